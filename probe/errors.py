@@ -1,0 +1,55 @@
+"""Every exception of ours. Each message says what was wrong, why, and what the user can do."""
+
+from __future__ import annotations
+
+
+class ProbeError(Exception):
+    """Base of all errors that a user may see as one line. ``exit_code`` is the command's status."""
+
+    exit_code = 2
+
+
+class InputError(ProbeError):
+    """The user's input is wrong: ``name=value: why; what to do``."""
+
+    def __init__(self, name: str, value: object, why: str, todo: str = "") -> None:
+        self.name, self.value, self.why, self.todo = name, value, why, todo
+        super().__init__(f"{name}={value}: {why}" + (f"; {todo}" if todo else ""))
+
+
+class StoreError(ProbeError):
+    """A store can't be read or written: a newer schema, a damaged file, no room, no permission."""
+
+
+class TargetError(ProbeError):
+    """A target failed. ``kind`` says how; ``stderr`` is the tail of what its process printed.
+
+    Kinds: ``unavailable`` (it can't run here), ``unsupported`` (it runs, but not this case),
+    ``error`` (the library raised), ``crash``, ``timeout``, ``memory`` and ``protocol`` (the worker
+    answered nonsense).
+    """
+
+    exit_code = 3
+
+    def __init__(self, target: str, kind: str, why: str, stderr: str = "") -> None:
+        self.target, self.kind, self.why, self.stderr = target, kind, why, stderr
+        super().__init__(f"target={target}: {kind}: {why}")
+
+    def __reduce__(self) -> tuple[type[TargetError], tuple[str, str, str, str]]:
+        return type(self), (self.target, self.kind, self.why, self.stderr)
+
+
+class Nondeterministic(ProbeError):
+    """The same work on the same target gave other bits, so no order can be read off it."""
+
+    exit_code = 3
+
+
+class NotASum(ProbeError):
+    """The operator's answers to the masks fit no summation tree (Winograd, FFT, a non-linearity)."""
+
+    exit_code = 3
+
+    def __init__(self, evidence: str) -> None:
+        self.evidence = evidence
+        super().__init__(f"not a sum of products: {evidence}")
