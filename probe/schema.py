@@ -1,0 +1,311 @@
+"""THE columns: name, type, unit, meaning, what null means, since which version.
+
+The store, ``results/README.md`` and the notebooks are derived from or checked against this file.
+pyarrow is imported only where it is asked for, so that importing this module costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow
+
+VERSION = 1
+"""Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
+
+HISTORY: dict[int, str] = {1: "The first format: every table and column below."}
+"""What each version changed. A column that is younger than a file reads as null."""
+
+TYPES = {
+    "text": "string",
+    "json": "string",
+    "int": "int64",
+    "bits": "uint64",
+    "float": "float64",
+    "flag": "bool",
+    "time": "timestamp[us, UTC]",
+    "ranges": "list<int64>",
+}
+"""Our type names and the Arrow type of each. ``json`` is text with sorted keys."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    ``null`` says what a null means; None: the column is never null. Columns with ``key`` identify
+    a row: of two rows with the same keys the later one counts. ``foreign`` text was written by
+    something else (a library's messages): host, user and paths are taken out when it is stored.
+    """
+
+    name: str
+    type: str
+    meaning: str
+    unit: str = ""
+    null: str | None = None
+    key: bool = False
+    since: int = 1
+    foreign: bool = False
+
+    def arrow(self) -> pyarrow.DataType:
+        """Arrow type of the column."""
+        import pyarrow as pa
+
+        types = {
+            "string": pa.string(),
+            "int64": pa.int64(),
+            "uint64": pa.uint64(),
+            "float64": pa.float64(),
+            "bool": pa.bool_(),
+            "timestamp[us, UTC]": pa.timestamp("us", tz="UTC"),
+            "list<int64>": pa.list_(pa.int64()),
+        }
+        return types[TYPES[self.type]]
+
+
+def _key(name: str, type: str, meaning: str, unit: str = "", null: str | None = None) -> Column:
+    return Column(name, type, meaning, unit, null, key=True)
+
+
+_RUN = _key("run_id", "text", "the run that measured it: `runs.run_id`")
+_CASE = _key("case_id", "text", "what was computed: `cases.case_id`")
+_TARGET = _key("target", "text", "where it was computed: canonical target text")
+_VARY = _key("vary", "text", "the axis that was changed: `length`, `batch`, `filters`, `channels`")
+_AT = _key("at", "int", "the axis' value on the left side", "elements of `vary`")
+_AGAINST = _key("against", "int", "the axis' value on the right side", "elements of `vary`")
+_PAIR = (_RUN, _CASE, _TARGET, _VARY, _AT, _AGAINST)
+_PLACE = (_RUN, _CASE, _TARGET, _VARY, _AT)
+_FLAT = "flat index into the left output, shape (batch, *spatial, filters), row-major"
+_RANGES = "which outputs: start, stop, start, stop, ...; " + _FLAT
+
+_RUNS = (
+    _key("run_id", "text", "hash of all that may decide bits: see `probe.schema.run_id`"),
+    Column("started", "time", "when the run was started, or last continued", "UTC"),
+    Column("experiment", "text", "the experiment's name", null="not run from an experiment"),
+    Column("target", "text", "canonical target text"),
+    Column("library", "text", "distribution name", null="the library did not start"),
+    Column("library_version", "text", "its version", null="the library did not start"),
+    Column("python_version", "text", "the target's Python", null="the library did not start"),
+    Column("numpy_version", "text", "the target's NumPy", null="the library did not start"),
+    Column("device", "text", "`cpu`, `gpu:0`, `arm64`, ..."),
+    Column("machine", "text", "the machine's label, also the name of its results folder"),
+    Column("cpu_vendor", "text", "`AuthenticAMD`, `GenuineIntel`, ...", null="not told"),
+    Column("cpu_model", "text", "model name as the processor tells it", null="not told"),
+    Column("cpu_family", "int", "CPUID family", null="not an x86 processor"),
+    Column("cpu_model_number", "int", "CPUID model", null="not an x86 processor"),
+    Column("cpu_isa", "text", "widest vector extension: `sse41`, `avx2`, ...", null="not told"),
+    Column("cores", "int", "processors that the run may use", "logical processors"),
+    Column("os", "text", "system and C library, such as `Linux glibc 2.36`"),
+    Column("emulated", "text", "what emulates the processor", null="nothing: native"),
+    Column("switches", "json", "every switch of the target with its value, defaults included"),
+    Column("environment", "json", "the variables that we set for the target's process"),
+    Column("git_commit", "text", "the commit of probe's checkout", null="not run from a checkout"),
+    Column("git_dirty", "flag", "whether tracked files had changes", null="not from a checkout"),
+    Column("probe_version", "text", "version of probe"),
+    Column("schema_version", "int", "version of this format"),
+)
+
+_CASES = (
+    _key("case_id", "text", "hash of the case's content"),
+    Column("op", "text", "`conv1d`, `conv2d`, `conv3d`, `depthwise_conv2d`, ..."),
+    Column("kernel", "text", "kernel size, `5` or `1x5`", "elements of each spatial axis"),
+    Column("in_channels", "int", "input channels", "channels"),
+    Column("filters", "int", "output channels", "channels"),
+    Column("stride", "text", "`1` or `1x2`", "elements of each spatial axis"),
+    Column("dilation", "text", "`1` or `1x2`", "elements of each spatial axis"),
+    Column("groups", "int", "channel groups"),
+    Column("padding", "text", "`valid`, `same`, `caffe`, `1`, `0:1`, `0:1,2:2`"),
+    Column("length", "int", "last spatial axis", "elements", null="given by the sweep"),
+    Column("height", "text", "the other spatial axes", "elements", null="the kernel's extent"),
+    Column("batch", "int", "batch size", "entries"),
+    Column("dtype", "text", "`float32`, `float64`, `float16`, `bfloat16`"),
+    Column("operands", "text", "kind of generated operands"),
+    Column("seed", "int", "seed of the generated operands"),
+    Column("summands", "int", "products added for one output, the bias not counted", "products"),
+    Column("json", "json", "the whole case, as `Case.from_json` reads it"),
+)
+
+_COMPARISONS = (
+    *_PAIR,
+    Column("compared", "int", "outputs that must agree and were compared", "outputs"),
+    Column("not_compared", "int", "left outputs with no partner, or another window", "outputs"),
+    Column("differing", "int", "compared outputs whose values differ", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column("max_scaled", "float", "largest |difference| / (eps * sum|x*w|)", "1", null="not known"),
+    Column("first", "int", "first differing output: " + _FLAT, null="none differs"),
+    Column("control", "text", "the same shape again: `equal` or `differs`", null="not run"),
+    Column("digest_at", "text", "hash of the left outputs that were compared"),
+    Column("digest_against", "text", "hash of the right outputs that were compared"),
+    Column("kept", "int", "how many differing outputs are rows of `differences`", "outputs"),
+    Column("seconds", "float", "time of the left call in the library", "s", null="not timed"),
+)
+
+_DIFFERENCES = (
+    *_PAIR,
+    _key("index", "int", _FLAT),
+    Column("batch", "int", "batch entry"),
+    Column("row", "int", "flat index over the spatial axes except the last; 0 if it has one"),
+    Column("position", "int", "index on the last spatial axis"),
+    Column("channel", "int", "filter"),
+    Column("bits_at", "bits", "the left value's bits, zero-extended"),
+    Column("bits_against", "bits", "the right value's bits, zero-extended"),
+    Column("ulp", "int", "signed distance, right minus left", "ulp", null="NaN, or over 63 bits"),
+    Column("scaled", "float", "(right - left) / (eps * sum|x*w|)", "1", null="not known"),
+)
+
+_FAILURES = (
+    _RUN,
+    _key("case_id", "text", "`cases.case_id`", null="failed before any case"),
+    _TARGET,
+    _key("vary", "text", "the axis that was changed", null="failed before any case"),
+    _key("at", "int", "its value", "elements of `vary`", null="not at one value"),
+    Column("kind", "text", "`unavailable`, `unsupported`, `error`, `crash`, `timeout`, ..."),
+    Column("message", "text", "one line", foreign=True),
+    Column("stderr", "text", "tail of what the process printed", null="nothing", foreign=True),
+)
+
+_ORDERS = (
+    _key("order_id", "text", "hash of the tree"),
+    Column("tree", "text", "the tree, such as `(((0+1)+(2+3))+4)`; leaves count the products"),
+    Column("leaves", "int", "summands, the bias included where it is one", "summands"),
+    Column("depth", "int", "most additions between a leaf and the root", "additions"),
+    Column("children_max", "int", "most children of a node", "summands"),
+)
+
+_ROUNDINGS = (
+    _key("rounding_id", "text", "hash of all columns that follow"),
+    Column("style", "text", "`rounded`, `fused`, `mixed`, or the name of another style"),
+    Column("fused", "ranges", "leaves fused with their addition: start, stop, ..."),
+    Column("products", "text", "format in which products are taken", null="the case's dtype"),
+    Column("accumulator", "text", "format of the partial sums", null="the case's dtype"),
+    Column("json", "json", "everything that a replay needs beside the tree"),
+)
+
+_REVEALS = (
+    *_PLACE,
+    _key("order_id", "text", "`orders.order_id`", null="not a sum"),
+    _key("rounding_id", "text", "`roundings.rounding_id`", null="not known"),
+    Column("outputs", "int", "outputs that have this order and rounding", "outputs"),
+    Column("replayed", "int", "of these, reproduced bit for bit", "outputs"),
+    Column("ranges", "ranges", _RANGES),
+    Column("calls", "int", "calls of the operator for the whole reveal", "calls"),
+    Column("seconds", "float", "time of the whole reveal", "s"),
+    Column("evidence", "text", "why it is not a sum", null="it is one"),
+)
+
+_CAUSES = (
+    *_PAIR,
+    _key("cause", "text", "`window`, `order`, `rounding`, `order+rounding`, `unexplained`, ..."),
+    Column("outputs", "int", "differing outputs with this cause", "outputs"),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
+    Column("ranges", "ranges", _RANGES),
+)
+
+_KERNELS = (
+    *_PLACE,
+    _key("source", "text", "`onednn-verbose`, `symbols`, `backend-choice`, ..."),
+    Column("kernel", "text", "what the library says it ran", null="could not be asked: `missing`"),
+    Column("missing", "text", "why it could not be asked", null="it was", foreign=True),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "runs": _RUNS,
+    "cases": _CASES,
+    "comparisons": _COMPARISONS,
+    "differences": _DIFFERENCES,
+    "failures": _FAILURES,
+    "orders": _ORDERS,
+    "roundings": _ROUNDINGS,
+    "reveals": _REVEALS,
+    "causes": _CAUSES,
+    "kernels": _KERNELS,
+}
+"""Every table with its columns, in the order in which files have them."""
+
+ABOUT: dict[str, str] = {
+    "runs": "One row a run: one target, on one machine, in one state of its software.",
+    "cases": "One row a case: what was computed.",
+    "comparisons": "One row a case, target and pair of values of the changed axis.",
+    "differences": "One row a differing output.",
+    "failures": "One row a failure of a target. Failures are not findings.",
+    "orders": "One row a distinct summation tree.",
+    "roundings": "One row a distinct way of rounding.",
+    "reveals": "One row an order and rounding that some outputs of a call have.",
+    "causes": "One row a cause of some differences of a comparison.",
+    "kernels": "One row a kernel that the library itself names: evidence, never a cause.",
+}
+
+RUN_IDENTITY = (
+    "target library_version python_version numpy_version device machine cpu_family "
+    "cpu_model_number cpu_isa cores os emulated switches environment"
+).split()
+
+
+def run_id(row: Mapping[str, Any]) -> str:
+    """16 hex digits that identify a run by all that may decide its bits: :data:`RUN_IDENTITY`.
+
+    Time, git state and probe's version are not part of it, so the same command on the same
+    software continues its run, and an upgraded library starts another one.
+    """
+    facts = {name: row.get(name) for name in RUN_IDENTITY}
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def names(table: str) -> list[str]:
+    """Column names of a table, in order."""
+    return [column.name for column in TABLES[table]]
+
+
+def keys(table: str) -> list[str]:
+    """Names of the columns that identify a row of a table."""
+    return [column.name for column in TABLES[table] if column.key]
+
+
+@cache
+def arrow_schema(table: str) -> pyarrow.Schema:
+    """Arrow schema of a table; its metadata has the table's name and the format's version."""
+    import pyarrow as pa
+
+    fields = [pa.field(c.name, c.arrow(), nullable=c.null is not None) for c in TABLES[table]]
+    return pa.schema(fields, {"probe.table": table, "probe.schema_version": str(VERSION)})
+
+
+def readme() -> str:
+    """Text of ``results/README.md``; a test checks that the file says exactly this."""
+    parts = [_INTRODUCTION.format(version=VERSION)]
+    for table, columns in TABLES.items():
+        parts.append(f"## {table}\n\n{ABOUT[table]}\n\n{_HEADER}")
+        parts.extend(_line(column) for column in columns)
+        parts.append("")
+    parts.append("## Versions\n")
+    parts.extend(f"- {version}: {change}" for version, change in HISTORY.items())
+    return "\n".join(parts) + "\n"
+
+
+_HEADER = (
+    "| column | type | unit | meaning | null means | since |\n| --- | --- | --- | --- | --- | --- |"
+)
+_INTRODUCTION = """\
+# Results
+
+One folder an experiment, in it one folder a machine, in it one parquet file a table: results of
+several machines merge by copying folders. `probe.load("results/NAME")` reads them as pandas
+frames; polars and DuckDB read the same files. Columns in **bold** identify a row.
+
+Generated by `probe.schema.readme()`, format version {version}. Do not edit.
+"""
+
+
+def _line(column: Column) -> str:
+    name = f"**{column.name}**" if column.key else column.name
+    null = "never null" if column.null is None else column.null
+    kind = f"json in {TYPES['json']}" if column.type == "json" else TYPES[column.type]
+    cells = (name, kind, column.unit, column.meaning, null, str(column.since))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
