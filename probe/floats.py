@@ -1,0 +1,155 @@
+"""The floating-point formats: bits, values, and one correct rounding from one to another.
+
+A *container* is the NumPy array a format travels in: ``float16``, ``float32`` and ``float64`` as
+themselves, ``bfloat16`` as ``uint16`` bit patterns, so that a worker needs no library but NumPy.
+This file also runs in the targets' interpreters (Python 3.6, NumPy 1.11).
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+#: ``precision`` counts the hidden bit; ``emin`` and ``emax`` are the exponents of the smallest
+#: normal and the largest finite value, as in IEEE 754; ``unit`` is the unsigned type of the bits.
+Format = namedtuple("Format", "name bits precision emax emin unit")
+
+#: The formats an array may have.
+FORMATS = {
+    "float16": Format("float16", 16, 11, 15, -14, "uint16"),
+    "bfloat16": Format("bfloat16", 16, 8, 127, -126, "uint16"),
+    "float32": Format("float32", 32, 24, 127, -126, "uint32"),
+    "float64": Format("float64", 64, 53, 1023, -1022, "uint64"),
+}
+
+#: Grids that values may be rounded to inside an operator. TF32 exists only there, never in an array.
+GRIDS = dict(FORMATS, tf32=Format("tf32", 19, 11, 127, -126, "uint32"))
+
+
+def format_of(name: str) -> Format:
+    """The format of that name, ``tf32`` included. ValueError lists the names there are."""
+    try:
+        return GRIDS[name]
+    except KeyError:
+        known = ", ".join(sorted(GRIDS))
+        raise ValueError(f"format={name}: there is no such format; write one of {known}") from None
+
+
+def container(name: str) -> np.dtype:
+    """The dtype in which arrays of that format travel; ``bfloat16`` travels as ``uint16``."""
+    if name not in FORMATS:
+        known = ", ".join(sorted(FORMATS))
+        raise ValueError(f"dtype={name}: no array has this format; write one of {known}")
+    return np.dtype("uint16" if name == "bfloat16" else name)
+
+
+def eps(name: str) -> float:
+    """The distance from 1 to the next larger value of the format."""
+    return 2.0 ** (1 - format_of(name).precision)
+
+
+def largest(name: str) -> float:
+    """The largest finite value of the format."""
+    form = format_of(name)
+    return (2.0 - eps(name)) * 2.0**form.emax
+
+
+def to_container(array: np.ndarray, name: str) -> np.ndarray:
+    """The same bits as a container array (a view); also takes ``ml_dtypes.bfloat16`` arrays.
+
+    Values are never converted: another dtype is a TypeError.
+    """
+    array, wanted = np.asarray(array), container(name)
+    if array.dtype == wanted:
+        return array
+    if array.dtype.name == name:
+        return array.view(wanted)
+    raise TypeError(f"dtype={array.dtype}: {name} arrays travel as {wanted}; round them first")
+
+
+def from_container(array: np.ndarray, name: str) -> np.ndarray:
+    """The public array of a container array (a view): ``ml_dtypes.bfloat16`` for bfloat16."""
+    array = to_container(array, name)
+    if name != "bfloat16":
+        return array
+    import ml_dtypes  # only where people meet the values: a worker has no ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
+def to_bits(array: np.ndarray, name: str) -> np.ndarray:
+    """The bit patterns of a container array as unsigned integers, of the same shape (a view)."""
+    return to_container(array, name).view(format_of(name).unit)
+
+
+def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
+    """The container array with these bit patterns. Integers of another type are converted."""
+    return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container(name))
+
+
+def widen(array: np.ndarray, name: str) -> np.ndarray:
+    """The exact values of a container array as float64, of the same shape."""
+    array = to_container(array, name)
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        if name == "bfloat16":
+            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return array.astype(np.float64)
+
+
+def nearest(values: np.ndarray, name: str) -> np.ndarray:
+    """float64 values rounded once to the grid of a format (``tf32`` too), kept as float64.
+
+    To the nearest, ties to even; subnormal results and overflow to infinity are the format's own.
+    """
+    form = format_of(name)
+    values = np.asarray(values, dtype=np.float64)
+    if form.precision == 53:
+        return values.copy()
+    drop = np.uint64(53 - form.precision)
+    one = np.uint64(1)
+    with np.errstate(all="ignore"):
+        bits = values.view(np.uint64)
+        rounded = bits + ((one << (drop - one)) - one) + ((bits >> drop) & one)
+        rounded = ((rounded >> drop) << drop).view(np.float64)
+        # Below the normal range the grid is even: adding and taking away a constant rounds to it.
+        shift = 1.5 * 2.0 ** (form.emin - form.precision + 53)
+        magnitude = np.abs(values)
+        rounded = np.where(
+            magnitude < 2.0**form.emin, np.copysign(values + shift - shift, values), rounded
+        )
+        over = np.abs(rounded) > largest(name)
+        rounded = np.where(over, np.copysign(np.inf, values), rounded)
+        return np.where(magnitude < np.inf, rounded, values)
+
+
+def round_to(values: np.ndarray, name: str) -> np.ndarray:
+    """float64 values to a container array, each rounded once: to the nearest, ties to even."""
+    wanted = container(name)
+    with np.errstate(all="ignore"):
+        if name in ("float32", "float64"):
+            return np.asarray(values, dtype=np.float64).astype(wanted)
+        exact = nearest(values, name)  # NumPy's own float16 rounding differs in old releases
+        if name == "float16":
+            return exact.astype(np.float16)
+        return (exact.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+
+
+def round_float32_to(values: np.ndarray, name: str) -> np.ndarray:
+    """float32 values to a container array, each rounded once. Fast where the format is bfloat16."""
+    values = np.asarray(values, dtype=np.float32)
+    if name != "bfloat16":
+        return round_to(values, name)
+    bits = values.view(np.uint32)
+    odd = (bits >> np.uint32(16)) & np.uint32(1)
+    with np.errstate(over="ignore"):
+        rounded = (bits + (np.uint32(0x7FFF) + odd)) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
+
+
+def text(bits: int, name: str) -> str:
+    """One value as people read it: ``97.20009 (0x42c26672)``, shortest digits, then the bits."""
+    form = format_of(name)
+    value = from_bits(np.array([int(bits)], dtype=form.unit), name)
+    if name == "bfloat16":
+        value = widen(value, name).astype(np.float32)
+    return "{} (0x{:0{}x})".format(str(value[0]), int(bits), form.bits // 4)
