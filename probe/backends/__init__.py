@@ -1,0 +1,22 @@
+"""The libraries by name. Each is a dotted text, imported when asked for, and without its library."""
+
+import importlib
+
+BACKENDS = {
+    "tensorflow": "probe.backends.tensorflow:TensorFlow",
+    "keras": "probe.backends.keras:Keras",
+    "reference": "probe.backends.reference:Reference",
+}
+
+
+def names():
+    """The names that a target's text may start with, in the order in which they are listed."""
+    return list(BACKENDS)
+
+
+def get(name):
+    """The Backend class of a name. Raises KeyError, with the known names, for another one."""
+    if name not in BACKENDS:
+        raise KeyError("%s is none of: %s" % (name, ", ".join(BACKENDS)))
+    module, _, attribute = BACKENDS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,131 @@
+"""What a library must provide to be a target: a :class:`Backend` that makes :class:`Operator`s.
+
+A backend module is imported in the parent (for its keys, devices and environment) and in the worker
+(to run). It imports its library in :meth:`Backend.start` alone. Child dialect: Python 3.6, NumPy 1.11.
+
+Arrays are *container* arrays: float16, float32 and float64 as they are, bfloat16 as uint16 bit patterns.
+They are channels-last: x (batch, *spatial, channels), w (*kernel, channels/groups, filters),
+bias (filters,). A *spec* is the JSON object of ``Case.spec``::
+
+    {"op": "conv2d", "kernel": [1, 5], "stride": [1, 1], "dilation": [1, 1], "groups": 1,
+     "padding": "valid" | "same" | [[0, 0], [2, 2]], "dtype": "float32",
+     "in_channels": 1, "filters": 1, "bias": true}
+"""
+
+
+class Unsupported(Exception):
+    """The library runs, but not this operator. The message says which part of the spec and why."""
+
+
+class OutOfMemory(Exception):
+    """The library could not allocate; the message is its own."""
+
+
+class Key:
+    """One switch of a target: the values that it takes, what users get without it, and what it does.
+
+    ``values`` is a tuple of texts, or None for a whole number from 1 up (then ``describe`` says N).
+    ``default`` is text for people: the value in effect for a user of the library who sets nothing.
+    """
+
+    def __init__(self, values, default, doc):
+        self.values, self.default, self.doc = values, default, doc
+
+    def accepts(self, text):
+        """True where ``text`` is one of the values, spelled as it is stored."""
+        if self.values is None:
+            return text.isdigit() and not text.startswith("0") and len(text) <= 6
+        return text in self.values
+
+    def describe(self):
+        """The values as a user writes them: ``0|1``, or ``N``."""
+        return "N" if self.values is None else "|".join(self.values)
+
+
+class Operator:
+    """One operator of one spec, for every length and batch.
+
+    Cheap to call: ``call(x, w, b)`` is a closure made once, which the worker may take into a local name;
+    calling the operator itself is the same with one more Python call. x, w and b are what ``input``,
+    ``weights`` and ``bias`` returned. The result has been computed when the call returns.
+
+    ``constant_weights`` is True where the library gets the weights as constants of a model, so that
+    new weights mean a new model (built by the first call that brings them).
+    """
+
+    constant_weights = False
+
+    def __init__(self, spec):
+        self.spec = spec
+
+    def input(self, x):
+        """The library's own value for a container array (batch, *spatial, in_channels)."""
+        raise NotImplementedError
+
+    def weights(self, w):
+        """The library's own value for a container array (*kernel, in_channels/groups, filters)."""
+        raise NotImplementedError
+
+    def bias(self, b):
+        """The library's own value for a container array (filters,), or for None: no bias."""
+        raise NotImplementedError
+
+    def call(self, x, w, b):
+        """The library's own result. Raises Unsupported where the library refuses the operator."""
+        raise NotImplementedError
+
+    def output(self, y):
+        """The container array (batch, *spatial_out, filters), C-contiguous, of the result of a call.
+
+        It may share memory with ``y`` and must not be written to.
+        """
+        raise NotImplementedError
+
+    def __call__(self, x, w, b):
+        return self.call(x, w, b)
+
+
+class Backend:
+    """A library. Class attributes describe it without importing it.
+
+    name            as in the target's text
+    distributions   names under which it is installed; the first one found counts
+    module          what the interpreter imports
+    keys            switch name -> Key, in the order in which a target's text lists them
+    devices         patterns: "cpu", "gpu:N"
+    doc             one line for ``probe targets``
+    """
+
+    name = ""
+    distributions = ()
+    module = ""
+    keys = {}
+    devices = ("cpu",)
+    doc = ""
+
+    @classmethod
+    def conflict(cls, switches):
+        """(key, why, what to do) for a combination that makes no sense, or None. ``switches``: a dict."""
+        return None
+
+    @classmethod
+    def requires(cls, switches):
+        """Other modules that these switches need: a tuple of (module, distribution)."""
+        return ()
+
+    @classmethod
+    def environment(cls, switches, device):
+        """Variables to set before the library is loaded: a dict of texts. Runs in the parent."""
+        return {}
+
+    def start(self, switches, device):
+        """Imports the library, applies the switches; returns facts that may be published.
+
+        At least ``library``, ``library_version``, ``devices`` (a list of texts) and ``threads``
+        (a number, or None where the library doesn't say).
+        """
+        raise NotImplementedError
+
+    def operator(self, spec):
+        """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""
+        raise NotImplementedError
