@@ -1,0 +1,365 @@
+"""What is computed: operator, shapes, dtype and operands. Frozen; its id is a hash of its content.
+
+The words are the same in ``Case(...)``, in JSON, on the command line, in the store and in figure
+titles. Arrays are channels-last: x (batch, *spatial, in_channels), w (*kernel, in_channels/groups,
+filters), b (filters,); ``length`` is the last spatial axis, ``height`` the ones before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe import floats, operands, padding
+from probe.arguments import Numbers, Sizes, choice, count, numbers, sizes
+from probe.errors import InputError
+
+
+class Operator(NamedTuple):
+    """What an operator's name means for shapes."""
+
+    spatial_rank: int
+    depthwise: bool = False
+
+
+OPERATORS = {
+    "conv1d": Operator(1),
+    "conv2d": Operator(2),
+    "conv3d": Operator(3),
+    "depthwise_conv2d": Operator(2, depthwise=True),
+}
+
+
+@dataclass(frozen=True, init=False)
+class Case:
+    """One computation. Every argument is checked here; a wrong one raises InputError.
+
+    ``kernel``, ``stride`` and ``dilation`` take an int (for every spatial axis), ``"1x5"`` or a
+    tuple. ``filters=None`` is 1 (depthwise: ``in_channels``, and always a multiple of it; its
+    groups are the channels). ``length=None`` leaves the last spatial axis open, for a sweep.
+    ``height=None`` is the dilated kernel's extent. ``weights=None`` generates them; else all of
+    them, row by row. ``bias``: None (no bias), one number for all filters, one for each, or
+    ``"normal"`` (generated). ``padding``: see :mod:`probe.padding`; ``operands``: see
+    :data:`probe.operands.KINDS`.
+    """
+
+    op: str
+    kernel: tuple[int, ...]
+    in_channels: int
+    filters: int
+    length: int | None
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    padding: padding.Padding
+    batch: int
+    height: tuple[int, ...] | None
+    dtype: str
+    kind: str
+    seed: int
+    weights: tuple[float, ...] | None
+    bias: float | str | tuple[float, ...] | None
+
+    def __init__(
+        self,
+        op: str,
+        kernel: Sizes,
+        in_channels: int | str = 1,
+        filters: int | str | None = None,
+        length: int | str | None = None,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        groups: int | str | None = None,
+        padding: object = "valid",
+        batch: int | str = 1,
+        height: Sizes | None = None,
+        dtype: str = "float32",
+        operands: str = "normal",
+        seed: int | str = 0,
+        weights: Numbers | None = None,
+        bias: Numbers | None = None,
+    ) -> None:
+        put: dict[str, Any] = {"op": choice("op", op, OPERATORS)}
+        rank = OPERATORS[op].spatial_rank
+        put["kernel"] = sizes("kernel", kernel, rank)
+        put["in_channels"] = count("in_channels", in_channels)
+        put["groups"], put["filters"] = _groups_and_filters(op, put["in_channels"], groups, filters)
+        put["length"] = None if length is None else count("length", length)
+        put["stride"] = sizes("stride", stride, rank)
+        put["dilation"] = sizes("dilation", dilation, rank)
+        put["padding"] = _padding(padding, rank)
+        put["batch"] = count("batch", batch)
+        put["height"] = None if height is None else _height(height, rank)
+        put["dtype"] = choice("dtype", dtype, floats.FORMATS)
+        put["kind"] = choice("operands", operands, _KINDS)
+        put["seed"] = count("seed", seed, least=0) % 2**64
+        put["weights"] = None if weights is None else numbers("weights", weights, dtype)
+        put["bias"] = _bias(bias, dtype)
+        for name, value in put.items():
+            object.__setattr__(self, name, value)
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """What only holds between fields: windows fit, and explicit numbers are as many as needed."""
+        if self.weights is not None and len(self.weights) != math.prod(self.weight_shape):
+            shape = " x ".join(map(str, self.weight_shape))
+            why = f"{len(self.weights)} weights for a kernel of shape {shape}"
+            raise InputError(
+                "weights", f"({len(self.weights)} numbers)", why, "give all, row by row"
+            )
+        if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
+            why = f"{len(self.bias)} numbers for {self.filters} filters"
+            raise InputError("bias", self.bias, why, "give one number, or one for each filter")
+        axes = self.other_axes + (() if self.length is None else (self.length,))
+        for axis, size in enumerate(axes):
+            if self._outputs(axis, size) < 1:
+                name = "length" if axis == self.spatial_rank - 1 else "height"
+                extent = self.effective_kernel[axis]
+                why = f"shorter than the kernel, which reads {extent} with padding={self.padding_text}"
+                raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
+
+    def _outputs(self, axis: int, size: int) -> int:
+        extent = self.effective_kernel[axis]
+        return padding.output_size(self.padding, axis, size, extent, self.stride[axis])
+
+    def _shortest(self, axis: int) -> int:
+        around = padding.around(self.padding, axis, 1, self.effective_kernel[axis], 1)
+        return max(self.effective_kernel[axis] - sum(around), 1)
+
+    @property
+    def spatial_rank(self) -> int:
+        """How many spatial axes the operator has."""
+        return OPERATORS[self.op].spatial_rank
+
+    @property
+    def effective_kernel(self) -> tuple[int, ...]:
+        """What the dilated kernel spans on each spatial axis, in elements."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    @property
+    def other_axes(self) -> tuple[int, ...]:
+        """Sizes of the spatial axes before the last; the kernel's extents where not given."""
+        return self.effective_kernel[:-1] if self.height is None else self.height
+
+    @property
+    def shortest_length(self) -> int:
+        """The smallest length that has an output."""
+        return self._shortest(self.spatial_rank - 1)
+
+    @property
+    def group_channels(self) -> int:
+        """Input channels that one filter reads."""
+        return self.in_channels // self.groups
+
+    @property
+    def summands(self) -> int:
+        """Products in each output, those with padding included, the bias not."""
+        return math.prod(self.kernel) * self.group_channels
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        """(*kernel, in_channels / groups, filters)."""
+        return (*self.kernel, self.group_channels, self.filters)
+
+    def spatial(self, length: int | None = None) -> tuple[int, ...]:
+        """Sizes of all spatial axes; ``length=None`` takes the case's own. Raises InputError."""
+        length = self.length if length is None else length
+        if length is None:
+            raise InputError("length", None, "this case has no length yet", "give one, length=N")
+        return (*self.other_axes, count("length", length))
+
+    def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
+        """(batch, *spatial, in_channels); None takes the case's own."""
+        return (batch or self.batch, *self.spatial(length), self.in_channels)
+
+    def output_spatial(self, length: int | None = None) -> tuple[int, ...]:
+        """Output positions on each spatial axis; 0 where no window fits."""
+        return tuple(self._outputs(axis, size) for axis, size in enumerate(self.spatial(length)))
+
+    def output_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
+        """(batch, *output positions, filters); None takes the case's own."""
+        return (batch or self.batch, *self.output_spatial(length), self.filters)
+
+    def with_(self, **changes: Any) -> Case:
+        """The same case with other arguments of ``Case``.
+
+        What follows from another argument follows it: a depthwise case's groups and, unless they
+        were given apart, its filters are its channels.
+        """
+        known = self.arguments()
+        _refuse_unknown(changes, known)
+        depthwise = OPERATORS[self.op].depthwise
+        if depthwise and {"op", "in_channels"} & set(changes):
+            known["groups"] = None
+            if self.filters == self.in_channels:
+                known["filters"] = None
+        return Case(**{**known, **changes})
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make this case, each in its normal form."""
+        names = {"kind": "operands"}
+        return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
+
+    def to_json(self) -> dict[str, Any]:
+        """All arguments as a JSON object; ``from_json`` gives an equal case."""
+        plain: dict[str, Any] = json.loads(json.dumps(self.arguments()))
+        return plain
+
+    @classmethod
+    def from_json(cls, source: str | Mapping[str, Any]) -> Case:
+        """The case of a JSON object or its text. Unknown and missing keys are an InputError."""
+        try:
+            given = json.loads(source) if isinstance(source, str) else dict(source)
+        except ValueError as error:
+            raise InputError(
+                "case", repr(source)[:40], f"not JSON ({error})", "mend the text"
+            ) from None
+        if not isinstance(given, dict):
+            raise InputError("case", repr(given)[:40], "not a JSON object", 'write {"op": ...}')
+        _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])
+        for name in ("op", "kernel"):
+            if name not in given:
+                raise InputError(name, None, "a case needs it", f"write {name} into the case")
+        return cls(**given)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Case:
+        """The case in a JSON file. A file that can't be read or is no case is an InputError."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "not a text file"
+            raise InputError("case", path, str(why), "give a JSON file with a case") from None
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits that change with anything that changes the computation."""
+        content = self.to_json() | {"height": self.other_axes, "content": operands.VERSION}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """(x, w, b): (batch, *spatial, in_channels), (*kernel, in_channels/groups, filters), (filters,).
+
+        Arrays have the case's dtype (``ml_dtypes.bfloat16`` for bfloat16); b is None without a
+        bias. The input of a shorter or smaller case is the prefix of a longer one's.
+        """
+        x, w, b = (
+            None if array is None else floats.from_container(array, self.dtype)
+            for array in operands.generate(self)
+        )
+        assert x is not None and w is not None
+        return x, w, b
+
+    @property
+    def bias_values(self) -> tuple[float, ...] | None:
+        """The explicit bias of every filter; None if there is none or it is generated."""
+        if self.bias is None or isinstance(self.bias, str):
+            return None
+        return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
+
+    def spec(self) -> dict[str, Any]:
+        """What a worker needs to build the operator, as plain JSON; shapes are left to the arrays.
+
+        ``padding`` is ``"valid"``, ``"same"`` or pairs; ``bias`` only says whether there is one.
+        """
+        pads: Any = self.padding
+        if pads == "caffe":
+            pads = [
+                padding.around(pads, axis, 1, e, 1) for axis, e in enumerate(self.effective_kernel)
+            ]
+        if not isinstance(pads, str):
+            pads = [list(pair) for pair in pads]
+        return {
+            "op": self.op,
+            "kernel": list(self.kernel),
+            "stride": list(self.stride),
+            "dilation": list(self.dilation),
+            "groups": self.groups,
+            "padding": pads,
+            "dtype": self.dtype,
+            "in_channels": self.in_channels,
+            "filters": self.filters,
+            "bias": self.bias is not None,
+        }
+
+    @property
+    def padding_text(self) -> str:
+        """The padding as the command line writes it."""
+        return padding.text(self.padding)
+
+    @property
+    def label(self) -> str:
+        """A short text for figure titles: what differs from the defaults."""
+        parts = [f"{self.op} {by(self.kernel)}", f"{self.in_channels} -> {self.filters}"]
+        parts += [f"stride {by(self.stride)}"] * (set(self.stride) != {1})
+        parts += [f"dilation {by(self.dilation)}"] * (set(self.dilation) != {1})
+        grouped = self.groups > 1 and not OPERATORS[self.op].depthwise
+        parts += [f"{self.groups} groups"] * grouped
+        parts += [self.padding_text] * (self.padding != "valid")
+        parts += [f"batch {self.batch}"] * (self.batch > 1)
+        parts += [f"height {by(self.other_axes)}"] * (self.height is not None)
+        parts += [f"length {self.length}"] * (self.length is not None)
+        parts += [self.dtype] * (self.dtype != "float32")
+        parts += [self.kind] * (self.kind != "normal")
+        return ", ".join(parts)
+
+
+def by(entries: Iterable[int]) -> str:
+    """Sizes as the command line writes them: ``5``, ``1x5``."""
+    return "x".join(map(str, entries))
+
+
+_KINDS = operands.KINDS  # ``Case.__init__`` has an argument of the module's name
+
+
+def _padding(value: object, rank: int) -> padding.Padding:
+    return padding.parse(value, rank)
+
+
+def _refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise InputError(name, "...", "a case has no such argument", f"use {', '.join(known)}")
+
+
+def _height(height: Sizes, rank: int) -> tuple[int, ...] | None:
+    if rank > 1:
+        return sizes("height", height, rank - 1)
+    why = "this operator has one spatial axis only"
+    raise InputError("height", height, why, "leave it out, or use conv2d")
+
+
+def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
+    if bias is None or bias in ("", "none"):
+        return None
+    if bias == "normal":
+        return "normal"
+    values = numbers("bias", bias, dtype)  # type: ignore[arg-type]
+    single = isinstance(bias, (int, float)) or (isinstance(bias, str) and len(values) == 1)
+    return values[0] if single else values
+
+
+def _groups_and_filters(op: str, channels: int, groups: object, filters: object) -> tuple[int, int]:
+    """Groups and filters with their defaults, checked against the channels."""
+    depthwise = OPERATORS[op].depthwise
+    default = channels if depthwise else 1
+    group_count = default if groups is None else count("groups", groups)
+    filter_count = default if filters is None else count("filters", filters)
+    if depthwise and group_count not in (1, channels):
+        why = f"a depthwise operator has as many groups as channels, {channels}"
+        raise InputError("groups", group_count, why, "leave it out")
+    group_count = channels if depthwise else group_count
+    for name, number in (("in_channels", channels), ("filters", filter_count)):
+        if number % group_count:
+            why = f"not divisible by the {group_count} groups"
+            todo = f"use a multiple of {group_count}" + ("" if depthwise else ", or other groups")
+            raise InputError(name, number, why, todo)
+    return group_count, filter_count
