@@ -75,14 +75,15 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     shape = np.shape(a)
     a, b = _pair(a, b, name)
     first, second = ordered(a, name), ordered(b, name)
-    if _overflows(first, second).any():
-        first, second = first.astype(object), second.astype(object)
-    return _with_nans(second - first, a, b, name).reshape(shape)
+    steps = second - first
+    if _wrapped(first, second, steps).any():
+        steps = second.astype(object) - first.astype(object)
+    return _with_nans(steps, a, b, name).reshape(shape)
 
 
-def _overflows(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    half = second // 2 - first // 2
-    return np.abs(half) >= 2**62 - 1
+def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Where ``steps``, second - first in int64, is not the difference (or is ``NAN``'s value)."""
+    return (((first ^ second) & (steps ^ second)) < 0) | (steps == NAN)
 
 
 def _with_nans(steps: np.ndarray, a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
@@ -111,10 +112,9 @@ def differences(a: np.ndarray, b: np.ndarray, name: str) -> Differences:
 
 def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     first, second = ordered(a, name), ordered(b, name)
-    with np.errstate(over="ignore"):
-        steps = second - first
+    steps = second - first
     ends = np.where(second > first, _LARGEST, -_LARGEST)
-    return _with_nans(np.where(_overflows(first, second), ends, steps), a, b, name)
+    return _with_nans(np.where(_wrapped(first, second, steps), ends, steps), a, b, name)
 
 
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
