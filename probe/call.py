@@ -1,0 +1,93 @@
+"""One operator with its operands in the child: cut along an axis, called, called again.
+
+Runs in the targets' interpreters (Python 3.6, NumPy and one library).
+"""
+
+import time
+
+import numpy as np
+
+BOUNDARY = 64
+
+
+class Call:
+    """One case in the child. ``operators``: a function from a spec to an operator of the backend.
+
+    ``x`` (batch, *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters), ``b``
+    (filters,) or None: container arrays at their largest; every smaller case is a cut of them.
+    """
+
+    def __init__(self, operators, spec, x, w, b):
+        self.operators, self.spec, self.x, self.w, self.b = operators, spec, x, w, b
+        self._operator = operators(spec)
+        self._weights = self._bias = None
+
+    def at(self, axes=None):
+        """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
+
+        Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them).
+        ValueError for any other axis and for a value outside of the operands.
+        """
+        axes = dict(axes or {})
+        x = _cut(self.x, -2, "length", axes.pop("length", None))
+        x = _cut(x, 0, "batch", axes.pop("batch", None))
+        filters = axes.pop("filters", None)
+        if axes:
+            raise ValueError(f"axis={sorted(axes)}: can't be cut; length, batch and filters can")
+        if filters is not None and filters != self.w.shape[-1]:
+            return self._fewer(x, filters)
+        operator = self._operator
+        if self._weights is None:
+            self._weights = operator.weights(np.ascontiguousarray(self.w))
+            self._bias = operator.bias(self.b)
+        return Prepared(operator, x, self._weights, self._bias)
+
+    def _fewer(self, x, filters):
+        w = np.ascontiguousarray(_cut(self.w, -1, "filters", filters))
+        operator = self.operators(dict(self.spec, filters=filters))
+        bias = operator.bias(None if self.b is None else self.b[:filters].copy())
+        return Prepared(operator, x, operator.weights(w), bias)
+
+
+def _cut(array, axis, name, value):
+    if value is None or value == array.shape[axis]:
+        return array
+    if not 0 < value < array.shape[axis]:
+        raise ValueError(f"{name}={value}: the operands have {array.shape[axis]}")
+    index = [slice(None)] * array.ndim
+    index[axis] = slice(0, value)
+    return array[tuple(index)]
+
+
+class Prepared:
+    """An operator with its operands in the library's own layout, ready to be called many times."""
+
+    def __init__(self, operator, x, weights, bias):
+        self.operator, self.weights, self.bias = operator, weights, bias
+        self.x = np.ascontiguousarray(x)
+        self.input = operator.input(self.x)
+
+    def run(self):
+        """The output (container array, channels last, C order) and the seconds of the call."""
+        start = time.perf_counter()
+        value = self.operator.call(self.input, self.weights, self.bias)
+        seconds = time.perf_counter() - start
+        return np.ascontiguousarray(self.operator.output(value)), seconds
+
+    def realigned(self):
+        """The same call with its input in a buffer of another alignment."""
+        return Prepared(self.operator, realigned(self.x), self.weights, self.bias)
+
+
+def realigned(array):
+    """A copy that starts at a 64-byte boundary where the array does not, and off it where it does.
+
+    Off by 4 bytes, or by one element where that is more.
+    """
+    step = max(4, array.dtype.itemsize)
+    off = step if array.ctypes.data % BOUNDARY == 0 else 0
+    raw = np.empty(array.nbytes + 2 * BOUNDARY, np.uint8)
+    start = -raw.ctypes.data % BOUNDARY + off
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

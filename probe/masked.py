@@ -1,0 +1,108 @@
+"""Many calls of one operator, each with a few elements of an operand changed: the reveals' engine.
+
+Runs in the targets' interpreters (Python 3.6, NumPy and one library).
+"""
+
+import numpy as np
+
+from probe import floats
+
+#: Outputs of at most this many bytes travel in one answer.
+LARGEST = 1 << 25
+
+
+def masks(call, header, arrays):
+    """Answers of one ``masks`` request: (header, arrays) pairs, the last with ``done``.
+
+    ``header["mode"]``: ``weights`` or ``inputs``, the operand that is edited. ``arrays``: the edits
+    in rows, one a call: ``offsets`` (calls + 1), ``flat`` (flat indices into the operand), ``values``
+    (container); ``b_offsets``, ``b_flat``, ``b_values`` likewise for the bias, if it is edited;
+    ``select`` (flat output indices), if not all outputs are wanted. Every call starts from the
+    operands of ``call``: edits do not add up.
+
+    Each answer has ``outputs`` of shape (calls, *output) or (calls, selected), container, and
+    ``first``, the number of its first call; ``shape`` is the operator's output shape.
+    """
+    steps, select = _Steps(call, header["mode"], arrays), arrays.get("select")
+    calls = steps.calls
+    first = done = 0
+    shape, block = None, None
+    for number in range(calls):
+        output = steps.run(number)
+        shape = output.shape
+        output = output if select is None else output.reshape(-1)[select]
+        if block is None:
+            room = max(1, LARGEST // max(1, output.nbytes))
+            block = np.empty((min(room, calls - first),) + output.shape, output.dtype)
+        block[done] = output
+        done += 1
+        if done == len(block) and number + 1 < calls:
+            yield {"first": first, "shape": list(shape)}, {"outputs": block}
+            first, done, block = number + 1, 0, None
+    if block is None:
+        raise ValueError("calls=0: a masks request needs at least one call")
+    yield {"first": first, "shape": list(shape), "done": True}, {"outputs": block}
+
+
+class _Edits:
+    """An operand, and the sparse changes of each call, which are taken back after it."""
+
+    def __init__(self, template, offsets, flat, values):
+        self.scratch = np.array(template, order="C")
+        self.line = self.scratch.reshape(-1)
+        self.template = self.line.copy()
+        self.offsets, self.flat = offsets.tolist(), flat
+        self.values = values.astype(self.line.dtype, copy=False)
+        if len(flat) != len(values) or self.offsets[-1] != len(flat) or self.offsets[0] != 0:
+            raise ValueError("offsets, flat and values do not describe the same edits")
+
+    def apply(self, number):
+        start, stop = self.offsets[number], self.offsets[number + 1]
+        index = self.flat[start:stop]
+        self.line[index] = self.values[start:stop]
+        return index
+
+    def restore(self, index):
+        self.line[index] = self.template[index]
+
+
+class _Steps:
+    """One call after the other. What is not edited is given to the library once."""
+
+    def __init__(self, call, mode, arrays):
+        if mode not in ("weights", "inputs"):
+            raise ValueError(f"mode={mode}: weights or inputs can be edited")
+        prepared = call.at()
+        self.operator, self.mode = prepared.operator, mode
+        self.values = [prepared.input, prepared.weights, prepared.bias]
+        edited = call.w if mode == "weights" else call.x
+        self.edits = _Edits(edited, arrays["offsets"], arrays["flat"], arrays["values"])
+        self.calls = len(self.edits.offsets) - 1
+        self.bias = None
+        if "b_offsets" in arrays:
+            names = ("b_offsets", "b_flat", "b_values")
+            self.bias = _Edits(call.b, *[arrays[name] for name in names])
+
+    def run(self, number):
+        """The output of one call, a container array; valid until the next call."""
+        operator, edits = self.operator, self.edits
+        x, w, b = self.values
+        index = edits.apply(number)
+        if self.mode == "weights":
+            w = operator.weights(edits.scratch)
+        else:
+            x = operator.input(edits.scratch)
+        if self.bias is None:
+            output = operator.output(operator.call(x, w, b))
+        else:
+            places = self.bias.apply(number)
+            output = operator.output(operator.call(x, w, operator.bias(self.bias.scratch)))
+            self.bias.restore(places)
+        edits.restore(index)
+        return output
+
+
+def constant_weights(spec, value):
+    """Weights (*kernel, in_channels/groups, filters) of a spec that are all ``value``, container."""
+    shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
+    return floats.round_to(np.full(shape, value, np.float64), spec["dtype"])

@@ -1,0 +1,129 @@
+"""Frames between parent and child: a JSON header and raw arrays, on any binary stream.
+
+A frame is ``MAGIC``, the length of the envelope (uint32, little-endian), the envelope (UTF-8 JSON:
+the header, and name, dtype and shape of each array), then the bytes of the arrays, C order, one
+after the other. Nothing is pickled, so a frame runs no code, and Python 3.6 reads what 3.13 wrote.
+
+A stream needs ``readinto(view)`` and ``write(view)``, both of which may do a part of the work and
+return how many bytes that was (raw pipes do).
+"""
+
+import json
+import struct
+
+import numpy as np
+
+MAGIC = b"\x93probe1\n"
+LARGEST_ENVELOPE = 1 << 26
+LARGEST_ARRAY = 1 << 40
+SMALL = 1 << 16
+KINDS = "fiub"
+
+
+class ProtocolError(Exception):
+    """The other side sent no frame: the stream was cut off in the middle, or holds something else."""
+
+
+class Closed(ProtocolError):
+    """The stream ended between two frames, which is how a conversation ends."""
+
+
+def send(stream, header, arrays=None):
+    """Write one frame. ``header``: a JSON object. ``arrays``: dict name -> array (float, int, bool).
+
+    Small frames go out in one write. ProtocolError for a dtype that can't travel; OSError as the
+    stream raises it (BrokenPipeError where nobody reads any more).
+    """
+    names, bodies = [], []
+    for name, array in (arrays or {}).items():
+        array = np.asarray(array)
+        if array.dtype.kind not in KINDS:
+            raise ProtocolError(f"array {name}: dtype={array.dtype} can't travel")
+        names.append([name, array.dtype.str, list(array.shape)])
+        if array.size:
+            bodies.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    envelope = json.dumps([header, names]).encode("utf-8")
+    head = MAGIC + struct.pack("<I", len(envelope)) + envelope
+    if sum(body.nbytes for body in bodies) <= SMALL:
+        _write(stream, head + b"".join(body.tobytes() for body in bodies))
+        return
+    _write(stream, head)
+    for body in bodies:
+        _write(stream, body)
+
+
+def receive(stream):
+    """Read one frame: ``(header, {name: array})``; the arrays are new and writable.
+
+    Closed where the stream ends before a frame, ProtocolError where it ends inside of one or where
+    the bytes are no frame. OSError and time limits as the stream raises them.
+    """
+    head = bytearray(len(MAGIC) + 4)
+    got = _fill(stream, head)
+    if got == 0:
+        raise Closed("the stream has ended")
+    if not head.startswith(MAGIC[:got]):
+        raise ProtocolError(f"{bytes(head[:got])!r} is no frame")
+    _complete(got, len(head), "head")
+    length = struct.unpack("<I", bytes(head[len(MAGIC) :]))[0]
+    if length > LARGEST_ENVELOPE:
+        raise ProtocolError(f"an envelope of {length} bytes is no frame of ours")
+    envelope = bytearray(length)
+    _complete(_fill(stream, envelope), length, "envelope")
+    header, names = _envelope(bytes(envelope))
+    arrays = {}
+    for name, dtype, shape in names:
+        arrays[name] = array = _empty(name, dtype, shape)
+        if array.size:
+            raw = array.reshape(-1).view(np.uint8)
+            _complete(_fill(stream, raw), raw.nbytes, f"array {name}")
+    return header, arrays
+
+
+def _envelope(text):
+    try:
+        header, names = json.loads(text.decode("utf-8"))
+        if isinstance(header, dict):
+            return header, [(str(name), str(dtype), shape) for name, dtype, shape in names]
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"the envelope is not ours: {error}") from None
+    raise ProtocolError(f"the header is {type(header).__name__}, not an object")
+
+
+def _empty(name, dtype, shape):
+    try:
+        kind = np.dtype(dtype)
+        if kind.kind not in KINDS:
+            raise ValueError("a dtype that can't travel")
+        size = kind.itemsize
+        for extent in shape:
+            size *= int(extent)
+        if not 0 <= size <= LARGEST_ARRAY or any(extent < 0 for extent in shape):
+            raise ValueError("an impossible size")
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"array {name}: dtype={dtype}, shape={shape}: {error}") from None
+    return np.empty(tuple(shape), kind)
+
+
+def _complete(got, wanted, what):
+    if got < wanted:
+        raise ProtocolError(f"cut off in the {what}: {got} of {wanted} bytes")
+
+
+def _fill(stream, buffer):
+    """Fill ``buffer`` from the stream; how many bytes came before it ended."""
+    view = memoryview(buffer)
+    done = 0
+    while done < len(view):
+        count = stream.readinto(view[done:])
+        if not count:
+            break
+        done += count
+    return done
+
+
+def _write(stream, data):
+    view = memoryview(data)
+    while len(view):
+        count = stream.write(view)
+        view = view[len(view) if count is None else count :]

@@ -1,0 +1,218 @@
+"""The child: runs inside the target's interpreter, knows NumPy and one library.
+
+Started as ``PYTHON -E -s -u worker.py`` by ``launch.py``. Requests come on stdin, answers go to what
+was stdout; everything that is printed goes to stderr. Python 3.6, and ``probe/__init__.py`` is never
+run, so the target's interpreter needs nothing but its library.
+"""
+
+import faulthandler
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections import OrderedDict
+
+if __name__ == "__main__":  # a bare package, without this folder's names on the top level
+    _FOLDER = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _FOLDER]
+    _package = types.ModuleType("probe")
+    _package.__path__ = [_FOLDER]
+    sys.modules["probe"] = _package
+
+import numpy as np
+
+from probe import backends, compare, masked, protocol
+from probe.backends import contract
+from probe.call import Call
+
+#: Operators kept ready; the least recently used one is dropped.
+OPERATORS = 256
+#: Seconds that a child may still work after its parent has gone.
+GRACE = 2.0
+
+
+class Refused(Exception):
+    """The request itself is wrong: an unknown name, a key that was never loaded."""
+
+
+def describe(error):
+    """``(kind, message)`` of an exception: ``unsupported``, ``memory``, ``unavailable`` or ``error``.
+
+    The message is one line.
+    """
+    name = type(error).__name__
+    lines = str(error).strip().splitlines() or [""]
+    text = lines[0][:500]
+    if isinstance(error, contract.Unsupported):
+        return "unsupported", text
+    memory = (MemoryError, contract.OutOfMemory)
+    if isinstance(error, memory) or name in ("ResourceExhaustedError", "OutOfMemoryError"):
+        return "memory", f"{name}: {text}"
+    if isinstance(error, ImportError):
+        return "unavailable", f"{name}: {text}"
+    return "error", text if isinstance(error, Refused) else f"{name}: {text}"
+
+
+class Worker:
+    """Answers requests. The same object serves a pipe (``main``) and ``launch.InlineSession``."""
+
+    def __init__(self):
+        self.backend = None
+        self.calls = {}
+        self.operators = OrderedDict()
+
+    def handle(self, request, arrays):
+        """Answers of one request: (header, arrays) pairs, of which the last one has ``done``.
+
+        Requests, by ``request["do"]``:
+
+        - ``start`` (backend, switches, device): imports the library. Answer: ``facts``.
+        - ``load`` (key, spec; x, w, b): keeps the operands under the key, in place of what was there.
+        - ``unload`` (key).
+        - ``run`` (key and ``at``, or spec; x, w, b; ``control``): answer ``y`` and ``seconds``; with
+          ``control`` also whether the same shape gives the same bits: see ``compare.control``.
+        - ``sweep`` (key, ...): see ``compare.sweep``.
+        - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``. Without w (mode ``weights``),
+          all weights are ``base``; without b where the spec has a bias, zeros.
+        - ``stop``.
+
+        Whatever is raised becomes an answer: ``error`` (a kind, see ``describe``) and ``message``.
+        """
+        try:
+            name = str(request.get("do"))
+            if name not in REQUESTS:
+                known = ", ".join(sorted(REQUESTS))
+                raise Refused(f"do={name}: no such request; there are: {known}")
+            yield from REQUESTS[name](self, request, arrays)
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 (anything becomes an answer)
+            traceback.print_exc(file=sys.stderr)
+            kind, message = describe(error)
+            yield {"error": kind, "message": message, "done": True}, {}
+
+    def start(self, request, arrays):
+        self.calls.clear()
+        self.operators.clear()
+        self.backend = backends.get(request["backend"])()
+        facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
+        facts = dict(facts, numpy_version=np.__version__)
+        facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])
+        yield {"facts": facts, "done": True}, {}
+
+    def load(self, request, arrays):
+        self.calls.pop(request["key"], None)
+        self.calls[request["key"]] = self._given(request, arrays)
+        yield {"done": True}, {}
+
+    def unload(self, request, arrays):
+        self.calls.pop(request["key"], None)
+        yield {"done": True}, {}
+
+    def run(self, request, arrays):
+        call = self._call(request, arrays)
+        prepared = call.at(request.get("at"))
+        y, seconds = prepared.run()
+        answer = {"seconds": seconds, "done": True}
+        if request.get("control"):
+            answer["control"] = compare.control(prepared, y, call.spec["dtype"])
+        yield answer, {"y": y}
+
+    def sweep(self, request, arrays):
+        return compare.sweep(self._call(request, arrays), request, describe)
+
+    def masks(self, request, arrays):
+        return masked.masks(self._call(request, arrays), request, arrays)
+
+    def stop(self, request, arrays):
+        yield {"done": True}, {}
+
+    def _call(self, request, arrays):
+        if "spec" in request:
+            return self._given(request, arrays)
+        key = request.get("key")
+        if key not in self.calls:
+            raise Refused(f"key={key}: nothing is loaded under it; load it first")
+        return self.calls[key]
+
+    def _given(self, request, arrays):
+        spec = request["spec"]
+        w, b = arrays.get("w"), arrays.get("b")
+        if w is None and "base" in request:
+            w = masked.constant_weights(spec, request["base"])
+        if b is None and spec["bias"]:
+            b = np.zeros(spec["filters"], w.dtype)
+        return Call(self._operator, spec, arrays["x"], w, b)
+
+    def _operator(self, spec):
+        if self.backend is None:
+            raise Refused("do: no backend is started; start one first")
+        key = json.dumps(spec, sort_keys=True)
+        if key not in self.operators:
+            self.operators[key] = self.backend.operator(spec)
+        self.operators.move_to_end(key)
+        if len(self.operators) > OPERATORS:
+            self.operators.popitem(last=False)
+        return self.operators[key]
+
+
+REQUESTS = {
+    "start": Worker.start,
+    "load": Worker.load,
+    "unload": Worker.unload,
+    "run": Worker.run,
+    "sweep": Worker.sweep,
+    "masks": Worker.masks,
+    "stop": Worker.stop,
+}
+
+
+def serve(worker, source, sink):
+    """Answers requests from a binary stream on another until ``stop`` or the end; an exit status."""
+    while True:
+        try:
+            request, arrays = protocol.receive(source)
+        except protocol.Closed:
+            return 0
+        except protocol.ProtocolError as error:
+            protocol.send(sink, {"error": "protocol", "message": str(error), "done": True})
+            return 2
+        for header, found in worker.handle(request, arrays):
+            protocol.send(sink, header, found)
+        if request.get("do") == "stop":
+            return 0
+
+
+def _leave_with_parent():
+    """Ends this process soon after stdin has been closed, even from within a library's call."""
+    poll = select.poll()
+    poll.register(0, 0)
+    poll.poll()
+    time.sleep(GRACE)
+    os._exit(1)
+
+
+def main():
+    """Takes stdin and stdout for the protocol and serves; leaves without a library's clean-up."""
+    sink = os.fdopen(os.dup(1), "wb", 0)
+    os.dup2(2, 1)
+    source = os.fdopen(os.dup(0), "rb", 0)
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    if hasattr(select, "poll"):
+        threading.Thread(target=_leave_with_parent, daemon=True).start()
+    try:
+        status = serve(Worker(), source, sink)
+    except OSError:  # the parent has gone: there is nobody left to tell
+        status = 1
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
