@@ -1,4 +1,4 @@
-"""The libraries by name. Each is a dotted text, imported when asked for, and without its library."""
+"""The libraries by name. A dotted text each, imported on demand and without its library."""
 
 import importlib
 
@@ -17,6 +17,6 @@ def names():
 def get(name):
     """The Backend class of a name. Raises KeyError, with the known names, for another one."""
     if name not in BACKENDS:
-        raise KeyError("%s is none of: %s" % (name, ", ".join(BACKENDS)))
+        raise KeyError(f"{name} is none of: {', '.join(BACKENDS)}")
     module, _, attribute = BACKENDS[name].partition(":")
     return getattr(importlib.import_module(module), attribute)

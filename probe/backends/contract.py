@@ -1,9 +1,10 @@
 """What a library must provide to be a target: a :class:`Backend` that makes :class:`Operator`s.
 
-A backend module is imported in the parent (for its keys, devices and environment) and in the worker
-(to run). It imports its library in :meth:`Backend.start` alone. Child dialect: Python 3.6, NumPy 1.11.
+A backend module is imported in the parent (for its keys, devices and environment) and in the
+worker (to run). It imports its library in :meth:`Backend.start` alone. It also runs in the targets'
+interpreters (Python 3.6, NumPy 1.11).
 
-Arrays are *container* arrays: float16, float32 and float64 as they are, bfloat16 as uint16 bit patterns.
+Arrays are *container* arrays: float16, float32 and float64 as they are, bfloat16 as uint16 bits.
 They are channels-last: x (batch, *spatial, channels), w (*kernel, channels/groups, filters),
 bias (filters,). A *spec* is the JSON object of ``Case.spec``::
 
@@ -12,9 +13,15 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
      "in_channels": 1, "filters": 1, "bias": true}
 """
 
+from types import MappingProxyType
+
 
 class Unsupported(Exception):
     """The library runs, but not this operator. The message says which part of the spec and why."""
+
+
+class Unavailable(Exception):
+    """The library can't be used as asked: a device it does not see, a switch its release lacks."""
 
 
 class OutOfMemory(Exception):
@@ -22,9 +29,9 @@ class OutOfMemory(Exception):
 
 
 class Key:
-    """One switch of a target: the values that it takes, what users get without it, and what it does.
+    """One switch of a target: the values it takes, what users get without it, what it does.
 
-    ``values`` is a tuple of texts, or None for a whole number from 1 up (then ``describe`` says N).
+    ``values`` is a tuple of texts, or None for a whole number from 1 up (``describe`` says N).
     ``default`` is text for people: the value in effect for a user of the library who sets nothing.
     """
 
@@ -45,9 +52,9 @@ class Key:
 class Operator:
     """One operator of one spec, for every length and batch.
 
-    Cheap to call: ``call(x, w, b)`` is a closure made once, which the worker may take into a local name;
-    calling the operator itself is the same with one more Python call. x, w and b are what ``input``,
-    ``weights`` and ``bias`` returned. The result has been computed when the call returns.
+    Cheap to call: ``call(x, w, b)`` is a closure made once, which the worker may take into a local
+    name; calling the operator itself is the same with one more Python call. x, w and b are what
+    ``input``, ``weights`` and ``bias`` returned. The result is computed when the call returns.
 
     ``constant_weights`` is True where the library gets the weights as constants of a model, so that
     new weights mean a new model (built by the first call that brings them).
@@ -75,7 +82,7 @@ class Operator:
         raise NotImplementedError
 
     def output(self, y):
-        """The container array (batch, *spatial_out, filters), C-contiguous, of the result of a call.
+        """The container array (batch, *spatial_out, filters), C-contiguous, of a call's result.
 
         It may share memory with ``y`` and must not be written to.
         """
@@ -99,14 +106,14 @@ class Backend:
     name = ""
     distributions = ()
     module = ""
-    keys = {}
+    keys = MappingProxyType({})
     devices = ("cpu",)
     doc = ""
 
     @classmethod
     def conflict(cls, switches):
-        """(key, why, what to do) for a combination that makes no sense, or None. ``switches``: a dict."""
-        return None
+        """(key, why, what to do) where ``switches``, a dict, contradict each other, or ()."""
+        return ()
 
     @classmethod
     def requires(cls, switches):
@@ -121,8 +128,8 @@ class Backend:
     def start(self, switches, device):
         """Imports the library, applies the switches; returns facts that may be published.
 
-        At least ``library``, ``library_version``, ``devices`` (a list of texts) and ``threads``
-        (a number, or None where the library doesn't say).
+        The facts are at least ``library``, ``library_version``, ``devices`` (a list of texts) and
+        ``threads`` (a number, or None where the library doesn't say). Raises Unavailable.
         """
         raise NotImplementedError
 

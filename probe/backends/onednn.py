@@ -1,0 +1,39 @@
+"""oneDNN's own limits on the instructions it uses: names, variables, and the CPU flags they need.
+
+TensorFlow and PyTorch both carry oneDNN, which reads these variables once, when it is loaded.
+Source: oneDNN developer guide, "CPU dispatcher control". Eigen's and XLA's kernels ignore them.
+"""
+
+from probe.backends.contract import Key
+
+#: Limit -> the flags of /proc/cpuinfo that a CPU must have for the limit to be the one in effect.
+ISA = {
+    "sse41": ("sse4_1",),
+    "avx": ("avx",),
+    "avx2": ("avx2", "fma"),
+    "avx2_vnni": ("avx2", "fma", "avx_vnni"),
+    "avx512_core": ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
+    "avx512_core_vnni": ("avx512f", "avx512_vnni"),
+    "avx512_core_bf16": ("avx512f", "avx512_vnni", "avx512_bf16"),
+    "avx512_core_fp16": ("avx512f", "avx512_bf16", "avx512_fp16"),
+    "avx512_core_amx": ("avx512f", "amx_tile", "amx_int8", "amx_bf16"),
+}
+
+#: The ``isa`` switch of every target that carries oneDNN.
+KEY = Key(tuple(ISA), "the best this CPU has", "the most that oneDNN's kernels may use")
+
+
+def environment(switches):
+    """The variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1."""
+    if "isa" not in switches:
+        return {}
+    limit = switches["isa"].upper()
+    return {"ONEDNN_MAX_CPU_ISA": limit, "DNNL_MAX_CPU_ISA": limit}
+
+
+def lacking(switches, flags):
+    """Why the limit can't be in effect on a CPU with these flags (a set of texts), or None."""
+    missing = [flag for flag in ISA.get(switches.get("isa"), ()) if flag not in flags]
+    if not missing:
+        return None
+    return f"isa={switches['isa']} needs a CPU with {', '.join(missing)}, which this one lacks"
