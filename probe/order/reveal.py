@@ -1,0 +1,307 @@
+"""Which tree every output of an operator adds its products in, read off the operator itself.
+
+After FPRev (Xie, Gao, Wang, Xue: "Revealing Floating-Point Accumulation Orders in Software/Hardware
+Implementations", USENIX ATC 2025), which reads one output. Here the masks are in the weights, so a
+call answers for all positions; filters that share an order carry different questions in the same
+call; and positions are told apart by their answers as these come in, so that memory grows with the
+number of different trees and not with the number of outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe.errors import NotASum
+from probe.order.masks import Masks, spread
+from probe.order.tree import BIAS, Tree
+
+SIGNATURE_PAIRS = 4
+
+
+@dataclass
+class _Task:
+    """Leaves known to share an ancestor, to be ordered and hung below node ``parent``."""
+
+    leaves: np.ndarray
+    parent: int
+    total: int  # leaves under ``parent``; 0 where the task is the whole tree
+    start: int = 0  # which leaf comes first: the branch's own first, last or middle one
+
+
+@dataclass
+class _Group:
+    """Positions that have answered alike so far, and the part of their tree that follows."""
+
+    positions: np.ndarray
+    read: np.ndarray  # leaves that these outputs read, ascending
+    tasks: list[_Task]
+    children: list[list[int]] = field(default_factory=list)  # leaf k as k, node m as ~m, as in Tree
+    answers: list[np.ndarray] = field(default_factory=list)  # of this round, a row per chunk
+
+    def split(self, positions: np.ndarray) -> _Group:
+        return _Group(
+            positions,
+            self.read,
+            list(self.tasks),
+            [list(c) for c in self.children],
+            list(self.answers),
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """One tree and where it was found: filters and positions (batch x spatial, flat)."""
+
+    tree: Tree
+    filters: np.ndarray
+    positions: np.ndarray
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Outputs that fit no tree, with the answer that showed it."""
+
+    evidence: str
+    filters: np.ndarray
+    positions: np.ndarray
+
+
+def reveal_trees(
+    masks: Masks,
+    classes: np.ndarray,
+    leaves: list[np.ndarray],
+    apart: bool = False,
+    wanted: np.ndarray | None = None,
+) -> tuple[list[Found], list[Refused]]:
+    """The summation tree of every wanted output.
+
+    ``classes`` (positions,) is each position's window class and ``leaves[class]`` the leaves that
+    such a position reads, ascending, the bias included. ``apart`` takes no two filters to share
+    an order. ``wanted`` (positions, filters) restricts the work; None wants all. Outputs that read
+    one leaf have the trivial tree, those that read none get none. Filters that are taken to share an order are those
+    that answered a few questions alike; the caller checks by replay (``verify``).
+    """
+    filters, bias = masks.operator.filters, masks.operator.summands
+    if wanted is None:
+        wanted = np.ones((masks.operator.positions, filters), bool)
+    found: list[Found] = []
+    refused: list[Refused] = []
+    teams = []
+    for team in _teams(masks, leaves, wanted, apart):
+        positions = np.flatnonzero(wanted[:, team].any(axis=1))
+        groups = []
+        for number, read in enumerate(leaves):
+            members = positions[classes[positions] == number]
+            if not len(members):
+                continue
+            if len(read) < 2:
+                alone = [BIAS if leaf == bias else int(leaf) for leaf in read]
+                if alone:
+                    found.append(Found(Tree.sequential(alone), team, members))
+            else:
+                groups.append(_Group(members, read, [_Task(read, -1, 0)]))
+        teams.append(_Team(team, groups))
+    while any(team.groups for team in teams):
+        _round(masks, teams)
+        for team in teams:
+            open_groups = []
+            for group in team.groups:
+                evidence = _absorb(group)
+                if evidence:
+                    refused.append(Refused(evidence, team.filters, group.positions))
+                elif group.tasks:
+                    open_groups.append(group)
+                else:
+                    found.append(Found(_tree(group, bias), team.filters, group.positions))
+            team.groups = open_groups
+    return found, refused
+
+
+@dataclass
+class _Team:
+    """Filters that share their orders, and the groups of positions still being worked on."""
+
+    filters: np.ndarray
+    groups: list[_Group]
+
+
+def _teams(
+    masks: Masks, leaves: list[np.ndarray], wanted: np.ndarray, apart: bool
+) -> list[np.ndarray]:
+    """Filters in sets that answer a few questions alike at all positions."""
+    active = np.flatnonzero(wanted.any(axis=0))
+    widest = max(leaves, key=len)
+    if apart or len(active) < 2 or len(widest) < 3:
+        return [np.array([f]) for f in active] if apart else [active] * bool(len(active))
+    n = len(widest)
+    picks = [(0, n - 1), (0, n // 2), (n // 2, n - 1), (0, 1), (n // 3, 2 * n // 3)]
+    pairs = list(dict.fromkeys(p for p in picks if p[0] != p[1]))[:SIGNATURE_PAIRS]
+    ask = np.full((len(pairs), masks.operator.filters, 2), -1)
+    for row, (i, j) in enumerate(pairs):
+        ask[row, active] = widest[i], widest[j]
+    answers = np.nan_to_num(masks.survivors(ask)[:, :, active], nan=-1, posinf=-2, neginf=-3)
+    # answers where a position does not read both leaves are only +-M; signs tell nothing
+    signature = np.clip(answers, -4, None).reshape(-1, len(active))
+    _, label = np.unique(signature, axis=1, return_inverse=True)
+    label = label.reshape(-1)
+    return [active[label == value] for value in range(label.max() + 1)]
+
+
+def _questions(team: _Team) -> np.ndarray:
+    """All pairs that the team's groups want answered next, each once: (pairs, 2)."""
+    wanted = [
+        np.stack([np.full(len(task.leaves) - 1, task.leaves[0]), task.leaves[1:]], axis=1)
+        for group in team.groups
+        for task in group.tasks
+    ]
+    return np.unique(np.concatenate(wanted), axis=0) if wanted else np.zeros((0, 2), int)
+
+
+def _round(masks: Masks, teams: list[_Team]) -> None:
+    """Asks what all groups of all teams want to know, chunk by chunk, splitting groups on the way."""
+    queues = [_questions(team) for team in teams]
+    index = [_PairIndex(queue, masks.size) for queue in queues]
+    for ask, parts in spread(masks, [team.filters for team in teams], queues):
+        survivors = masks.survivors(ask)
+        for part in parts:
+            team, table = teams[part.team], part.table(survivors)
+            team.groups = [
+                piece
+                for group in team.groups
+                for piece in _distribute(
+                    group, table, index[part.team].of(group, part.start, part.stop)
+                )
+            ]
+
+
+class _PairIndex:
+    """Where a group's questions stand in its team's queue."""
+
+    def __init__(self, queue: np.ndarray, size: int) -> None:
+        self.size = size
+        self.keys = queue[:, 0] * size + queue[:, 1]  # sorted, as np.unique left them
+
+    def of(self, group: _Group, start: int, stop: int) -> np.ndarray:
+        """Rows of the chunk [start, stop) that belong to the group, in the queue's order."""
+        keys = np.concatenate([t.leaves[0] * self.size + t.leaves[1:] for t in group.tasks])
+        rows = np.searchsorted(self.keys, np.sort(keys))
+        return rows[(rows >= start) & (rows < stop)] - start
+
+
+def _distribute(group: _Group, table: np.ndarray, rows: np.ndarray) -> Iterator[_Group]:
+    """The group, or its parts where positions answered differently, with the answers noted."""
+    if not len(rows):
+        yield group
+        return
+    answers = table[np.ix_(rows, group.positions)]
+    if (answers == answers[:, :1]).all():
+        group.answers.append(answers[:, 0].copy())
+        yield group
+        return
+    label = column_labels(answers)
+    for value in range(label.max() + 1):
+        members = np.flatnonzero(label == value)
+        part = group.split(group.positions[members])
+        part.answers.append(answers[:, members[0]].copy())
+        yield part
+
+
+def column_labels(table: np.ndarray) -> np.ndarray:
+    """Numbers equal columns alike, by a 64-bit hash of their bits."""
+    bits = np.ascontiguousarray(table, np.float64).view(np.uint64)
+    factors = np.random.default_rng(0x5EED).integers(1, 2**63, len(bits), np.uint64) * 2 + 1
+    mixed = (bits ^ (bits >> np.uint64(29))) * factors[:, None]
+    _, label = np.unique((mixed ^ (mixed >> np.uint64(32))).sum(axis=0), return_inverse=True)
+    return label.reshape(-1)
+
+
+def _absorb(group: _Group) -> str:
+    """Turns a round's answers into nodes and further tasks; the evidence if they fit no tree."""
+    survivors = np.concatenate(group.answers)
+    group.answers = []
+    # the answers stand in the order of sorted (first leaf, other leaf)
+    tasks, group.tasks = group.tasks, []
+    offset = 0
+    for task in sorted(tasks, key=lambda t: int(t.leaves[0])):
+        rest = task.leaves[1:]
+        order = np.argsort(rest, kind="stable")
+        mine = np.empty(len(rest))
+        mine[order] = survivors[offset : offset + len(rest)]
+        offset += len(rest)
+        evidence = _grow(group, task, len(group.read) - mine)
+        if evidence:
+            return evidence
+    return ""
+
+
+def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
+    """Hangs the path from the task's first leaf to its root; queues what branches off it."""
+    first, rest = int(task.leaves[0]), task.leaves[1:]
+    pair = f"+M at leaf {first}, -M at leaf {{}} left {{:g}} of {len(group.read)} units"
+    valid = (sizes >= 2) & (sizes <= len(group.read)) & (sizes == np.rint(sizes))
+    if not valid.all():
+        bad = int(np.argmin(valid))
+        return pair.format(rest[bad], len(group.read) - sizes[bad])
+    below, current = 1, first
+    for size in np.unique(sizes):
+        branch = rest[sizes == size]
+        if task.total and size == task.total:  # further children of the node the task hangs on
+            _queue(group, branch, task.parent, task.total, task)
+            break
+        if size != below + len(branch):
+            return (
+                pair.format(branch[0], len(group.read) - size)
+                + f", so {size:g} leaves meet there, where the other answers leave {below + len(branch)}"
+            )
+        group.children.append([current])
+        node = len(group.children) - 1
+        current = ~node
+        _queue(group, branch, node, int(size), task)
+        below = int(size)
+    if task.parent >= 0:
+        group.children[task.parent].append(current)
+    return ""
+
+
+def _queue(group: _Group, branch: np.ndarray, parent: int, total: int, task: _Task) -> None:
+    """A branch of one leaf is a child at once; a longer one is a task.
+
+    A task costs the fewest questions when it starts from its deepest leaf: the first one where a
+    library adds upwards, the last where it adds downwards. Where a start told little (the branch
+    is most of the task), the next one is tried.
+    """
+    if len(branch) == 1:
+        group.children[parent].append(int(branch[0]))
+        return
+    poor = 3 * len(branch) > 2 * len(task.leaves)
+    start = (task.start + 1) % 3 if poor else 0
+    at = (0, len(branch) - 1, len(branch) // 2)[start]
+    branch = np.sort(branch)
+    branch[[0, at]] = branch[[at, 0]]
+    group.tasks.append(_Task(branch, parent, total, start))
+
+
+def _tree(group: _Group, bias: int) -> Tree:
+    """The finished tree. Nodes were found from leaf to root and outwards: sorted depth first here."""
+    above = {~c: n for n, children in enumerate(group.children) for c in children if c < 0}
+    root = next(n for n in range(len(group.children)) if n not in above)
+    order, stack = [], [root]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        stack.extend(~c for c in group.children[node] if c < 0)
+    place = {node: n for n, node in enumerate(reversed(order))}
+    return Tree.from_nodes(
+        [
+            [~place[~c] if c < 0 else BIAS if c == bias else c for c in group.children[node]]
+            for node in reversed(order)
+        ]
+    )
+
+
+def not_a_sum(refused: list[Refused]) -> NotASum:
+    """The exception for outputs that fit no tree."""
+    return NotASum(refused[0].evidence)

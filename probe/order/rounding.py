@@ -1,0 +1,193 @@
+"""Where a revealed tree rounds: products fused into additions, narrow products, wide accumulators.
+
+Asked of every leaf (is its product rounded before it is added?) and, where the accumulator turns
+out wider than the dtype, of every node (is the partial sum rounded to the dtype there?). Most trees
+answer alike everywhere, so leaves are asked many at a time, and one by one only where the answer
+is mixed. Positions that share a tree may differ in rounding: tails of vector loops often do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from probe import floats
+from probe.order.masks import Masks, fusion_operands, spread
+from probe.order.questions import Questions, padded
+from probe.order.replay import Rounding
+from probe.order.reveal import Found, column_labels
+from probe.order.tree import Tree
+
+WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+PATHS = 4  # asked of every tree; all are asked where one of them shows a wide accumulator
+
+
+@dataclass(frozen=True)
+class Order:
+    """One way of adding, and the outputs (filters x positions) that add so."""
+
+    tree: Tree
+    rounding: Rounding
+    filters: np.ndarray
+    positions: np.ndarray
+
+
+@dataclass
+class _Piece:
+    """One tree at its positions, and the answers that came in, each (questions, positions)."""
+
+    found: Found
+    questions: Questions
+    batches: np.ndarray | None = None
+    singles: np.ndarray | None = None
+    behind: np.ndarray | None = None
+    paths: np.ndarray | None = None
+    triples: np.ndarray | None = None
+
+
+def reveal_roundings(masks: Masks, found: list[Found]) -> list[Order]:
+    """The rounding of every tree that was found, apart for positions that differ in it."""
+    bias = masks.operator.summands if masks.operator.bias else -1
+    most = fusion_operands(masks.operator.dtype).most
+    trees = {piece.tree: Questions(piece.tree, bias, most) for piece in found}
+    pieces = [_Piece(piece, trees[piece.tree]) for piece in found]
+    _ask(masks, pieces, "batches", lambda p: padded(p.questions.batches), masks.fused)
+    _ask(masks, pieces, "singles", lambda p: padded([[q] for q in _mixed(p)]), masks.fused)
+    _ask(masks, pieces, "behind", lambda p: p.questions.behind_bias, masks.fused_behind_bias)
+    _ask(masks, pieces, "paths", lambda p: p.questions.paths[:PATHS], masks.precision)
+    if masks.operator.dtype in WIDER and any((p.paths == 1).any() for p in pieces):
+        _ask(masks, pieces, "paths", lambda p: p.questions.paths, masks.precision)
+        _ask(masks, pieces, "triples", _doubtful, masks.precision)
+    return [order for piece in pieces for order in _orders(masks, piece)]
+
+
+def _ask(
+    masks: Masks,
+    pieces: list[_Piece],
+    name: str,
+    questions: Callable[[_Piece], np.ndarray],
+    question: Callable[[np.ndarray], np.ndarray],
+) -> None:
+    """Puts the answers to each piece's questions into ``piece.name``; equal questions share a call."""
+    wanted = [questions(piece) for piece in pieces]
+    width = max((queue.shape[1] for queue in wanted if len(queue)), default=0)
+    teams: dict[bytes, np.ndarray] = {p.found.filters.tobytes(): p.found.filters for p in pieces}
+    members = {
+        key: [n for n, p in enumerate(pieces) if p.found.filters.tobytes() == key] for key in teams
+    }
+    queues, inverse = [], {}
+    for mine in members.values():
+        stacked = np.concatenate([_widened(wanted[n], width) for n in mine])
+        queue, where = np.unique(stacked, axis=0, return_inverse=True)
+        queues.append(queue)
+        ends = np.cumsum([len(wanted[n]) for n in mine])
+        inverse |= dict(zip(mine, np.split(where.reshape(-1), ends[:-1]), strict=True))
+    tables = [np.empty((len(queue), masks.operator.positions), np.int32) for queue in queues]
+    for ask, parts in spread(masks, list(teams.values()), queues):
+        answers = question(ask)
+        for part in parts:
+            tables[part.team][part.start : part.stop] = part.table(answers)
+    for table, mine in zip(tables, members.values(), strict=True):
+        for n in mine:
+            setattr(pieces[n], name, table[np.ix_(inverse[n], pieces[n].found.positions)])
+
+
+def _widened(queue: np.ndarray, width: int) -> np.ndarray:
+    """Rows of leaves and partners with room for ``width`` entries in all; triples stay as they are."""
+    if queue.shape[1] == width or not len(queue):
+        return queue if len(queue) else np.zeros((0, width), int)
+    half, most = queue.shape[1] // 2, width // 2
+    wide = np.full((len(queue), width), -1)
+    wide[:, :half], wide[:, most : most + half] = queue[:, :half], queue[:, half:]
+    return wide
+
+
+def _mixed(piece: _Piece) -> list[tuple[int, int]]:
+    """Pairs of the batches in which some position fuses some leaves and not others."""
+    assert piece.batches is not None
+    pairs: list[tuple[int, int]] = []
+    for batch, answers in zip(piece.questions.batches, piece.batches, strict=True):
+        if len(batch) > 1 and not np.isin(answers, (0, len(batch))).all():
+            pairs.extend(batch)
+    return pairs
+
+
+def _doubtful(piece: _Piece) -> np.ndarray:
+    """Triples of the nodes on paths on which some partial sum was rounded to the dtype."""
+    return piece.questions.triples if (piece.paths == 0).any() else np.zeros((0, 3), int)
+
+
+def _orders(masks: Masks, piece: _Piece) -> Iterator[Order]:
+    """The piece, split where its positions answered differently."""
+    tables = [
+        t
+        for t in (piece.batches, piece.singles, piece.behind, piece.paths, piece.triples)
+        if t is not None and len(t)
+    ]
+    positions = piece.found.positions
+    labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
+    for label in range(labels.max(initial=0) + 1):
+        members = np.flatnonzero(labels == label)
+        rounding = _rounding(masks, piece, int(members[0]))
+        yield Order(piece.found.tree, rounding, piece.found.filters, positions[members])
+
+
+def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
+    """The answers of one position, put into words."""
+    fused, strange = _fused(piece, column)
+    dtype = masks.operator.dtype
+    products = _operand_format(masks, piece, column) if strange else None
+    if piece.triples is None:
+        return Rounding(nodes=dtype, fused=frozenset(fused), products=products)
+    narrow = (
+        {
+            n
+            for n, kept in zip(piece.questions.triple_nodes, piece.triples[:, column], strict=True)
+            if kept == 0
+        }
+        if len(piece.triples)
+        else set()
+    )
+    return Rounding(
+        nodes=WIDER[dtype],
+        fused=frozenset(fused),
+        products=products,
+        narrow=frozenset(narrow),
+        product_format=dtype,
+    )
+
+
+def _fused(piece: _Piece, column: int) -> tuple[set[int], bool]:
+    """Leaves whose product comes in whole, and whether an answer fitted neither."""
+    assert piece.batches is not None and piece.singles is not None and piece.behind is not None
+    answers: dict[int, int] = {}
+    for batch, count in zip(piece.questions.batches, piece.batches[:, column], strict=True):
+        answers |= {
+            k: int(count == len(batch)) if count in (0, len(batch)) else -1 for k, _ in batch
+        }
+    single = dict(zip([k for k, _ in _mixed(piece)], piece.singles[:, column], strict=True))
+    answers |= {k: int(v) for k, v in single.items()}
+    answers |= dict(
+        zip(
+            piece.questions.behind_bias[:, 0].tolist(),
+            piece.behind[:, column].tolist(),
+            strict=True,
+        )
+    )
+    return {k for k, v in answers.items() if v == 1}, -1 in answers.values()
+
+
+def _operand_format(masks: Masks, piece: _Piece, column: int) -> str | None:
+    """The format that operands are cut to before they are multiplied, None where they are whole."""
+    pair = piece.questions.pairs[0]
+    filters, position = piece.found.filters, piece.found.positions[column]
+    kept = 0
+    for bits in range(1, floats.FORMATS[masks.operator.dtype].precision):
+        ask = np.full((1, masks.operator.filters, 2), -1)
+        ask[0, filters[0]] = pair
+        if masks.kept(ask, bits)[0, position, filters[0]] != 1:
+            break
+        kept = bits
+    return {7: "bfloat16", 10: "tf32"}.get(kept)

@@ -1,0 +1,186 @@
+"""The reveals against operators whose order is known, because we made it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probe.order.masks import Masks
+from probe.order.reveal import reveal_trees
+from probe.order.rounding import reveal_roundings
+from probe.order.tree import BIAS, Tree
+
+
+class Known:
+    """An operator that adds every output in a tree that the test chose.
+
+    ``orders[position][filter]`` is (tree, fused leaves); a tree may miss leaves: that position does
+    not read them. ``wide`` keeps partial sums in float32; ``narrow`` lists nodes that don't.
+    """
+
+    def __init__(self, orders, summands, *, bias=False, dtype="float32", wide=False, narrow=()):
+        self.orders, self.summands, self.bias, self.dtype = orders, summands, bias, dtype
+        self.positions, self.filters = len(orders), len(orders[0])
+        self.wide, self.narrow = wide, narrow
+        self.storage = {"float32": np.float32, "float16": np.float16}[dtype]
+
+    def run(self, x, template, leaves, values):
+        calls = len(leaves)
+        w = np.broadcast_to(template, (calls, self.filters, len(template))).copy()
+        for call, filt, slot in np.argwhere(leaves >= 0):
+            w[call, filt, leaves[call, filt, slot]] = values[slot]
+        out = np.empty((calls, self.positions, self.filters))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for position, row in enumerate(self.orders):
+                for filt, (tree, fused) in enumerate(row):
+                    out[:, position, filt] = self._sum(tree, fused, x, w[:, filt])
+        return out
+
+    def _sum(self, tree, fused, x, w):
+        def product(leaf):
+            if leaf == BIAS:
+                return w[:, self.summands]
+            exact = x * w[:, leaf]
+            return exact if leaf in fused else exact.astype(self.storage).astype(float)
+
+        if not tree.nodes:
+            return product(tree.leaves[0]).astype(self.storage)
+        sums = []
+        for node, children in enumerate(tree.nodes):
+            parts = [product(c) if c >= 0 else sums[~c] for c in children]
+            total = np.sum(parts if len(parts) == 2 else aligned(parts), axis=0)
+            kept = np.float32 if self.wide and node not in self.narrow else self.storage
+            total = total.astype(kept).astype(float)
+            sums.append(total)
+        return sums[-1].astype(self.storage)
+
+
+def aligned(parts):
+    """Summands as a fused multi-term addition sees them: cut to the last place of the largest."""
+    largest = np.max(np.abs(parts), axis=0)
+    place = np.ldexp(1.0, np.frexp(np.where(largest > 0, largest, 1))[1] - 30)
+    return np.trunc(np.array(parts) / place) * place
+
+
+def everywhere(tree, positions=3, filters=2, fused=frozenset()):
+    return [[(tree, fused)] * filters for _ in range(positions)]
+
+
+def revealed(operator, apart=False):
+    """{(position, filter): Order} and the masks that were used."""
+    masks = Masks(operator)
+    reads = [np.array([operator.summands if leaf == BIAS else leaf for leaf in row[0][0].leaves])
+             for row in operator.orders]
+    kinds = sorted({tuple(read) for read in reads})
+    classes = np.array([kinds.index(tuple(read)) for read in reads])
+    found, refused = reveal_trees(masks, classes, [np.array(k) for k in kinds], apart=apart)
+    assert not refused
+    orders = {}
+    for order in reveal_roundings(masks, found):
+        for position in order.positions:
+            for filt in order.filters:
+                assert (position, filt) not in orders
+                orders[position, filt] = order
+    return orders, masks
+
+
+def assert_revealed(operator, **how):
+    orders, masks = revealed(operator, **how)
+    for position, row in enumerate(operator.orders):
+        for filt, (tree, fused) in enumerate(row):
+            assert orders[position, filt].tree == tree
+            assert orders[position, filt].rounding.fused == frozenset(fused)
+    return masks
+
+
+@st.composite
+def trees(draw, leaves):
+    """Any tree over the leaves, nodes of two to four children, and leaves fused where they can be."""
+    parts = list(draw(st.permutations(list(leaves))))
+    nodes = []
+    while len(parts) > 1:
+        width = draw(st.integers(2, min(4 if draw(st.booleans()) else 2, len(parts))))
+        picked = [parts.pop(draw(st.integers(0, len(parts) - 1))) for _ in range(width)]
+        nodes.append(tuple(picked))
+        parts.append(~(len(nodes) - 1))
+    tree = Tree.from_nodes(nodes, leaf=max(parts[0], 0))
+    fused = {
+        draw(st.sampled_from(leaves_of))
+        for children in tree.nodes
+        if (leaves_of := [c for c in children if 0 <= c < BIAS]) and draw(st.booleans())
+    }
+    return tree, frozenset(fused)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_any_tree_and_fusion_is_revealed_at_every_output(data):
+    n, bias = data.draw(st.integers(1, 14)), data.draw(st.booleans())
+    leaves = [*range(n), *([BIAS] if bias else [])]
+    kinds = data.draw(st.lists(trees(leaves), min_size=1, max_size=3))
+    rows = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
+    filters = data.draw(st.integers(1, 4))
+    assert_revealed(Known([[kind] * filters for kind in rows], n, bias=bias))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_edges_that_miss_leaves_have_trees_of_their_own(data):
+    n = data.draw(st.integers(3, 9))
+    rows = [
+        data.draw(trees(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1)))))
+        for _ in range(4)
+    ]
+    assert_revealed(Known([[row] for row in rows], n))
+
+
+def test_filters_in_other_orders_are_told_apart():
+    row = [(Tree.sequential(12), frozenset())] * 3 + [(Tree.lanes(12, 4), frozenset())] * 2
+    assert_revealed(Known([row] * 4, 12))
+
+
+@pytest.mark.parametrize("n", [2500, 4608])
+def test_long_chains_need_no_stack(n):
+    assert_revealed(Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 64], n))
+
+
+def test_a_chain_from_the_other_end_costs_no_square():
+    n = 300
+    masks = assert_revealed(Known([[(Tree.sequential(range(n)[::-1]), frozenset())]], n))
+    assert masks.calls < 3 * n
+
+
+def test_all_outputs_cost_what_fprev_needs_for_one():
+    n = 320
+    operator = Known([[(Tree.sequential(n), frozenset(range(1, n)))]] * 6, n)
+    assert assert_revealed(operator).calls <= 1.1 * (n - 1)
+    shared = Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 8] * 6, n)
+    assert assert_revealed(shared).calls <= (n - 1) / 8 + 20
+
+
+def test_wide_accumulators_of_16_bit_types_and_where_they_are_cut():
+    tree = Tree.sequential(12)
+    operator = Known(everywhere(tree, fused=frozenset(range(12))), 12, dtype="float16", wide=True, narrow=(4,))
+    orders, _ = revealed(operator)
+    rounding = orders[0, 0].rounding
+    assert rounding.nodes == "float32" and rounding.narrow == {4} and rounding.fused == set(range(12))
+
+
+def test_a_narrow_accumulator_stays_narrow():
+    operator = Known(everywhere(Tree.pairwise(9)), 9, dtype="float16")
+    orders, _ = revealed(operator)
+    assert orders[0, 0].rounding.nodes == "float16" and not orders[0, 0].rounding.fused
+
+
+def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
+    class Winograd(Known):
+        def run(self, x, template, leaves, values):
+            w = super().run(x, template, leaves, values)
+            return w + (leaves[:, None, :, :] >= 0).any(axis=3) * 0.25
+
+    operator = Winograd(everywhere(Tree.sequential(6)), 6)
+    masks = Masks(operator)
+    found, refused = reveal_trees(masks, np.zeros(3, int), [np.arange(6)])
+    assert not found and "+M at leaf 0" in refused[0].evidence
