@@ -22,6 +22,9 @@ VERSION = 1
 HISTORY: dict[int, str] = {1: "The first format: every table and column below."}
 """What each version changed. A column that is younger than a file reads as null."""
 
+NULL_INT = -(2**63)
+"""The int64 that stands for null in arrays: no distance in ulps is as small."""
+
 TYPES = {
     "text": "string",
     "json": "string",
@@ -42,6 +45,7 @@ class Column:
     ``null`` says what a null means; None: the column is never null. Columns with ``key`` identify
     a row: of two rows with the same keys the later one counts. ``foreign`` text was written by
     something else (a library's messages): host, user and paths are taken out when it is stored.
+    In NumPy arrays NaN and :data:`NULL_INT` stand for null.
     """
 
     name: str
@@ -85,7 +89,11 @@ _FLAT = "flat index into the left output, shape (batch, *spatial, filters), row-
 _RANGES = "which outputs: start, stop, start, stop, ...; " + _FLAT
 
 _RUNS = (
-    _key("run_id", "text", "hash of all that may decide bits: see `probe.schema.run_id`"),
+    _key(
+        "run_id",
+        "text",
+        "hash of all that may decide bits, see `probe.schema.run_id`",
+    ),
     Column("started", "time", "when the run was started, or last continued", "UTC"),
     Column("experiment", "text", "the experiment's name", null="not run from an experiment"),
     Column("target", "text", "canonical target text"),
@@ -104,9 +112,9 @@ _RUNS = (
     Column("os", "text", "system and C library, such as `Linux glibc 2.36`"),
     Column("emulated", "text", "what emulates the processor", null="nothing: native"),
     Column("switches", "json", "every switch of the target with its value, defaults included"),
-    Column("environment", "json", "the variables that we set for the target's process"),
+    Column("environment", "json", "the variables set for the target's process", foreign=True),
     Column("git_commit", "text", "the commit of probe's checkout", null="not run from a checkout"),
-    Column("git_dirty", "flag", "whether tracked files had changes", null="not from a checkout"),
+    Column("git_dirty", "flag", "whether tracked source files had changes", null="not a checkout"),
     Column("probe_version", "text", "version of probe"),
     Column("schema_version", "int", "version of this format"),
 )
@@ -242,13 +250,26 @@ ABOUT: dict[str, str] = {
 }
 
 RUN_IDENTITY = (
-    "target library_version python_version numpy_version device machine cpu_family "
-    "cpu_model_number cpu_isa cores os emulated switches environment"
-).split()
+    "experiment",
+    "target",
+    "library_version",
+    "python_version",
+    "numpy_version",
+    "device",
+    "machine",
+    "cpu_family",
+    "cpu_model_number",
+    "cpu_isa",
+    "cores",
+    "os",
+    "emulated",
+    "switches",
+    "environment",
+)
 
 
 def run_id(row: Mapping[str, Any]) -> str:
-    """16 hex digits that identify a run by all that may decide its bits: :data:`RUN_IDENTITY`.
+    """16 hex digits: the experiment and all that may decide bits, by :data:`RUN_IDENTITY`.
 
     Time, git state and probe's version are not part of it, so the same command on the same
     software continues its run, and an upgraded library starts another one.

@@ -1,0 +1,185 @@
+"""Publishable facts of this machine and checkout: never a host or user name, never a path."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import re
+import socket
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from probe import schema
+
+_ISA = (
+    ("avx512_core_amx", {"amx_tile", "amx_bf16", "amx_int8", "avx512_fp16"}),
+    ("avx512_core_fp16", {"avx512_fp16", "avx512_bf16", "avx512bw", "avx512vl", "avx512dq"}),
+    ("avx512_core_bf16", {"avx512_bf16", "avx512bw", "avx512vl", "avx512dq"}),
+    ("avx512_core_vnni", {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"}),
+    ("avx512_core", {"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+    ("avx2_vnni", {"avx_vnni", "avx2", "fma"}),
+    ("avx2", {"avx2", "fma"}),
+    ("avx", {"avx"}),
+    ("sse41", {"sse4_1"}),
+    ("sve", {"sve"}),
+    ("asimd", {"asimd"}),
+    ("asimd", {"neon"}),
+)
+"""oneDNN's names of the vector extensions, widest first, and the processor flags of each."""
+
+_VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "Apple": "apple"}
+_PLAIN_NAMES = {"root", "user", "admin", "runner", "ubuntu", "build", "localhost", "nobody"}
+
+
+@cache
+def facts() -> dict[str, Any]:
+    """The machine's and checkout's columns of ``schema.runs``; a null is a fact not to be had.
+
+    Reads ``/proc/cpuinfo`` or asks ``sysctl``, and git: some ten milliseconds, once a process.
+    """
+    cpu = _cpu()
+    return {
+        "machine": label(),
+        "cpu_vendor": cpu.get("vendor_id"),
+        "cpu_model": cpu.get("model name"),
+        "cpu_family": _number(cpu.get("cpu family")),
+        "cpu_model_number": _number(cpu.get("model")),
+        "cpu_isa": isa(),
+        "cores": cores(),
+        "os": " ".join([platform.system(), *platform.libc_ver()]).strip(),
+        "emulated": None,
+        **git_state(),
+        "probe_version": version(),
+        "schema_version": schema.VERSION,
+    }
+
+
+@cache
+def label() -> str:
+    """Name of this machine's results folder, such as ``amd-epyc-fam25-model17-avx512``.
+
+    Machines whose processors are alike share it: the same binary gives the same bits on them.
+    """
+    cpu = _cpu()
+    vendor = cpu.get("vendor_id", "")
+    words = [_VENDORS.get(vendor, vendor or platform.machine()), *_family_words(cpu)]
+    if "cpu family" in cpu:
+        words += [f"fam{cpu['cpu family']}", f"model{cpu.get('model', '0')}"]
+    words.append((isa() or "unknown").split("_core")[0].split("_vnni")[0])
+    slug = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
+    return "-".join(dict.fromkeys(slug.split("-")))
+
+
+@cache
+def isa() -> str | None:
+    """Widest vector extension of this processor in oneDNN's spelling; None if it can't be read."""
+    flags = set(_cpu().get("flags", "").split())
+    return next((name for name, needed in _ISA if needed <= flags), None)
+
+
+def cores() -> int:
+    """Logical processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def version() -> str:
+    """Version of the installed probe; ``0`` when it is run from a folder that isn't installed."""
+    try:
+        return metadata.version("probe-numerics")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+@cache
+def git_state() -> dict[str, Any]:
+    """``git_commit`` and ``git_dirty`` of probe's checkout; both None where there is none.
+
+    Dirty means changed tracked files other than results and notebooks, which runs write.
+    """
+    root = Path(__file__).resolve().parent.parent
+    commit = _git(root, "rev-parse", "HEAD") if (root / ".git").exists() else None
+    if not commit:
+        return {"git_commit": None, "git_dirty": None}
+    paths = ("--", ".", ":!results", ":!notebooks")
+    changes = _git(root, "status", "--porcelain", "--untracked-files=no", *paths)
+    return {"git_commit": commit, "git_dirty": bool(changes)}
+
+
+def publishable(text: str) -> str:
+    """``text`` without what must not be published: paths, addresses, host and user name.
+
+    ``/a/b/c.py`` becomes ``.../c.py``, an address ``(address)``, this host ``(host)``, this user
+    ``(user)``. For messages of libraries, which name files and machines freely.
+    """
+    text = re.sub(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>)]+", "(address)", text)
+    text = re.sub(r"(?<![\w.])~?(?:/[\w.+@~-]+)+/([\w.+@~-]+)", r".../\1", text)
+    text = re.sub(r"\b[A-Za-z]:(?:\\[\w.+@~ -]+)+\\([\w.+@~-]+)", r"...\\\1", text)
+    for secret, instead in private_names().items():
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", instead, text)
+    return text
+
+
+@cache
+def private_names() -> dict[str, str]:
+    """This machine's host and user names, with what stands for each; common words left out."""
+    host = socket.gethostname()
+    names = {host: "(host)", host.split(".")[0]: "(host)", _user(): "(user)"}
+    return {k: v for k, v in names.items() if len(k) > 2 and k.lower() not in _PLAIN_NAMES}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""  # a container may run under a number that has no name
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
+
+
+def _family_words(cpu: dict[str, str]) -> list[str]:
+    """The words of a model name that name a product line: EPYC, Xeon, Core, M2."""
+    name = re.sub(r"\(.*?\)|@.*|\d+-Core|Processor|CPU|AMD|Intel", " ", cpu.get("model name", ""))
+    words = [word for word in name.split() if re.fullmatch(r"[A-Za-z]+\d?", word)]
+    return words[:2]
+
+
+@cache
+def _cpu() -> dict[str, str]:
+    """Facts of the first processor under Linux' names for them; empty where unknown."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return _mac() if platform.system() == "Darwin" else {}
+    lines = (line.split(":", 1) for line in text.split("\n\n")[0].splitlines() if ":" in line)
+    cpu = {name.strip(): value.strip() for name, value in lines}
+    if "Features" in cpu:  # ARM
+        cpu = {"flags": cpu["Features"], "vendor_id": f"arm{cpu.get('CPU implementer', '')}"}
+    return cpu
+
+
+def _mac() -> dict[str, str]:
+    brand = _ask("sysctl", "-n", "machdep.cpu.brand_string")
+    vendor = "Apple" if brand.startswith("Apple") else "GenuineIntel"
+    features = "asimd" if vendor == "Apple" else _ask("sysctl", "-n", "machdep.cpu.leaf7_features")
+    return {"model name": brand, "vendor_id": vendor, "flags": features.lower()}
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    return _ask("git", "-C", str(root), *arguments) or None
+
+
+def _ask(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
