@@ -14,6 +14,7 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
 """
 
 from types import MappingProxyType
+from typing import Mapping, Tuple
 
 
 class Unsupported(Exception):
@@ -47,6 +48,10 @@ class Key:
     def describe(self):
         """The values as a user writes them: ``0|1``, or ``N``."""
         return "N" if self.values is None else "|".join(self.values)
+
+    def expects(self):
+        """The values in words, for an error's advice."""
+        return "a whole number from 1 to 999999" if self.values is None else self.describe()
 
 
 class Operator:
@@ -101,14 +106,16 @@ class Backend:
     keys            switch name -> Key, in the order in which a target's text lists them
     devices         patterns: "cpu", "gpu:N"
     doc             one line for ``probe targets``
+    suggestions     what ``probe targets`` lists after the name: "@gpu:0", ",onednn=0"
     """
 
     name = ""
-    distributions = ()
+    distributions: Tuple[str, ...] = ()
     module = ""
-    keys = MappingProxyType({})
-    devices = ("cpu",)
+    keys: Mapping[str, Key] = MappingProxyType({})
+    devices: Tuple[str, ...] = ("cpu",)
     doc = ""
+    suggestions: Tuple[str, ...] = ()
 
     @classmethod
     def conflict(cls, switches):

@@ -99,6 +99,12 @@ class TensorFlow(Backend):
     keys = KEYS
     devices = ("cpu", "gpu:N")
     doc = "tf.nn, eager from 2.0 on"
+    suggestions = (
+        *(",onednn=0", ",onednn=0,contraction=0", ",onednn=0,threads=1", ",onednn=1"),
+        *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",isa=avx512_core_amx"),
+        *(",threads=1", ",threads=2", ",mode=graph", ",xla=1", ",weights=constant"),
+        *(",deterministic=1", "@gpu:0", "@gpu:0,deterministic=1"),
+    )
 
     @classmethod
     def conflict(cls, switches):

@@ -1,0 +1,230 @@
+"""Where a case is computed: a library, its version, a device and switches, as one line of text.
+
+``NAME[==VERSION][@DEVICE][,key=value...]``, for example ``tensorflow,onednn=0``,
+``tensorflow==1.2.1``, ``torch@cuda:0``. What names, devices and keys there are is said by the
+backends themselves; nothing here imports a library.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from probe import backends
+from probe.backends import onednn
+from probe.backends.contract import Backend
+from probe.errors import InputError
+
+FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
+
+EMULATED = (
+    *("arm64", "nehalem", "westmere", "sandybridge", "ivybridge", "haswell", "broadwell"),
+    *("skylake-client", "skylake-server", "cascadelake-server", "icelake-server"),
+    *("sapphirerapids", "epyc", "epyc-rome", "epyc-milan", "epyc-genoa"),
+)
+"""Processors that an emulator may stand in for, by qemu's names in lower case."""
+
+_SYNTAX = re.compile(r"(?P<name>[^=@,]*)(==(?P<version>[^=@,]*))?(@(?P<device>[^=@,]*))?$")
+_VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*$")
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """A library on a device with switches. Validated: InputError says what there is instead.
+
+    ``version`` is None for the installed one. ``switches`` holds (key, value) pairs; they are kept
+    in the order in which the backend lists its keys, so that equal targets have equal texts.
+    """
+
+    name: str
+    version: str | None = None
+    device: str = "cpu"
+    switches: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        backend = _backend(self.name)
+        if self.version is not None and not _VERSION.match(self.version):
+            why = f"{self.version!r} is no version"
+            raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
+        if not _has_device(backend, self.device):
+            there = ", ".join([*backend.devices, *EMULATED])
+            why = f"{self.name} has no device {self.device!r}"
+            raise InputError("target", self.text, why, f"use one of {there}")
+        object.__setattr__(self, "switches", _checked(backend, self.text, self.switches))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
+
+        A key may be given once; spaces around the parts do not matter.
+        """
+        head, *pairs = (part.strip() for part in str(text).split(","))
+        found = _SYNTAX.match(head)
+        if not found or not found["name"]:
+            raise InputError("target", text, f"{head!r} is not {FORM.split(',')[0][:-1]}", _there())
+        switches = []
+        for pair in pairs:
+            key, _, value = (word.strip() for word in pair.partition("="))
+            if not key or not value:
+                todo = "write key=value, for example threads=2"
+                raise InputError("target", text, f"{pair!r} is no switch", todo)
+            switches.append((key, value))
+        device = "cpu" if found["device"] is None else found["device"].strip()
+        version = found["version"]
+        name = found["name"].strip()
+        return cls(name, version and version.strip(), device, tuple(switches))
+
+    @property
+    def text(self) -> str:
+        """The canonical text: ``parse`` gives the same target back. No ``@`` for the CPU."""
+        version = "" if self.version is None else f"=={self.version}"
+        device = "" if self.device == "cpu" else f"@{self.device}"
+        switches = "".join(f",{key}={value}" for key, value in self.switches)
+        return f"{self.name}{version}{device}{switches}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def with_(self, **changes: Any) -> Target:
+        """A copy with other ``name``, ``version`` or ``device``; other words are switches.
+
+        A switch set to None is left out: ``target.with_(onednn="0", threads=None)``.
+        """
+        fields = {key: changes.pop(key) for key in ("name", "version", "device") if key in changes}
+        switches = dict(self.switches)
+        switches.update({key: str(value) for key, value in changes.items() if value is not None})
+        kept = tuple(pair for pair in switches.items() if changes.get(pair[0], "") is not None)
+        same: dict[str, Any] = {
+            "name": self.name,
+            "version": self.version,
+            "device": self.device,
+            "switches": kept,
+        }
+        return Target(**(same | fields))
+
+
+def _there() -> str:
+    return f"use one of {', '.join(backends.names())}"
+
+
+def _backend(name: str) -> type[Backend]:
+    try:
+        return backends.get(name)  # type: ignore[no-any-return]
+    except KeyError:
+        raise InputError("target", name, "there is no such library", _there()) from None
+
+
+def _has_device(backend: type[Backend], device: str) -> bool:
+    patterns = [pattern.replace("N", r"\d{1,3}") for pattern in backend.devices]
+    return device in EMULATED or any(re.fullmatch(pattern, device) for pattern in patterns)
+
+
+def _checked(
+    backend: type[Backend], text: str, switches: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """The switches in the backend's order of keys. Raises InputError."""
+    for number, (key, value) in enumerate(switches):
+        if key not in backend.keys:
+            keys = ", ".join(f"{known}={what.describe()}" for known, what in backend.keys.items())
+            raise InputError("target", text, f"{backend.name} has no switch {key!r}", f"use {keys}")
+        if key in dict(switches[:number]):
+            raise InputError("target", text, f"{key} is given twice", "leave one")
+        if not backend.keys[key].accepts(value):
+            why = f"{key} can't be {value!r}"
+            raise InputError("target", text, why, f"use {backend.keys[key].expects()}")
+    if wrong := backend.conflict(dict(switches)):
+        key, why, todo = wrong
+        raise InputError("target", text, f"{key}={why}", todo)
+    order = list(backend.keys)
+    return tuple(sorted(switches, key=lambda pair: order.index(pair[0])))
+
+
+def unavailable(target: Target) -> str | None:
+    """Why a target can't run on this machine with this interpreter, or None. Imports no library."""
+    backend = _backend(target.name)
+    if target.device in EMULATED:
+        return f"no emulator is set up for {target.device} here"
+    installed = installed_version(backend)
+    if installed is None:
+        library = backend.distributions[0]
+        return f"{library} is not installed here; pip install {library}"
+    if target.version not in (None, installed):
+        return f"{target.name}=={target.version} is not installed here ({installed} is)"
+    switches = dict(target.switches)
+    for module, library in backend.requires(switches):
+        if util.find_spec(module) is None:
+            return f"{library}, which these switches need, is not installed; pip install {library}"
+    return _lacking_hardware(target.device, switches)
+
+
+def _lacking_hardware(device: str, switches: Mapping[str, str]) -> str | None:
+    if ":" in device:
+        number, found = int(device.split(":")[1]), gpus()
+        if number >= found:
+            return f"this machine has {found or 'no'} GPU{'s' if found > 1 else ''}"
+    if "isa" not in switches:
+        return None
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return f"isa={switches['isa']} limits x86 instructions; this is {platform.machine()}"
+    flags = cpu_flags()
+    return onednn.lacking(switches, flags) if flags else None
+
+
+def installed_version(backend: type[Backend]) -> str | None:
+    """The version of a backend's library for this interpreter; None if it isn't installed."""
+    for distribution in backend.distributions:
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """The first processor's flags under Linux's names; empty where the system doesn't say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    found = (line.partition(":")[2] for line in lines if line.startswith(("flags", "Features")))
+    return frozenset(next(found, "").split())
+
+
+@cache
+def gpus() -> int:
+    """How many NVIDIA GPUs this machine shows; 0 where it can't be told without a library."""
+    return len([node for node in Path("/dev").glob("nvidia*") if node.name[6:].isdigit()])
+
+
+class Choice(NamedTuple):
+    """One row of ``probe targets``. ``why`` is None for a target that can run here."""
+
+    target: Target
+    why: str | None
+    doc: str
+
+
+def available_targets() -> list[Choice]:
+    """Targets worth a look on any machine, with the reason for each that can't run on this one.
+
+    Every library with its defaults, and with the switches that are known to move bits. Cheap: no
+    library is imported.
+    """
+    return [Choice(target, unavailable(target), doc) for target, doc in _suggestions()]
+
+
+def _suggestions() -> Iterator[tuple[Target, str]]:
+    for name in backends.names():
+        backend = _backend(name)
+        yield Target(name), backend.doc
+        for text in backend.suggestions:
+            target = Target.parse(f"{name}{text}")
+            docs = (f"{backend.keys[key].doc}" for key, _ in target.switches)
+            yield target, "; ".join(docs) or f"on {target.device}"
