@@ -120,7 +120,7 @@ class Tree:
 
     @classmethod
     def pairwise(cls, leaves: int | Iterable[int]) -> Tree:
-        """``(((0+1)+(2+3))+4)``: neighbours are added, then neighbouring sums; one left over waits."""
+        """``(((0+1)+(2+3))+4)``: neighbours, then neighbouring sums; one left over waits."""
         return cls._halving([], list(_numbers(leaves)))
 
     @classmethod
@@ -289,7 +289,7 @@ def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
             if child in used:
                 kind = f"leaf {child}" if child >= 0 else f"node {~child}"
                 raise _wrong(node, f"{kind} is added twice", "every summand is added once")
-            if child < 0 and child not in first or child > BIAS:
+            if (child < 0 and child not in first) or child > BIAS:
                 raise _wrong(node, f"child {child} does not exist", "put children before parents")
             used.add(child)
             first.setdefault(child, child)
