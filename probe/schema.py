@@ -294,7 +294,7 @@ def arrow_schema(table: str) -> pyarrow.Schema:
     """Arrow schema of a table; its metadata has the table's name and the format's version."""
     import pyarrow as pa
 
-    fields = [pa.field(c.name, c.arrow(), nullable=c.null is not None) for c in TABLES[table]]
+    fields = [pa.field(column.name, column.arrow()) for column in TABLES[table]]
     return pa.schema(fields, {"probe.table": table, "probe.schema_version": str(VERSION)})
 
 

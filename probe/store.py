@@ -6,13 +6,13 @@ Appending costs a list append; columns are built when the buffer is written. Rea
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -23,6 +23,7 @@ import pyarrow as pa
 from probe import latest, machine, parquet, schema
 from probe.errors import StoreError
 from probe.results import load, machine_folders
+from probe.rows import check_names, from_columns, from_rows
 
 if sys.platform != "win32":
     import fcntl
@@ -31,12 +32,6 @@ __all__ = ["Store", "load", "merge"]
 
 _LAST = ("comparisons", "failures")
 """Written after all others: what these say is done has its other rows on the disk already."""
-
-_REQUIRED = {
-    table: frozenset(column.name for column in columns if column.null is None)
-    for table, columns in schema.TABLES.items()
-}
-_ALLOWED = {table: frozenset(schema.names(table)) for table in schema.TABLES}
 
 Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 _Chunk: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
@@ -98,7 +93,7 @@ class Store:
         """
         found = [rows] if isinstance(rows, Mapping) else list(rows)
         for row in found:
-            _check_names(table, row.keys())
+            check_names(table, row.keys())
         with self._lock:
             self._buffer(table, found)
 
@@ -108,11 +103,7 @@ class Store:
         In arrays NaN and ``schema.NULL_INT`` are null where the column may be null. Costs no
         Python object a row, for millions of differences. Errors: as :meth:`append`.
         """
-        _check_names(table, columns.keys())
-        sizes = {len(v) for v in columns.values() if _is_sequence(v)}
-        if len(sizes) != 1:
-            raise StoreError(f"{table}: columns of {sorted(sizes)} rows; give them one length")
-        built = _table(table, columns, sizes.pop())
+        built = from_columns(table, columns)
         with self._lock:
             self._buffer(table, built)
 
@@ -125,26 +116,32 @@ class Store:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered as one part file a table; on StoreError it stays buffered."""
+        """Write what is buffered as one part file a table.
+
+        Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
+        """
         with self._lock, _alone(self.path):
+            self._flushed = time.monotonic()
             for table in sorted(self._chunks, key=lambda name: (name in _LAST, name)):
                 rows = self._assemble(table)
                 if len(rows):
                     parquet.write(self._next_part(table), table, rows)
                 del self._chunks[table]
             self._rows = 0
-            self._flushed = time.monotonic()
 
     def _assemble(self, table: str) -> pa.Table:
-        pieces, batches = [], []
-        for number, chunk in enumerate(self._chunks[table]):
-            pieces.append(chunk if isinstance(chunk, pa.Table) else _from_rows(table, chunk))
-            batches.append(np.full(len(chunk), number))
-        self._chunks[table] = list(pieces)
+        chunks = self._chunks[table]
+        pieces = []
+        for plain, group in groupby(chunks, key=lambda chunk: isinstance(chunk, list)):
+            if plain:
+                pieces.append(from_rows(table, list(chain.from_iterable(group))))
+            else:
+                pieces.extend(group)
         rows = pa.concat_tables(pieces)
         if table == "differences":
             return rows
-        return latest.newest(table, rows, np.concatenate(batches))
+        batches = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks])
+        return latest.newest(table, rows, batches)
 
     def _next_part(self, table: str) -> Path:
         taken = parquet.files(self.path, table)
@@ -200,63 +197,6 @@ def _merge_parts(folder: Path, table: str) -> None:
     parquet.write(target, table, latest.table(folder, table), compacted=True)
     for path in old:
         path.unlink(missing_ok=True)
-
-
-def _check_names(table: str, names: Any) -> None:
-    if not _REQUIRED[table] <= names:
-        missing = ", ".join(sorted(_REQUIRED[table] - names))
-        raise StoreError(f"{table}: no value for {missing}; these may not be null")
-    if not names <= _ALLOWED[table]:
-        unknown = ", ".join(sorted(names - _ALLOWED[table]))
-        raise StoreError(f"{table}: has no column {unknown}; see probe/schema.py")
-
-
-def _from_rows(table: str, rows: list[Mapping[str, Any]]) -> pa.Table:
-    names = schema.names(table)
-    return _table(table, {name: [row.get(name) for row in rows] for name in names}, len(rows))
-
-
-def _table(table: str, columns: Mapping[str, Any], count: int) -> pa.Table:
-    arrays = [_array(table, c, columns.get(c.name), count) for c in schema.TABLES[table]]
-    return pa.table(arrays, schema=schema.arrow_schema(table).remove_metadata())
-
-
-def _array(table: str, column: schema.Column, values: Any, count: int) -> pa.Array:
-    kind = column.arrow()
-    if values is None and column.null is not None:
-        return pa.nulls(count, kind)
-    try:
-        if not _is_sequence(values):
-            return pa.repeat(_array(table, column, [values], 1)[0], count)
-        mask = _nulls(column, values)
-        if schema.TYPES[column.type] == "string" and not isinstance(values, pa.Array):
-            values = [_text(column, value) for value in values]
-        array = pa.array(values, type=kind, mask=mask)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise StoreError(f"{table}.{column.name}: {error}; its type is {kind}") from error
-    if column.null is None and array.null_count:
-        raise StoreError(f"{table}.{column.name}=None: this column may not be null")
-    return array
-
-
-def _nulls(column: schema.Column, values: Any) -> np.ndarray | None:
-    if column.null is None or not isinstance(values, np.ndarray):
-        return None
-    if column.type == "float":
-        return np.isnan(values)
-    return values == schema.NULL_INT if values.dtype == np.int64 else None
-
-
-def _text(column: schema.Column, value: Any) -> Any:
-    if value is None:
-        return None
-    if column.type == "json" and not isinstance(value, str):
-        value = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return machine.publishable(value) if column.foreign else value
-
-
-def _is_sequence(values: Any) -> bool:
-    return isinstance(values, list | tuple | np.ndarray | pa.Array | pa.ChunkedArray)
 
 
 def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
