@@ -17,7 +17,16 @@ from probe import floats, ulp
 INTERVAL = 0.05
 LARGEST = 1 << 22
 
+#: Outputs of at most this many bytes are compared and digested as one piece.
+SMALL = 1 << 16
+DIGITS = 32
+
 EQUAL, DIFFERS, ALIGNMENT = "equal", "differs", "alignment differs"
+
+_ROW = (
+    *("at", "compared", "differing", "max_ulp", "first"),
+    *("seconds", "control", "digest_at", "digest_against"),
+)
 
 
 def control(prepared, output, dtype):
@@ -36,7 +45,8 @@ def sweep(call, header, describe):
 
     ``header``: ``vary``, ``against``, ``control`` (``every`` or ``differing``) and ``items``, each
     ``[at, left, right]``: the value of the axis, and the slices (``[start, stop, step]`` for each
-    axis) of the outputs at ``at`` and at ``against`` that must agree. ``describe``: exception ->
+    axis) of the outputs at ``at`` and at ``against`` that must agree; a left of None means all.
+    ``interval``: seconds between answers; 0 answers every item at once. ``describe``: exception ->
     ``(kind, message)``; an item that fails is listed under ``failures`` and the others go on.
 
     Each answer has the columns ``at``, ``compared``, ``differing``, ``max_ulp`` (-1: no distance
@@ -49,8 +59,8 @@ def sweep(call, header, describe):
     batch = _Batch(base)
     for at, left, right in header["items"]:
         try:
-            batch.add(at, *base.compare(at, left, right))
-        except Exception as error:  # noqa: BLE001 (the other items go on)
+            batch.add(*base.compare(at, left, right))
+        except Exception as error:
             traceback.print_exc(file=sys.stderr)
             batch.failures.append([at] + list(describe(error)))
         if batch.full():
@@ -70,42 +80,46 @@ class _Base:
         prepared = call.at({self.vary: header["against"]})
         self.output = prepared.run()[0].copy()
         self.control = control(prepared, self.output, self.dtype)
+        self.interval = header.get("interval", INTERVAL)
         self.digest = PrefixDigest()
 
     def compare(self, at, left, right):
-        """The scalars of one item and its differences, ``ulp.Differences`` or None."""
+        """One row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
-        mine, theirs = output[_slices(left)], self.output[_slices(right)]
-        found = ulp.differences(mine, theirs, self.dtype)
-        differing = len(found.index)
-        checked = None
+        mine = output if left is None else output[_slices(left)]
+        theirs = self.output[_slices(right)]
+        digest_at, digest_against, found = self._match(mine, theirs)
+        places, checked, differing, largest, first = None, None, 0, 0, -1
+        if found is not None and len(found.index):
+            places = self._places(found, mine.shape, output.shape, left, right)
+            differing, largest, first = len(found.index), _largest(found.ulps), int(places[0][0])
         if self.every or differing:
             checked = control(prepared, output, self.dtype)
-            if checked == EQUAL:
-                checked = self.control
-        digests = self._digests(mine, theirs, differing)
-        scalars = [mine.size, differing, seconds, checked, digests]
-        return scalars, self._places(found, left, right, mine.shape, output.shape)
+            checked = self.control if checked == EQUAL else checked
+        row = at, mine.size, differing, largest, first, seconds, checked, digest_at, digest_against
+        return row, places
 
-    def _digests(self, mine, theirs, differing):
-        against = self.digest.of(theirs)
-        if not differing and mine.nbytes > 1 << 14:
-            bits = [floats.to_bits(side, self.dtype) for side in (mine, theirs)]
-            if np.array_equal(*bits):
-                return against, against
-        return digest(mine), against
+    def _match(self, mine, theirs):
+        """Both digests, and the differences unless the bytes are the same."""
+        if mine.nbytes <= SMALL:
+            left, right = mine.tobytes(), theirs.tobytes()
+            against = hashlib.sha256(right).hexdigest()[:DIGITS]
+            at = against if left == right else hashlib.sha256(left).hexdigest()[:DIGITS]
+        else:
+            against = self.digest.of(theirs)
+            bits, others = floats.to_bits(mine, self.dtype), floats.to_bits(theirs, self.dtype)
+            at = against if np.array_equal(bits, others) else digest(mine)
+        return at, against, None if at == against else ulp.differences(mine, theirs, self.dtype)
 
-    def _places(self, found, left, right, compared, shape):
-        if not len(found.index):
-            return None
+    def _places(self, found, compared, shape, left, right):
         place = np.unravel_index(found.index, compared)
-        index = _flat(place, left, shape)
+        index = _flat(place, left or [[0, 0, 1]] * len(shape), shape)
         return index, _flat(place, right, self.output.shape), found
 
 
 def _slices(ranges):
-    return tuple([slice(start, stop, step) for start, stop, step in ranges])
+    return tuple([slice(*limits) for limits in ranges])
 
 
 def _flat(place, ranges, shape):
@@ -113,66 +127,53 @@ def _flat(place, ranges, shape):
     return np.ravel_multi_index(moved, shape).astype(np.int64)
 
 
+def _largest(ulps):
+    numbers = ulps[ulps != ulp.NAN]
+    return int(np.abs(numbers).max()) if len(numbers) else -1
+
+
 class _Batch:
     """The results of some items, as columns."""
 
     def __init__(self, base):
-        self.base, self.failures, self.found, self.size = base, [], [], 0
-        self.at, self.rows, self.since = [], [], time.time()
+        self.base, self.rows, self.found, self.failures = base, [], [], []
+        self.size, self.until = 0, time.time() + base.interval
 
-    def add(self, at, scalars, places):
-        largest, first = 0, -1
+    def add(self, row, places):
+        self.rows.append(row)
         if places is not None:
             self.found.append(places)
             self.size += places[0].nbytes * 5
-            first = int(places[0].min())
-            numbers = places[2].ulps[places[2].ulps != ulp.NAN]
-            largest = int(np.abs(numbers).max()) if len(numbers) else -1
-        self.at.append(at)
-        self.rows.append(scalars + [largest, first])
 
     def full(self):
-        return self.size > LARGEST or time.time() - self.since > INTERVAL
+        return time.time() >= self.until or self.size > LARGEST
 
     def answer(self):
-        names = ("compared", "differing", "seconds", "control", "digests", "max_ulp", "first")
-        columns = dict(zip(names, zip(*self.rows))) if self.rows else dict.fromkeys(names, ())
+        columns = dict(zip(_ROW, zip(*self.rows))) if self.rows else dict.fromkeys(_ROW, ())
         header = {
             "failures": self.failures,
             "base_control": self.base.control,
-            "shape_against": list(self.base.output.shape),
-            "control": list(columns["control"]),
-            "digest_at": [pair[0] for pair in columns["digests"]],
-            "digest_against": [pair[1] for pair in columns["digests"]],
+            "shape_against": self.base.output.shape,
         }
-        arrays = {
-            name: np.array(columns[name], np.int64)
-            for name in ("compared", "differing", "max_ulp", "first")
-        }
-        arrays["at"] = np.array(self.at, np.int64)
+        header.update({name: columns[name] for name in _ROW[6:]})
+        arrays = {name: np.array(columns[name], np.int64) for name in _ROW[:5]}
         arrays["seconds"] = np.array(columns["seconds"], np.float64)
-        arrays.update(self._differences())
+        if self.found:
+            index, against, found = zip(*self.found)
+            arrays["index"] = np.concatenate(index)
+            arrays["index_against"] = np.concatenate(against)
+            arrays["bits_at"] = np.concatenate([part.bits_a for part in found])
+            arrays["bits_against"] = np.concatenate([part.bits_b for part in found])
+            arrays["ulps"] = np.concatenate([part.ulps for part in found])
         return header, arrays
-
-    def _differences(self):
-        if not self.found:
-            return {}
-        index, against, found = zip(*self.found)
-        return {
-            "index": np.concatenate(index),
-            "index_against": np.concatenate(against),
-            "bits_at": np.concatenate([part.bits_a for part in found]),
-            "bits_against": np.concatenate([part.bits_b for part in found]),
-            "ulps": np.concatenate([part.ulps for part in found]),
-        }
 
 
 def digest(array):
     """32 hex digits of SHA-256 over the array's bytes, C order: equal bits, equal digest.
 
-    Of hashlib's functions it is the fastest where the processor has instructions for it (1.8 GB/s).
+    Of hashlib's functions the fastest, where the processor has instructions for it: 1.8 GB/s.
     """
-    return hashlib.sha256(memoryview(_raw(array))).hexdigest()[:32]
+    return hashlib.sha256(memoryview(_raw(array))).hexdigest()[:DIGITS]
 
 
 class PrefixDigest:
@@ -191,7 +192,7 @@ class PrefixDigest:
             self.start, self.done, self.hash = start, 0, hashlib.sha256()
         self.hash.update(memoryview(raw[self.done :]))
         self.done = raw.nbytes
-        return self.hash.hexdigest()[:32]
+        return self.hash.hexdigest()[:DIGITS]
 
 
 def _raw(array):

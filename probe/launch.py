@@ -7,12 +7,9 @@ with the tail of its stderr, and the process is gone; ``start`` gives a new one.
 from __future__ import annotations
 
 import os
-import select
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +18,7 @@ import numpy as np
 
 from probe import backends, protocol, target, worker
 from probe.errors import TargetError
+from probe.pipes import Pipes, by_signal
 
 Arrays = dict[str, np.ndarray]
 Answer = tuple[dict[str, Any], Arrays]
@@ -63,7 +61,7 @@ class Session:
         self.variables = library_variables(where)
         self.facts: dict[str, Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the session)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the session)
         self._born = 0
 
     def __enter__(self) -> Self:
@@ -95,7 +93,7 @@ class Session:
             )
         except OSError as error:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
-        self._pipes = _Pipes(self._process)
+        self._pipes = Pipes(self._process)
         try:
             header, _ = self._last(_start_request(self.target), {}, self.start_limit)
         except TargetError:
@@ -165,7 +163,7 @@ class Session:
         assert self._process is not None
         status = self._pipes.status()
         if status is not None and status < 0:
-            return self._lost(*_by_signal(-status, self._tail()))
+            return self._lost(*by_signal(-status, self._tail()))
         if status is None or not isinstance(error, protocol.Closed | OSError):
             return self._lost("protocol", f"its worker answered nonsense: {error}")
         return self._lost("crash", f"its process ended with exit status {status}")
@@ -281,65 +279,3 @@ def open_session(where: target.Target, inline: bool = False, **limits: Any) -> A
 def _start_request(where: target.Target) -> dict[str, Any]:
     switches = dict(where.switches)
     return {"do": "start", "backend": where.name, "switches": switches, "device": where.device}
-
-
-def _by_signal(number: int, stderr: str) -> tuple[str, str]:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    if number == signal.SIGKILL:
-        return "memory", "its process was killed (SIGKILL): most likely the memory ran out"
-    if number == signal.SIGABRT and ("bad_alloc" in stderr or "llocate memory" in stderr):
-        return "memory", "its library could not allocate and gave up (SIGABRT)"
-    return "crash", f"its process died of {name}"
-
-
-class _Pipes:
-    """A child's stdin and stdout as a stream for ``protocol``, with a time limit.
-
-    TimeoutError when the limit set by ``limit`` has passed.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
-        self._deadline: float | None = None
-        os.set_blocking(self._stdin.fileno(), False)
-        self._readable, self._writable = select.poll(), select.poll()
-        self._readable.register(self._stdout.fileno(), select.POLLIN)
-        self._writable.register(self._stdin.fileno(), select.POLLOUT)
-
-    def limit(self, seconds: float | None) -> None:
-        """From now on, ``seconds`` until TimeoutError; None: for ever."""
-        self._deadline = None if seconds is None else time.monotonic() + seconds
-
-    def readinto(self, view: memoryview) -> int:
-        """As the method of raw streams."""
-        self._wait(self._readable)
-        return os.readv(self._stdout.fileno(), [view])
-
-    def write(self, view: memoryview) -> int:
-        """As the method of raw streams."""
-        try:
-            return os.write(self._stdin.fileno(), view)
-        except BlockingIOError:
-            self._wait(self._writable)
-            return 0
-
-    def _wait(self, poll: select.poll) -> None:
-        left = None if self._deadline is None else (self._deadline - time.monotonic()) * 1000
-        if left is not None and left <= 0 or not poll.poll(left):
-            raise TimeoutError
-
-    def status(self) -> int | None:
-        """The exit status, negative for a signal; None if the child lives on for a second."""
-        try:
-            return self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def close(self) -> None:
-        """Closes both."""
-        self._stdin.close()
-        self._stdout.close()

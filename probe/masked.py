@@ -15,33 +15,26 @@ def masks(call, header, arrays):
     """Answers of one ``masks`` request: (header, arrays) pairs, the last with ``done``.
 
     ``header["mode"]``: ``weights`` or ``inputs``, the operand that is edited. ``arrays``: the edits
-    in rows, one a call: ``offsets`` (calls + 1), ``flat`` (flat indices into the operand), ``values``
-    (container); ``b_offsets``, ``b_flat``, ``b_values`` likewise for the bias, if it is edited;
-    ``select`` (flat output indices), if not all outputs are wanted. Every call starts from the
-    operands of ``call``: edits do not add up.
+    in rows, one a call: ``offsets`` (calls + 1), ``flat`` (flat indices into the operand) and
+    ``values`` (container); ``b_offsets``, ``b_flat``, ``b_values`` likewise for the bias, if it is
+    edited; ``select`` (flat output indices), if not all outputs are wanted. Every call starts from
+    the operands of ``call``: edits do not add up.
 
     Each answer has ``outputs`` of shape (calls, *output) or (calls, selected), container, and
     ``first``, the number of its first call; ``shape`` is the operator's output shape.
     """
     steps, select = _Steps(call, header["mode"], arrays), arrays.get("select")
-    calls = steps.calls
-    first = done = 0
-    shape, block = None, None
-    for number in range(calls):
-        output = steps.run(number)
-        shape = output.shape
-        output = output if select is None else output.reshape(-1)[select]
-        if block is None:
-            room = max(1, LARGEST // max(1, output.nbytes))
-            block = np.empty((min(room, calls - first),) + output.shape, output.dtype)
-        block[done] = output
-        done += 1
-        if done == len(block) and number + 1 < calls:
-            yield {"first": first, "shape": list(shape)}, {"outputs": block}
-            first, done, block = number + 1, 0, None
-    if block is None:
+    if not steps.calls:
         raise ValueError("calls=0: a masks request needs at least one call")
-    yield {"first": first, "shape": list(shape), "done": True}, {"outputs": block}
+    first, outputs = 0, []
+    for number in range(steps.calls):
+        output = steps.run(number)
+        shape = list(output.shape)
+        outputs.append(output if select is None else output.reshape(-1)[select])
+        if len(outputs) * outputs[0].nbytes >= LARGEST and number + 1 < steps.calls:
+            yield {"first": first, "shape": shape}, {"outputs": np.array(outputs)}
+            first, outputs = number + 1, []
+    yield {"first": first, "shape": shape, "done": True}, {"outputs": np.array(outputs)}
 
 
 class _Edits:
@@ -84,7 +77,7 @@ class _Steps:
             self.bias = _Edits(call.b, *[arrays[name] for name in names])
 
     def run(self, number):
-        """The output of one call, a container array; valid until the next call."""
+        """The output of one call, a container array of its own."""
         operator, edits = self.operator, self.edits
         x, w, b = self.values
         index = edits.apply(number)
@@ -103,6 +96,6 @@ class _Steps:
 
 
 def constant_weights(spec, value):
-    """Weights (*kernel, in_channels/groups, filters) of a spec that are all ``value``, container."""
+    """Weights (*kernel, in_channels/groups, filters) that are all ``value``, container."""
     shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
     return floats.round_to(np.full(shape, value, np.float64), spec["dtype"])

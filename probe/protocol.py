@@ -21,7 +21,7 @@ KINDS = "fiub"
 
 
 class ProtocolError(Exception):
-    """The other side sent no frame: the stream was cut off in the middle, or holds something else."""
+    """What came is no frame: cut off in the middle, or something else altogether."""
 
 
 class Closed(ProtocolError):
@@ -29,7 +29,7 @@ class Closed(ProtocolError):
 
 
 def send(stream, header, arrays=None):
-    """Write one frame. ``header``: a JSON object. ``arrays``: dict name -> array (float, int, bool).
+    """Write one frame. ``header``: a JSON object. ``arrays``: a dict of float, int or bool arrays.
 
     Small frames go out in one write. ProtocolError for a dtype that can't travel; OSError as the
     stream raises it (BrokenPipeError where nobody reads any more).

@@ -1,8 +1,8 @@
 """The child: runs inside the target's interpreter, knows NumPy and one library.
 
-Started as ``PYTHON -E -s -u worker.py`` by ``launch.py``. Requests come on stdin, answers go to what
-was stdout; everything that is printed goes to stderr. Python 3.6, and ``probe/__init__.py`` is never
-run, so the target's interpreter needs nothing but its library.
+Started as ``PYTHON -E -s -u worker.py`` by ``launch.py``. Requests come on stdin, answers go to
+what was stdout; everything that is printed goes to stderr. Python 3.6, and ``probe/__init__.py`` is
+never run, so the target's interpreter needs nothing but its library.
 """
 
 import faulthandler
@@ -41,9 +41,9 @@ class Refused(Exception):
 
 
 def describe(error):
-    """``(kind, message)`` of an exception: ``unsupported``, ``memory``, ``unavailable`` or ``error``.
+    """``(kind, message)`` of an exception; the message is one line.
 
-    The message is one line.
+    Kinds: ``unsupported``, ``memory``, ``unavailable`` or ``error``.
     """
     name = type(error).__name__
     lines = str(error).strip().splitlines() or [""]
@@ -53,6 +53,8 @@ def describe(error):
     memory = (MemoryError, contract.OutOfMemory)
     if isinstance(error, memory) or name in ("ResourceExhaustedError", "OutOfMemoryError"):
         return "memory", f"{name}: {text}"
+    if isinstance(error, contract.Unavailable):
+        return "unavailable", text
     if isinstance(error, ImportError):
         return "unavailable", f"{name}: {text}"
     return "error", text if isinstance(error, Refused) else f"{name}: {text}"
@@ -72,14 +74,16 @@ class Worker:
         Requests, by ``request["do"]``:
 
         - ``start`` (backend, switches, device): imports the library. Answer: ``facts``.
-        - ``load`` (key, spec; x, w, b): keeps the operands under the key, in place of what was there.
+        - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
-        - ``run`` (key and ``at``, or spec; x, w, b; ``control``): answer ``y`` and ``seconds``; with
-          ``control`` also whether the same shape gives the same bits: see ``compare.control``.
+        - ``run`` (key, or spec; x, w, b; ``at``: see ``Call.at``): answer ``y`` and ``seconds``;
+          with ``control`` also whether the same shape gives the same bits: ``compare.control``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
-        - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``. Without w (mode ``weights``),
-          all weights are ``base``; without b where the spec has a bias, zeros.
+        - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
         - ``stop``.
+
+        Operands that come with a spec: w may be left out where ``base`` gives the value of all
+        weights, and b where the spec has a bias, which is then zeros.
 
         Whatever is raised becomes an answer: ``error`` (a kind, see ``describe``) and ``message``.
         """
@@ -91,7 +95,7 @@ class Worker:
             yield from REQUESTS[name](self, request, arrays)
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 (anything becomes an answer)
+        except BaseException as error:
             traceback.print_exc(file=sys.stderr)
             kind, message = describe(error)
             yield {"error": kind, "message": message, "done": True}, {}
@@ -173,7 +177,7 @@ REQUESTS = {
 
 
 def serve(worker, source, sink):
-    """Answers requests from a binary stream on another until ``stop`` or the end; an exit status."""
+    """Answers requests from a binary stream on another, until ``stop`` or the end: exit status."""
     while True:
         try:
             request, arrays = protocol.receive(source)
