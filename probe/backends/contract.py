@@ -14,7 +14,7 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
 """
 
 from types import MappingProxyType
-from typing import Mapping, Tuple
+from typing import Any, Callable, Mapping, Tuple
 
 
 class Unsupported(Exception):
@@ -57,15 +57,17 @@ class Key:
 class Operator:
     """One operator of one spec, for every length and batch.
 
-    Cheap to call: ``call(x, w, b)`` is a closure made once, which the worker may take into a local
-    name; calling the operator itself is the same with one more Python call. x, w and b are what
-    ``input``, ``weights`` and ``bias`` returned. The result is computed when the call returns.
+    Cheap to call: ``call`` is a function made once by the constructor, which the worker may take
+    into a local name; calling the operator itself is the same with one more Python call. x, w and b
+    are what ``input``, ``weights`` and ``bias`` returned; the library's own result is computed when
+    the call returns. Raises Unsupported where the library refuses the operator.
 
     ``constant_weights`` is True where the library gets the weights as constants of a model, so that
     new weights mean a new model (built by the first call that brings them).
     """
 
     constant_weights = False
+    call: Callable[[Any, Any, Any], Any]
 
     def __init__(self, spec):
         self.spec = spec
@@ -80,10 +82,6 @@ class Operator:
 
     def bias(self, b):
         """The library's own value for a container array (filters,), or for None: no bias."""
-        raise NotImplementedError
-
-    def call(self, x, w, b):
-        """The library's own result. Raises Unsupported where the library refuses the operator."""
         raise NotImplementedError
 
     def output(self, y):

@@ -17,43 +17,40 @@ def release(tf):
 
 def convolution(tf, spec):
     """f(x, w) for a spec: the tf.nn call with everything bound but its operands."""
-    op, padding = spec["op"], spec["padding"]
-    dilated = any(step != 1 for step in spec["dilation"])
-    keywords = {"padding": padding.upper() if isinstance(padding, str) else "VALID"}
-    pads = None
-    if not isinstance(padding, str):
-        pads = [[0, 0]] + [list(pair) for pair in padding] + [[0, 0]]
-        native = op == "conv2d" or (op == "depthwise_conv2d" and not dilated)
-        if native and release(tf) >= ((2, 0) if op == "conv2d" else (2, 4)):
-            keywords["padding"], pads = pads, None
-    call = _bound(tf, spec, keywords, dilated)
-    if pads is None or not any(map(any, pads)):
-        return call
-    pad = tf.pad
-    return lambda x, w: call(pad(x, pads), w)
+    function, keywords = _function(tf, spec)
+    if isinstance(spec["padding"], str):
+        keywords["padding"] = spec["padding"].upper()
+        return lambda x, w: function(x, w, **keywords)
+    pads = [[0, 0]] + [list(pair) for pair in spec["padding"]] + [[0, 0]]
+    if takes_padding(tf, spec):
+        keywords["padding"] = pads
+        return lambda x, w: function(x, w, **keywords)
+    keywords["padding"], pad = "VALID", tf.pad
+    return lambda x, w: function(pad(x, pads), w, **keywords)
 
 
-def _bound(tf, spec, keywords, dilated):
-    op, stride, dilation = spec["op"], spec["stride"], spec["dilation"]
+def _function(tf, spec):
+    """The function of tf.nn, and its strides and dilations as it names them."""
+    op, stride, dilation = spec["op"], list(spec["stride"]), list(spec["dilation"])
+    dilated = any(step != 1 for step in dilation)
     if op == "conv1d":
-        keywords["stride"] = stride[0]
-        keywords["dilations"] = dilation[0]
-        function = tf.nn.conv1d
-    elif op == "conv3d" and dilated:  # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras does
-        keywords.update(strides=stride, dilations=dilation)
-        function = tf.nn.convolution
-    else:
-        keywords["strides"] = [1] + list(stride) + [1]
-        keywords["dilations"] = [1] + list(dilation) + [1]
-        if op == "depthwise_conv2d":
-            del keywords["dilations"]
-            keywords["dilations" if release(tf) >= (2, 0) else "rate"] = list(dilation)
-        function = getattr(tf.nn, op)
-    if not dilated:  # releases up to 1.5 do not know the word
-        keywords = {
-            key: value for key, value in keywords.items() if key not in ("dilations", "rate")
-        }
-    return lambda x, w: function(x, w, **keywords)
+        steps = {"stride": stride[0]}
+        return tf.nn.conv1d, dict(steps, dilations=dilation[0]) if dilated else steps
+    if op == "conv3d" and dilated:  # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras does
+        return tf.nn.convolution, {"strides": stride, "dilations": dilation}
+    steps = {"strides": [1] + stride + [1]}
+    if dilated and op == "depthwise_conv2d":
+        steps["dilations" if release(tf) >= (2, 0) else "rate"] = dilation
+    elif dilated:  # releases up to 1.5 do not know the word
+        steps["dilations"] = [1] + dilation + [1]
+    return getattr(tf.nn, op), steps
+
+
+def takes_padding(tf, spec):
+    """Whether the operator takes explicit padding; where it doesn't, ``tf.pad`` goes first."""
+    if spec["op"] == "depthwise_conv2d":
+        return release(tf) >= (2, 4) and all(step == 1 for step in spec["dilation"])
+    return spec["op"] == "conv2d" and release(tf) >= (2, 0)
 
 
 def weight_shape(spec):
@@ -115,12 +112,13 @@ class TensorFlowOperator(Operator):
 
     def rebuilding(self, build):
         """A call that makes a new model, by ``build(w, b)``, when it is given other weights."""
-        kept = {"w": None, "b": None, "model": None}
+        kept_w, kept_b, model = None, None, None
 
         def call(x, w, b):
-            if kept["model"] is None or w is not kept["w"] or b is not kept["b"]:
-                kept.update(w=w, b=b, model=build(w, b))
-            return kept["model"](x)
+            nonlocal kept_w, kept_b, model
+            if model is None or w is not kept_w or b is not kept_b:
+                kept_w, kept_b, model = w, b, build(w, b)
+            return model(x)
 
         return call
 

@@ -1,0 +1,181 @@
+"""What every backend must do, checked on small integers, where no order and no rounding can show.
+
+The expected outputs are worked out here in Python integers, one window at a time, from the
+definition of the operator alone. A library may refuse an operator; it may not give other numbers.
+"""
+
+import itertools
+from collections import namedtuple
+
+import numpy as np
+
+from probe import floats
+from probe.backends.contract import Unsupported
+
+#: On one spec: ``verdict`` is "agrees", "unsupported" or "wrong", ``detail`` is one line.
+Finding = namedtuple("Finding", "spec sizes batch verdict detail")
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+
+def spec(op, kernel, **changes):
+    """A spec with the defaults of ``Case``: one channel, one filter, stride 1, valid, float32."""
+    ones = [1] * len(kernel)
+    made = {"op": op, "kernel": list(kernel), "stride": ones, "dilation": ones, "groups": 1}
+    made.update(padding="valid", dtype="float32", in_channels=1, filters=1, bias=False)
+    made.update(changes)
+    if op == "depthwise_conv2d":
+        made["groups"] = made["in_channels"]
+    return made
+
+
+def specs(dtypes=DTYPES):
+    """(spec, spatial sizes, batch): every part of a spec alone, some together, each dtype."""
+    for made, sizes, batch in _shapes():
+        for dtype in dtypes:
+            yield dict(made, dtype=dtype), sizes, batch
+
+
+def _shapes():
+    wide = {"in_channels": 4, "filters": 6}
+    grouped = dict(wide, groups=2)
+    yield spec("conv1d", [5]), [5], 1
+    yield spec("conv1d", [5], bias=True), [13], 2
+    yield spec("conv1d", [1], bias=True, **wide), [7], 1
+    yield from _steps("conv1d", [3], [11], wide)
+    yield spec("conv1d", [3], padding=[[0, 2]], stride=[2], **wide), [10], 2
+    yield spec("conv1d", [3], padding=[[3, 1]], dilation=[2], bias=True, **wide), [9], 1
+    yield spec("conv1d", [3], padding="same", **grouped), [9], 1
+    yield spec("conv2d", [1, 5], bias=True), [1, 9], 1
+    yield from _steps("conv2d", [3, 2], [6, 9], wide)
+    yield spec("conv2d", [3, 3], padding=[[0, 1], [2, 0]], bias=True, **wide), [5, 7], 2
+    yield spec("conv2d", [2, 3], padding=[[1, 0], [0, 2]], stride=[1, 2], **wide), [5, 8], 1
+    yield spec("conv2d", [3, 3], padding=[[2, 2], [1, 3]], dilation=[2, 1], **wide), [5, 8], 1
+    yield spec("conv2d", [3, 3], padding="same", bias=True, **grouped), [5, 7], 2
+    yield spec("conv2d", [3, 3], padding="same", stride=[2, 2], **grouped), [6, 7], 1
+    yield from _steps("conv3d", [2, 1, 3], [3, 4, 7], wide)
+    yield spec("conv3d", [2, 2, 3], padding=[[1, 0], [0, 0], [2, 1]], **wide), [3, 3, 6], 2
+    yield spec("conv3d", [2, 2, 2], **grouped), [3, 3, 5], 1
+    for filters in (3, 6):
+        deep = {"in_channels": 3, "filters": filters}
+        yield from _steps("depthwise_conv2d", [3, 3], [7, 9], deep)
+        yield spec("depthwise_conv2d", [1, 5], bias=True, **deep), [2, 9], 2
+        yield spec("depthwise_conv2d", [3, 3], padding=[[0, 2], [1, 0]], **deep), [5, 8], 1
+        pads = {"padding": [[0, 2], [3, 0]], "dilation": [2, 2]}
+        yield spec("depthwise_conv2d", [2, 3], **dict(deep, **pads)), [5, 8], 1
+
+
+def _steps(op, kernel, sizes, channels):
+    """Strides and dilations under both conventions, for even and odd sizes of the last axis."""
+    rank = len(kernel)
+    last_two = [1] * (rank - 1) + [2]
+    for padding in ("valid", "same"):
+        for size in (sizes[-1], sizes[-1] + 1):
+            at = sizes[:-1] + [size]
+            yield spec(op, kernel, padding=padding, stride=[2] * rank, **channels), at, 1
+            yield spec(op, kernel, padding=padding, dilation=[2] * rank, **channels), at, 1
+        yield spec(op, kernel, padding=padding, bias=True, **channels), sizes, 2
+        yield spec(op, kernel, padding=padding, dilation=last_two, **channels), sizes, 1
+        if rank > 1:
+            yield spec(op, kernel, padding=padding, stride=last_two, **channels), sizes, 1
+        steps = {"stride": [2] * rank, "dilation": [2] * rank}
+        yield spec(op, kernel, padding=padding, **dict(channels, **steps)), sizes, 1
+
+
+def operands(made, sizes, batch):
+    """(x, w, b): int64 arrays so small that every partial sum is exact in all formats."""
+    largest = 1 if made["dtype"] == "bfloat16" else 2
+    shape = tuple(made["kernel"]) + (made["in_channels"] // made["groups"], made["filters"])
+    x = _small((batch,) + tuple(sizes) + (made["in_channels"],), 3, largest)
+    w = _small(shape, 5, largest)
+    return x, w, _small((made["filters"],), 7, 3) if made["bias"] else None
+
+
+def _small(shape, salt, largest):
+    """Integers from -largest to largest, fixed for all time, with no pattern along any axis."""
+    index = np.arange(1, int(np.prod(shape)) + 1, dtype=np.int64)
+    mixed = (index * 2654435761 + salt * 40503) % 4294967296
+    mixed = ((mixed ^ (mixed >> 15)) * 2246822519) % 4294967296
+    return ((mixed >> 13) % (2 * largest + 1) - largest).reshape(shape)
+
+
+def expected(made, x, w, b):
+    """The exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
+    axes = [_axis(made, axis, size) for axis, size in enumerate(x.shape[1:-1])]
+    y = np.zeros((x.shape[0],) + tuple(len(axis) for axis in axes) + (made["filters"],), np.int64)
+    channels = made["in_channels"] // made["groups"]
+    for place in itertools.product(*(range(len(axis)) for axis in axes)):
+        windows = [axis[index] for axis, index in zip(axes, place)]
+        for taps in itertools.product(*windows):
+            kernel, inputs = zip(*taps)
+            for f in range(made["filters"]):
+                first = f // (made["filters"] // made["groups"]) * channels
+                read = x[(slice(None),) + inputs + (slice(first, first + channels),)]
+                y[(slice(None),) + place + (f,)] += (read * w[kernel + (slice(None), f)]).sum(-1)
+    return y if b is None else y + b
+
+
+def _axis(made, axis, size):
+    """For every output of one axis: the (kernel position, input position) pairs that it reads."""
+    stride, dilation = made["stride"][axis], made["dilation"][axis]
+    kernel, padding = made["kernel"][axis], made["padding"]
+    extent = dilation * (kernel - 1) + 1
+    if padding == "same":  # ceil(size / stride) outputs; the odd zero is on the right
+        outputs = (size + stride - 1) // stride
+        left = max(extent + stride * (outputs - 1) - size, 0) // 2
+    else:
+        left, right = (0, 0) if padding == "valid" else padding[axis]
+        outputs = (left + size + right - extent + stride) // stride
+    starts = [output * stride - left for output in range(outputs)]
+    taps = [[(k, start + k * dilation) for k in range(kernel)] for start in starts]
+    return [[(k, at) for k, at in one if 0 <= at < size] for one in taps]
+
+
+def compare(made, sizes, batch, run):
+    """The Finding on one spec. ``run(spec, x, w, b)`` gives a container array, from such arrays."""
+    x, w, b = operands(made, sizes, batch)
+    exact = expected(made, x, w, b)
+    given = [
+        None if a is None else floats.round_to(a.astype(float), made["dtype"]) for a in (x, w, b)
+    ]
+    try:
+        y, again = (run(made, *given) for _ in range(2))
+    except Unsupported as error:
+        return Finding(made, sizes, batch, "unsupported", str(error))
+    return Finding(made, sizes, batch, *_judged(made, y, again, exact))
+
+
+def _judged(made, y, again, exact):
+    wanted = floats.container(made["dtype"])
+    if y.dtype != wanted or y.shape != exact.shape:
+        return "wrong", f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
+    if floats.to_bits(y, made["dtype"]).tobytes() != floats.to_bits(again, made["dtype"]).tobytes():
+        return "wrong", "the same call gave other bits"
+    differ = np.argwhere(floats.widen(y, made["dtype"]) != exact)
+    if not differ.size:
+        return "agrees", ""
+    first = tuple(int(i) for i in differ[0])
+    got = floats.widen(y, made["dtype"])[first]
+    detail = (
+        f"out[{', '.join(map(str, first))}]={got}, expected {exact[first]}; {len(differ)} differ"
+    )
+    return "wrong", detail
+
+
+def running(backend):
+    """``run`` of a Backend that has been started in this process."""
+
+    def run(made, x, w, b):
+        operator = backend.operator(made)
+        operands = operator.input(x), operator.weights(w), operator.bias(b)
+        return np.array(operator.output(operator(*operands)))
+
+    return run
+
+
+def check(run, dtypes=DTYPES):
+    """The list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
+
+    ``run`` raises Unsupported for what the library refuses. See ``running`` for a Backend.
+    """
+    return [compare(made, sizes, batch, run) for made, sizes, batch in specs(dtypes)]

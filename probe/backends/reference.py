@@ -1,0 +1,265 @@
+"""Convolutions in NumPy, each operation rounded once: what a library may be compared with.
+
+The summands of an output are numbered by kernel position (row-major), then by channel. By default
+they are added in that order, starting from the first product; the bias is added last. So bits
+depend on the window alone, and every length, batch and set of filters agrees with every other.
+The other algorithms are test doubles for the tools that look for orders and roundings.
+"""
+
+import itertools
+import random
+from collections import namedtuple
+
+import numpy as np
+
+from probe import floats
+from probe.backends import reference_transforms
+from probe.backends.contract import Backend, Key, Operator, Unsupported
+
+#: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
+#: ``out`` holds the output's spatial sizes.
+Padded = namedtuple("Padded", "array out")
+
+
+class Arithmetic:
+    """Addition and multiplication of one format, each rounded once, to nearest, ties to even.
+
+    float32 and float64 are NumPy's own. The 16-bit formats are computed in float32 and rounded
+    again; that second rounding never changes the result: float32 has 24 bits, and two roundings
+    equal one for sums and products of p bits where there are at least 2p + 2 (Figueroa, "When is
+    double rounding innocuous?", 1995): 24 for float16 with p = 11, 18 for bfloat16 with p = 8.
+    Below the normal range: float16's is normal in float32. A sum of bfloat16 values is exact there,
+    and so is a product of at least 2**-134; smaller ones round to zero either way.
+    """
+
+    def __init__(self, name):
+        self.name, self.native = name, name in ("float32", "float64")
+        self.working = np.dtype("float64" if name == "float64" else "float32")
+
+    def widen(self, array):
+        """A container array in the working dtype (exact)."""
+        return array if self.native else floats.widen(array, self.name).astype(self.working)
+
+    def narrow(self, array):
+        """The container array of values that are in the format already."""
+        return array if self.native else floats.round_float32_to(array, self.name)
+
+    def rounded(self, array):
+        """Values of the working dtype rounded to the format."""
+        return array if self.native else self.widen(floats.round_float32_to(array, self.name))
+
+    def add(self, a, b):
+        """a + b in the format."""
+        return self.rounded(a + b)
+
+    def multiply(self, a, b):
+        """a * b in the format."""
+        return self.rounded(a * b)
+
+
+def fma32(a, b, c):
+    """a * b + c of float32 arrays, rounded once.
+
+    The product is exact in float64. Their sum is rounded to odd there (Boldo and Melquiond,
+    "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008),
+    after which rounding to float32 gives the correctly rounded result.
+    """
+    product, other = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    total = np.asarray(product + other)
+    back = total - product
+    error = (product - (total - back)) + (other - back)  # exact (Knuth's TwoSum)
+    bits = total.view(np.int64)
+    inexact = np.isfinite(error) & (error != 0) & (bits & 1 == 0)
+    away = np.where((error > 0) == (total > 0), 1, -1)
+    return np.where(inexact, bits + away, bits).view(np.float64).astype(np.float32)
+
+
+# An algorithm is f(n, factors, arithmetic) -> the sum of n products as one array. factors(i) gives
+# the i-th input and weight, arrays that broadcast to the outputs.
+
+
+def in_order(order):
+    """An algorithm that adds products one by one; ``order(n)`` says in which order."""
+
+    def algorithm(n, factors, arithmetic):
+        leaves = iter(order(n))
+        total = arithmetic.multiply(*factors(next(leaves)))
+        for leaf in leaves:
+            total = arithmetic.add(total, arithmetic.multiply(*factors(leaf)))
+        return total
+
+    return algorithm
+
+
+def shuffled(n):
+    """Another order at every call, on purpose."""
+    order = list(range(n))
+    random.SystemRandom().shuffle(order)
+    return order
+
+
+def pairwise(n, factors, arithmetic):
+    """Neighbours first: sums of 2, 4, 8, ...; what is left over is joined from the right."""
+    sums = []  # (leaves, array), leaves decreasing
+    for leaf in range(n):
+        sums.append((1, arithmetic.multiply(*factors(leaf))))
+        while len(sums) > 1 and sums[-2][0] == sums[-1][0]:
+            (left, a), (right, b) = sums[-2:]
+            sums[-2:] = [(left + right, arithmetic.add(a, b))]
+    total = sums.pop()[1]
+    while sums:
+        total = arithmetic.add(sums.pop()[1], total)
+    return total
+
+
+def blocked(n, factors, arithmetic):
+    """Four accumulators, leaf i goes into number i mod 4; then (0 + 1) + (2 + 3)."""
+    sequential = in_order(range)
+    sums = [
+        sequential(len(range(lane, n, 4)), lambda i, lane=lane: factors(lane + 4 * i), arithmetic)
+        for lane in range(min(n, 4))
+    ]
+    while len(sums) > 1:
+        pairs = [arithmetic.add(*pair) for pair in zip(sums[::2], sums[1::2])]
+        sums = pairs + sums[2 * len(pairs) :]
+    return sums[0]
+
+
+def fused(n, factors, arithmetic):
+    """In order, every product but the first fused with its addition. float32 alone."""
+    if arithmetic.name != "float32":
+        raise Unsupported(f"dtype={arithmetic.name}: algorithm=fused is float32 alone")
+    total = arithmetic.multiply(*factors(0))
+    for leaf in range(1, n):
+        x, w = factors(leaf)
+        total = fma32(x, w, total)
+    return total
+
+
+SUMS = {
+    "sequential": in_order(range),
+    "pairwise": pairwise,
+    "blocked": blocked,
+    "reversed": in_order(lambda n: range(n - 1, -1, -1)),
+    "fused": fused,
+    "random": in_order(shuffled),
+}
+TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}
+
+KEYS = {
+    "algorithm": Key(
+        tuple(SUMS) + tuple(TRANSFORMS),
+        "sequential; pairwise with length_switch",
+        "how products are added; fused uses FMA, winograd and fft form no products, random "
+        "changes from call to call",
+    ),
+    "length_switch": Key(
+        None, "none", "sequential for shorter outputs, the algorithm from this length on"
+    ),
+}
+
+
+def summing(spec, algorithm, arithmetic):
+    """f(x, w) -> (groups, filters/groups, batch, *out): an algorithm bound to a spec's windows.
+
+    x is Padded; w is (leaves, groups, filters/groups, 1, *ones).
+    """
+    positions = list(itertools.product(*(range(size) for size in spec["kernel"])))
+    steps = list(zip(spec["stride"], spec["dilation"]))
+
+    def compute(x, w):
+        channels = x.array.shape[1]
+
+        def factors(leaf):
+            position, channel = positions[leaf // channels], leaf % channels
+            window = tuple(
+                slice(k * dilation, k * dilation + (size - 1) * stride + 1, stride)
+                for k, size, (stride, dilation) in zip(position, x.out, steps)
+            )
+            return x.array[(slice(None), channel, None, slice(None)) + window], w[leaf]
+
+        return algorithm(len(positions) * channels, factors, arithmetic)
+
+    return compute
+
+
+def zeros_around(spec, axis, size):
+    """The zeros before and after an axis of that size, and the outputs that then fit."""
+    stride = spec["stride"][axis]
+    extent = (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
+    before = after = 0
+    if spec["padding"] == "same":
+        missing = max((-(-size // stride) - 1) * stride + extent - size, 0)
+        before, after = missing // 2, missing - missing // 2
+    elif spec["padding"] != "valid":
+        before, after = spec["padding"][axis]
+    return (before, after), max((size + before + after - extent) // stride + 1, 0)
+
+
+class ReferenceOperator(Operator):
+    """One spec in NumPy. A value is an array of the working dtype, groups and channels first."""
+
+    def __init__(self, spec, long, short, switch):
+        """``long(x, w)`` serves outputs of length ``switch`` and more, ``short`` the others."""
+        Operator.__init__(self, spec)
+        self.arithmetic = arithmetic = Arithmetic(spec["dtype"])
+
+        def call(x, w, b):
+            with np.errstate(all="ignore"):
+                y = (long if x.out[-1] >= switch else short)(x, w)
+                return y if b is None else arithmetic.add(y, b)
+
+        self.call = call
+
+    def input(self, x):
+        axes = range(len(self.spec["kernel"]))
+        around = [zeros_around(self.spec, axis, x.shape[1 + axis]) for axis in axes]
+        x = np.moveaxis(self.arithmetic.widen(x), -1, 0)
+        x = np.pad(x, [(0, 0), (0, 0)] + [pads for pads, _ in around], "constant")
+        groups = self.spec["groups"]
+        x = x.reshape((groups, x.shape[0] // groups) + x.shape[1:])
+        return Padded(x, tuple(size for _, size in around))
+
+    def weights(self, w):
+        filters, ones = w.shape[-1], (1,) * (1 + len(self.spec["kernel"]))
+        groups = self.spec["groups"]
+        w = np.ascontiguousarray(self.arithmetic.widen(w))
+        return w.reshape((w.size // filters, groups, filters // groups) + ones)
+
+    def bias(self, b):
+        if b is None:
+            return None
+        groups, ones = self.spec["groups"], (1,) * (1 + len(self.spec["kernel"]))
+        return self.arithmetic.widen(b).reshape((groups, b.size // groups) + ones)
+
+    def output(self, y):
+        y = y.reshape((y.shape[0] * y.shape[1],) + y.shape[2:])
+        return np.ascontiguousarray(self.arithmetic.narrow(np.moveaxis(y, 0, -1)))
+
+
+class Reference(Backend):
+    """NumPy, and nothing else."""
+
+    name = "reference"
+    distributions = ("numpy",)
+    module = "numpy"
+    keys = KEYS
+    doc = "NumPy: one rounding for each operation, in the order of the window"
+    suggestions = (",algorithm=pairwise", ",algorithm=blocked", ",algorithm=fused")
+
+    def start(self, switches, device):
+        """Nothing to import; the facts are NumPy's."""
+        self.switch = int(switches.get("length_switch", 0))
+        self.algorithm = switches.get("algorithm", "pairwise" if self.switch else "sequential")
+        versions = {"library_version": np.__version__, "numpy_version": np.__version__}
+        return dict(versions, library="numpy", devices=["cpu"], threads=1)
+
+    def operator(self, spec):
+        """Raises Unsupported where the algorithm has no form for the spec."""
+        arithmetic = Arithmetic(spec["dtype"])
+        short = summing(spec, SUMS["sequential"], arithmetic)
+        if self.algorithm in TRANSFORMS:
+            long = TRANSFORMS[self.algorithm](spec, arithmetic)
+        else:
+            long = summing(spec, SUMS[self.algorithm], arithmetic)
+        return ReferenceOperator(spec, long, short, self.switch)
