@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from probe import floats
 from probe.errors import InputError
 from probe.order import fma
 from probe.order.fma import Doubles, Rounder
+from probe.order.plan import Group, Part, parts, plan
 from probe.order.tree import BIAS, Tree
-
-#: Picks rows of an array: a slice where they are evenly spaced, which costs no copy.
-Pick = slice | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -127,94 +124,6 @@ def _term(child: int) -> str:
     return f"#{~child}" if child < 0 else "b" if child == BIAS else str(child)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Rows of one operand that come from the same place: ``kind`` node, exact, rounded or bias."""
-
-    kind: str
-    rows: Pick
-    sources: Pick
-    count: int
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Nodes of a level that are evaluated alike, rows start to end; operands[i] is child i of all.
-
-    ``fused``: how many exact products each node adds. ``narrow``: rows rounded to the dtype too.
-    """
-
-    start: int
-    end: int
-    operands: tuple[tuple[_Part, ...], ...]
-    fused: int
-    narrow: Pick | None
-
-
-@dataclass(frozen=True)
-class _Level:
-    nodes: np.ndarray
-    groups: tuple[_Group, ...]
-
-
-@lru_cache(maxsize=64)
-def _plan(tree: Tree, rounding: Rounding) -> tuple[_Level, ...]:
-    """The levels in order of evaluation; a node's row in its level is where the next one reads."""
-    levels: list[_Level] = []
-    row_of: dict[int, int] = {}
-    for nodes in tree.schedule():
-        alike: dict[tuple[int, int], list[tuple[int, list[int]]]] = {}
-        for node in nodes.tolist():
-            children = sorted(tree.nodes[node], key=lambda child: _rank(child, rounding))
-            fused = sum(_kind(child, rounding) == "exact" for child in children)
-            alike.setdefault((len(children), fused), []).append((node, children))
-        groups: list[_Group] = []
-        order: list[int] = []
-        for (_, fused), members in alike.items():
-            start = len(order)
-            order += [node for node, _ in members]
-            sides = zip(*(children for _, children in members), strict=True)
-            operands = tuple(_parts(side, rounding, row_of) for side in sides)
-            rows = [i for i, (node, _) in enumerate(members) if node in rounding.narrow]
-            narrow = _pick(rows) if rows else None
-            groups.append(_Group(start, len(order), operands, fused, narrow))
-        row_of = {node: row for row, node in enumerate(order)}
-        levels.append(_Level(np.array(order), tuple(groups)))
-    return tuple(levels)
-
-
-def _kind(child: int, rounding: Rounding) -> str:
-    if child < 0:
-        return "node"
-    return "bias" if child == BIAS else "exact" if child in rounding.fused else "rounded"
-
-
-def _rank(child: int, rounding: Rounding) -> int:
-    """Sums first and exact products last: groups then read sums in place and multiply in bulk."""
-    return ("node", "rounded", "bias", "exact").index(_kind(child, rounding))
-
-
-def _parts(side: tuple[int, ...], rounding: Rounding, row_of: dict[int, int]) -> tuple[_Part, ...]:
-    found: dict[str, tuple[list[int], list[int]]] = {}
-    for row, child in enumerate(side):
-        rows, sources = found.setdefault(_kind(child, rounding), ([], []))
-        rows.append(row)
-        sources.append(row_of[~child] if child < 0 else 0 if child == BIAS else child)
-    return tuple(
-        _Part(kind, _pick(rows), _pick(sources), len(rows))
-        for kind, (rows, sources) in found.items()
-    )
-
-
-def _pick(numbers: list[int]) -> Pick:
-    steps = np.diff(numbers)
-    if not steps.size:
-        return slice(numbers[0], numbers[0] + 1)
-    if steps[0] > 0 and (steps == steps[0]).all():
-        return slice(numbers[0], numbers[-1] + 1, int(steps[0]))
-    return np.array(numbers)
-
-
 class _Run:
     """One evaluation, block by block over the outputs."""
 
@@ -234,7 +143,7 @@ class _Run:
         _check(tree, self.x, self.w, dtype, bias, self.nodes)
         count = self.x.shape[1]
         self.bias = None if bias is None else np.broadcast_to(_bias(bias, dtype), (count,))
-        self.plan = _plan(tree, rounding)
+        self.plan = plan(tree, rounding.fused, rounding.narrow)
         width = max((len(level.nodes) for level in self.plan), default=1)
         self.size = max(1, min(count, max(64, fma.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
@@ -271,7 +180,7 @@ class _Run:
         before = self._rows(0, 1, size)
         if not self.plan:
             leaf = self.tree.leaves[0]
-            only = _parts((leaf,), Rounding(), {})
+            only = parts((leaf,), frozenset(), {})
             return self._operand(only, 1, before, block, 1)[0]
         for number, level in enumerate(self.plan):
             values = self._rows(1 - number % 2, len(level.nodes), size)
@@ -288,15 +197,15 @@ class _Run:
     def _rows(self, which: int, rows: int, size: int) -> Doubles:
         return self.memory[which][: rows * size].reshape(rows, size)
 
-    def _evaluate(self, group: _Group, before: Doubles, out: Doubles, block: slice) -> None:
+    def _evaluate(self, group: Group, before: Doubles, out: Doubles, block: slice) -> None:
         """The nodes of a group: the exact sum of their operands, rounded once."""
         if self.dtype == "float64" and group.fused:
             self._evaluate_float64(group, before, out, block)
             return
         if len(group.operands) == 2:
             first, second = (
-                self._operand(parts, len(out), before, block, 2 + side)
-                for side, parts in enumerate(group.operands)
+                self._operand(side, len(out), before, block, 2 + place)
+                for place, side in enumerate(group.operands)
             )
             if self.plain and not group.fused:
                 np.add(first, second, out=out)
@@ -304,18 +213,18 @@ class _Run:
                 self.sums.total(first, second, out)
         else:
             terms = [
-                self._operand(parts, len(out), before, block, 2).copy() for parts in group.operands
+                self._operand(side, len(out), before, block, 2).copy() for side in group.operands
             ]
             total, error = fma.exact_total(terms)
             np.copyto(out, total if self.nodes == "float64" else fma.to_odd(total, error))
         self.sums.settle(out)
 
-    def _evaluate_float64(self, group: _Group, before: Doubles, out: Doubles, block: slice) -> None:
+    def _evaluate_float64(self, group: Group, before: Doubles, out: Doubles, block: slice) -> None:
         """As ``_evaluate``, where the exact products don't fit a float64 and stay factors."""
         plain = len(group.operands) - group.fused
         terms = [
-            self._operand(parts, len(out), before, block, 2).copy()
-            for parts in group.operands[:plain]
+            self._operand(side, len(out), before, block, 2).copy()
+            for side in group.operands[:plain]
         ]
         factors = []
         for (part,) in group.operands[plain:]:
@@ -327,15 +236,15 @@ class _Run:
             np.copyto(out, fma.sum_of_products(factors, terms))
 
     def _operand(
-        self, parts: tuple[_Part, ...], rows: int, before: Doubles, block: slice, which: int
+        self, side: tuple[Part, ...], rows: int, before: Doubles, block: slice, which: int
     ) -> Doubles:
         """One child of every node of a group, float64 values of shape (rows, outputs of block)."""
-        alone = len(parts) == 1
-        if alone and parts[0].kind == "node" and isinstance(parts[0].sources, slice):
-            return before[parts[0].sources]
+        alone = len(side) == 1
+        if alone and side[0].kind == "node" and isinstance(side[0].sources, slice):
+            return before[side[0].sources]
         size = block.stop - block.start
         out = self._rows(which, rows, size)
-        for part in parts:
+        for part in side:
             if part.kind == "node":
                 out[part.rows] = before[part.sources]
             elif part.kind == "bias":
@@ -348,7 +257,7 @@ class _Run:
                     out[part.rows] = space
         return out
 
-    def _multiply(self, part: _Part, block: slice, out: Doubles) -> None:
+    def _multiply(self, part: Part, block: slice, out: Doubles) -> None:
         x, w = self._factors(part, block, None, out)
         if part.kind == "rounded" and self.dtype == "float64" != self.product_format:
             np.copyto(out, fma.to_odd(*fma.two_product(x, w)))
@@ -358,7 +267,7 @@ class _Run:
             self.products.settle(out)
 
     def _factors(
-        self, part: _Part, block: slice, which: int | None, out: Doubles | None = None
+        self, part: Part, block: slice, which: int | None, out: Doubles | None = None
     ) -> tuple[Doubles, Doubles]:
         size = block.stop - block.start
         row = self._rows(which, part.count, size) if which is not None else out

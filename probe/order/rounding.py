@@ -21,7 +21,7 @@ from probe.order.reveal import Found, column_labels
 from probe.order.tree import Tree
 
 WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
-PATHS = 4  # asked of every tree; all are asked where one of them shows a wide accumulator
+PATHS = 2  # paths and nodes that are asked of every tree; all are where one shows a wide accumulator
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class _Piece:
     singles: np.ndarray | None = None
     behind: np.ndarray | None = None
     paths: np.ndarray | None = None
+    sampled: np.ndarray | None = None
     triples: np.ndarray | None = None
 
 
@@ -57,7 +58,8 @@ def reveal_roundings(masks: Masks, found: list[Found]) -> list[Order]:
     _ask(masks, pieces, "singles", lambda p: padded([[q] for q in _mixed(p)]), masks.fused)
     _ask(masks, pieces, "behind", lambda p: p.questions.behind_bias, masks.fused_behind_bias)
     _ask(masks, pieces, "paths", lambda p: p.questions.paths[:PATHS], masks.precision)
-    if masks.operator.dtype in WIDER and any((p.paths == 1).any() for p in pieces):
+    _ask(masks, pieces, "sampled", _sample, masks.precision)
+    if any((answers == 1).any() for p in pieces for answers in (p.paths, p.sampled)):
         _ask(masks, pieces, "paths", lambda p: p.questions.paths, masks.precision)
         _ask(masks, pieces, "triples", _doubtful, masks.precision)
     return [order for piece in pieces for order in _orders(masks, piece)]
@@ -112,6 +114,12 @@ def _mixed(piece: _Piece) -> list[tuple[int, int]]:
         if len(batch) > 1 and not np.isin(answers, (0, len(batch))).all():
             pairs.extend(batch)
     return pairs
+
+
+def _sample(piece: _Piece) -> np.ndarray:
+    """Triples of a few nodes spread over the tree: a path that was cut once says nothing of them."""
+    triples = piece.questions.triples
+    return triples[:: max(1, -(-len(triples) // PATHS))]
 
 
 def _doubtful(piece: _Piece) -> np.ndarray:

@@ -1,0 +1,304 @@
+"""The order and rounding of every output of one call: revealed, then proved by replay.
+
+The interior windows are revealed first. What they add up in is tried on the other outputs by
+replaying fresh operands; only what does not come out bit for bit is revealed apart. An output
+counts as explained when the replay of its order gave the library's bits on all check operands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe import floats, ulp, window
+from probe.case import Case
+from probe.errors import InputError, Nondeterministic, NotASum
+from probe.launch import AnySession
+from probe.order.masks import Masks
+from probe.order.operator import SessionOperator
+from probe.order.replay import Rounding, replay
+from probe.order.reveal import Refused, reveal_trees
+from probe.order.rounding import reveal_roundings
+from probe.order.tree import BIAS, Tree
+
+CHUNK = 4096  # outputs replayed at once
+PROBES = 8  # calls with inputs so sparse that an output reads one of them at most
+
+Way = tuple[Tree, Rounding]
+
+
+@dataclass
+class Orders:
+    """How one call adds. ``index`` (positions, filters) numbers each output's way in ``ways``.
+
+    Positions are batch entries times output positions, flat in C order. ``index`` is -1 where no
+    tree was found: there ``evidence`` says why (not a sum, or nothing read). ``replayed`` is True
+    where the replay gave the library's bits on every set of check operands. ``calls`` counts runs
+    of the operator that asked questions, ``checks`` those with check operands.
+    """
+
+    case: Case
+    ways: list[Way]
+    index: np.ndarray
+    replayed: np.ndarray
+    not_a_sum: np.ndarray
+    evidence: str = ""
+    calls: int = 0
+    checks: int = 0
+    seconds: float = 0.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(batch, *output positions, filters)."""
+        return self.case.output_shape()
+
+    def counts(self) -> np.ndarray:
+        """Outputs per way."""
+        return np.bincount(self.index[self.index >= 0], minlength=len(self.ways))
+
+
+@dataclass
+class Operands:
+    """Container operands of one call, cut into what each leaf meets, and the library's outputs."""
+
+    case: Case
+    x: np.ndarray
+    w: np.ndarray
+    b: np.ndarray | None
+    y: np.ndarray
+    columns: list[np.ndarray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.columns = window.columns(self.case, self.x)
+        self.weights = self.w.reshape(self.case.summands, self.case.filters)
+
+    def replay(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        """Outputs of the named (position, filter) pairs, container, by this way of adding."""
+        tree, rounding = way
+        out = np.empty(len(positions), self.y.dtype)
+        per_group = self.case.filters // self.case.groups
+        for group, members in _by_group(filters, per_group):
+            for part in np.array_split(members, -(-len(members) // CHUNK)):
+                x = self.columns[group][:, positions[part]]
+                w = self.weights[:, filters[part]]
+                bias = self.b[filters[part]] if BIAS in tree.leaves and self.b is not None else None
+                out[part] = replay(tree, rounding, x, w, self.case.dtype, bias)
+        return out
+
+    def agrees(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        """Where the replay gives the library's bits: one bool a pair."""
+        agreed = np.ones(len(positions), bool)
+        replayed = self.replay(way, positions, filters)
+        found = ulp.differences(replayed, self.y[positions, filters], self.case.dtype)
+        agreed[found.index] = False
+        return agreed
+
+
+def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.ndarray]]:
+    groups = filters // per_group
+    for group in np.unique(groups):
+        yield int(group), np.flatnonzero(groups == group)
+
+
+def reveal(session: AnySession, case: Case, known: Sequence[Way] = ()) -> Orders:
+    """The order and rounding of every output of ``case`` (its length set) on ``session``.
+
+    ``known``: ways that are tried by replay before any question is asked (those of other lengths).
+    Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
+    that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
+    """
+    started = time.perf_counter()
+    work = _Work(SessionOperator(session, case))
+    for way in known:
+        work.settle(way, work.open)
+    while work.open.any():
+        work.reveal_next()
+    work.judge()
+    result = work.result
+    result.calls, result.checks = work.masks.calls, work.checks
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def check_sets(summands: int) -> int:
+    """How many sets of fresh operands an order has to replay on: short sums agree more by luck."""
+    return 8 if summands < 16 else 4
+
+
+class _Work:
+    """The outputs of one call on their way from open to settled."""
+
+    def __init__(self, operator: SessionOperator) -> None:
+        self.operator, self.case, self.checks = operator, operator.case, 0
+        self.masks = Masks(operator)
+        self.classes, leaves = window.read_classes(self.case)
+        bias = [operator.summands] if operator.bias else []
+        self.leaves = [np.array([*read, *bias], int) for read in leaves]
+        shape = (operator.positions, operator.filters)
+        self.open = np.ones(shape, bool)
+        self.apart = np.zeros(shape, bool)  # did not replay when filters were taken to be alike
+        self.result = Orders(
+            self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
+        )
+        self.numbers: dict[Way, int] = {}
+        self.sets = [self._fresh(seed) for seed in range(check_sets(operator.summands))]
+        self._controls()
+        self._count_summands()
+
+    def _fresh(self, seed: int) -> Operands:
+        """Operands that the reveal did not use, chosen so that other orders give other bits."""
+        bias = None if self.case.bias is None else "normal"
+        case = self.case.with_(operands="cancel", seed=0xC4EC + seed, weights=None, bias=bias)
+        x, w, b = (None if a is None else floats.to_container(a, case.dtype) for a in case.operands())
+        assert x is not None and w is not None
+        self.checks += 1
+        return Operands(case, x, w, b, self.operator.apply(x, w, b))
+
+    def _controls(self) -> None:
+        """The same call again, and its mirror image: sums of products are odd in their input."""
+        first = self.sets[0]
+        self.checks += 2
+        again = self.operator.apply(first.x, first.w, first.b)
+        found = ulp.differences(first.y, again, self.case.dtype)
+        if len(found.index):
+            raise Nondeterministic(self._example("the same call again", found))
+        mirrored = self.operator.apply(
+            _negative(first.x, self.case.dtype),
+            first.w,
+            None if first.b is None else _negative(first.b, self.case.dtype),
+        )
+        found = ulp.differences(first.y, _negative(mirrored, self.case.dtype), self.case.dtype)
+        if len(found.index):
+            raise NotASum(self._example("-f(-x)", found))
+
+    def _example(self, what: str, found: ulp.Differences) -> str:
+        place = np.unravel_index(int(found.index[0]), self.result.shape)
+        name = f"out[{', '.join(str(int(i)) for i in place)}]"
+        sides = [floats.text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
+        return f"{name}={sides[0]}, and {what} gives {sides[1]}"
+
+    def _count_summands(self) -> None:
+        """Every output must add as many leaves as its window reads."""
+        expected = np.array([len(read) for read in self.leaves])[self.classes]
+        counted = self.masks.summands()
+        wrong = counted != expected[:, None]
+        if wrong.any():
+            position, filt = (int(i[0]) for i in np.nonzero(wrong))
+            seen = counted[position, filt]
+            self._refuse(
+                wrong, f"units at all leaves add up to {seen:g} where the window reads {expected[position]}"
+            )
+
+    def _refuse(self, which: np.ndarray, evidence: str) -> None:
+        self.result.not_a_sum |= which
+        self.result.evidence = self.result.evidence or evidence
+        self.open &= ~which
+
+    def settle(self, way: Way, which: np.ndarray) -> None:
+        """Gives ``way`` to those of the named outputs that replay it on all check operands."""
+        leaves = {self.case.summands if leaf == BIAS else leaf for leaf in way[0].leaves}
+        fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
+        positions, filters = np.nonzero(which & fits[self.classes][:, None])
+        for operands in self.sets:
+            if not len(positions):
+                return
+            agreed = operands.agrees(way, positions, filters)
+            positions, filters = positions[agreed], filters[agreed]
+        if len(positions):
+            self._note(way, positions, filters)
+            self.result.replayed[positions, filters] = True
+
+    def _note(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> None:
+        if way not in self.numbers:
+            self.numbers[way] = len(self.result.ways)
+            self.result.ways.append(way)
+        self.result.index[positions, filters] = self.numbers[way]
+        self.open[positions, filters] = False
+
+    def reveal_next(self) -> None:
+        """Reveals the open outputs of the window class that reads most, and settles what it can."""
+        apart = not (self.open & ~self.apart).any()
+        wanted = self.open & self.apart if apart else self.open & ~self.apart
+        sizes = np.array([len(read) for read in self.leaves])
+        here = np.unique(self.classes[wanted.any(axis=1)])
+        chosen = here[np.argmax(sizes[here])]
+        wanted &= (self.classes == chosen)[:, None]
+        found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
+        for piece in refused:
+            self._refuse(_grid(piece, wanted), piece.evidence)
+        if sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
+            self.open &= ~wanted
+            self.result.replayed |= wanted
+        for order in reveal_roundings(self.masks, found):
+            way = (order.tree, order.rounding)
+            mine = _grid(order, wanted) & self.open
+            self.settle(way, mine)
+            self.settle(way, self.open & ~wanted)
+            left = mine & self.open
+            if apart:  # the tree fits the answers and not the bits: kept to be seen, not replayed
+                self._note(way, *np.nonzero(left))
+            else:
+                self.apart |= left
+
+    def judge(self) -> None:
+        """Outputs that did not replay: sums in an unknown rounding, or no sums at all?
+
+        An output that reads one input that isn't zero must be that one product. Winograd's and
+        FFT's are not, since they mix the inputs before they multiply.
+        """
+        doubtful = ~self.result.replayed & ~self.result.not_a_sum
+        for number in range(PROBES):
+            if not doubtful.any():
+                return
+            wrong = doubtful & self._sparse(number)
+            if wrong.any():
+                self._refuse(wrong, "outputs that read a single input are not its product")
+                self.result.index[wrong] = -1
+                doubtful &= ~wrong
+
+    def _sparse(self, number: int) -> np.ndarray:
+        """Outputs that read one input that isn't zero and are neither its product nor near it."""
+        dense, case = self.sets[number % len(self.sets)], self.case
+        keep = np.zeros(dense.x.shape[1:], bool)
+        steps = case.effective_kernel
+        starts = [number % min(s, n) for s, n in zip(steps, keep.shape[:-1], strict=True)]
+        channel = np.arange(case.groups) * case.group_channels + number % case.group_channels
+        grid = tuple(slice(s, None, step) for s, step in zip(starts, steps, strict=True))
+        keep[(*grid, channel)] = True
+        x = np.where(keep, dense.x, np.zeros((), dense.x.dtype))
+        b = None if dense.b is None else np.zeros_like(dense.b)
+        self.checks += 1
+        sparse = Operands(dense.case, x, dense.w, b, self.operator.apply(x, dense.w, b))
+        wrong = np.zeros_like(self.open)
+        per_group = case.filters // case.groups
+        for group in range(case.groups):
+            mine = slice(group * per_group, (group + 1) * per_group)
+            values = floats.widen(sparse.columns[group], case.dtype)
+            alone = (values != 0).sum(axis=0) == 1
+            exact = values.T @ floats.widen(sparse.weights[:, mine], case.dtype)
+            error = np.abs(floats.widen(sparse.y[:, mine], case.dtype) - exact)
+            wrong[:, mine] = alone[:, None] & (error > 2 * floats.eps(case.dtype) * np.abs(exact))
+        return wrong
+
+
+def _grid(piece: Refused, wanted: np.ndarray) -> np.ndarray:
+    """The piece's outputs as a mask, within ``wanted``."""
+    mask = np.zeros_like(wanted)
+    mask[np.ix_(piece.positions, piece.filters)] = True
+    return mask & wanted
+
+
+def _negative(array: np.ndarray, dtype: str) -> np.ndarray:
+    bits = floats.to_bits(array, dtype)
+    sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
+    return floats.from_bits(bits ^ sign, dtype)
+
+
+def require_length(case: Case) -> Case:
+    """The case itself; InputError if its length is open."""
+    if case.length is None:
+        raise InputError("length", None, "an order belongs to one shape", "give --length N")
+    return case
