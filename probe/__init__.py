@@ -35,7 +35,7 @@ _HOMES = {
 _ROOMS = (
     "errors floats ulp schema case operands window target backends launch machine sweep order "
     "kernels explain results store plots"
-).split()  # noqa: SIM905
+).split()
 
 __all__ = ["Case", "Results", "Session", "Store", "Target", "load", "merge"]
 
