@@ -14,7 +14,7 @@ from probe import machine
 
 ROOT = Path(__file__).parent.parent
 WHERE = re.compile(
-    r"""/home/\w+ | /root/ | /Users/\w+ | [A-Z]:\\Users | /tmp/\w+/ | \.pyenv/versions/\d
+    r"""/home/\w+ | /root/ | /Users/\w+ | [A-Z]:\\Users | /tmp/\w+/
     | --?(?:extra-)?index-url | --find-links | /simple/?(?=["'\s]|$) | PIP_INDEX_URL=
     | files\.pythonhosted\.org | pypi\.org/simple""",
     re.VERBOSE,
