@@ -1,0 +1,209 @@
+"""Which outputs must agree: those whose windows hold the same inputs at the same weights.
+
+Two windows are the same if every leaf reads the same input in both, or padding in both. Where the
+padding before depends on the length (``same`` with a stride), output o of one side is output
+``o + (before' - before) / stride`` of the other. Along each axis the partners are runs of
+neighbours; there is more than one run only where a dilated window steps over the elements that one
+side lacks, or where groups of filters shift.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from probe.arguments import choice, count
+from probe.case import Case
+from probe.errors import InputError
+from probe.window.geometry import Geometry
+
+VARY = ("length", "batch", "filters")
+
+Slices = tuple[slice, ...]
+Run = tuple[slice, slice]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Outputs of a left and a right side that must agree.
+
+    ``left`` and ``right`` are slices over (batch, *positions, filters), of equal sizes: the largest
+    block of partners. ``further`` has the other blocks, each a (left, right) pair; nearly always
+    there is none. ``compared`` counts the outputs in ``left``; ``not_compared`` all others on the
+    left side, and ``reason`` says why there are any (empty if none).
+    """
+
+    left: Slices
+    right: Slices
+    compared: int
+    not_compared: int
+    reason: str = ""
+    further: tuple[tuple[Slices, Slices], ...] = ()
+
+    @property
+    def blocks(self) -> tuple[tuple[Slices, Slices], ...]:
+        """All (left, right) blocks that must agree; empty if no output must."""
+        return ((self.left, self.right), *self.further) if self.compared else ()
+
+    def as_ranges(self) -> dict[str, list[list[int]]]:
+        """``left`` and ``right`` as JSON: ``[start, stop]`` for every axis."""
+        return {
+            "left": [[part.start, part.stop] for part in self.left],
+            "right": [[part.start, part.stop] for part in self.right],
+        }
+
+
+def case_at(case: Case, vary: str, value: int) -> Case:
+    """The case with its length, batch or filters set to ``value``. Raises InputError.
+
+    Explicit weights and biases keep those of the first ``value`` filters.
+    """
+    choice("vary", vary, VARY)
+    if vary != "filters":
+        return case.with_(**{vary: value})
+    value = count("filters", value)
+    changes: dict[str, object] = {"filters": value}
+    explicit = {"weights": case.weights, "bias": case.bias}
+    for name, numbers in explicit.items():
+        if not isinstance(numbers, tuple):
+            continue
+        if value > case.filters:
+            why = f"{name} are given for {case.filters} filters only"
+            raise InputError("filters", value, why, f"give {name} for all, or fewer filters")
+        table = np.array(numbers).reshape(-1, case.filters)
+        changes[name] = tuple(table[:, :value].ravel().tolist())
+    return case.with_(**changes)
+
+
+def agreement(
+    case: Case, vary: str, at: int, against: int, against_padding: object | None = None
+) -> Agreement:
+    """What must agree between ``vary=at`` (left) and ``vary=against`` (right).
+
+    The side with the smaller value gets the prefix of the other's input, weights or batch.
+    ``against_padding`` gives the right side another padding. Outputs that read nothing but padding
+    are compared with the partner at the same place only. Raises InputError.
+    """
+    right = case if against_padding is None else case.with_(padding=against_padding)
+    return _between(_side(case, vary, at), _side(right, vary, against), vary)
+
+
+def agreement_same_shape(left: Case, right: Case, length: int | None = None) -> np.ndarray:
+    """Where two cases that differ in padding alone hold the same windows at the same index.
+
+    Returns a boolean mask over the left output's (batch, *positions, filters); an index that the
+    right output lacks is False.
+    """
+    one, other = Geometry.of(left, length), Geometry.of(right, length)
+    same, empty_left, empty_right = np.ones((), bool), np.zeros((), bool), np.zeros((), bool)
+    exists = np.ones((), bool)
+    for axis, size in enumerate(one.sizes):
+        ours: np.ndarray = one.axis_reads(axis)
+        theirs = other.axis_reads(axis)
+        both = min(len(ours), len(theirs))
+        padded = np.full(ours.shape, -1)
+        padded[:both] = theirs[:both]
+        ours = np.where((ours >= 0) & (ours < size), ours, -1)
+        padded = np.where((padded >= 0) & (padded < size), padded, -1)
+        same = same[..., None] & (ours == padded).all(axis=1)
+        empty_left = empty_left[..., None] | (ours < 0).all(axis=1)
+        empty_right = empty_right[..., None] | (padded < 0).all(axis=1)
+        exists = exists[..., None] & (np.arange(one.outputs[axis]) < both)
+    mask = exists & (same | (empty_left & empty_right))
+    return np.broadcast_to(mask[None, ..., None], left.output_shape(length)).copy()
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a comparison."""
+
+    windows: Geometry
+    batch: int
+    filters: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.batch, *self.windows.outputs, self.filters)
+
+
+def _side(case: Case, vary: str, value: int) -> _Side:
+    choice("vary", vary, VARY)
+    value = count(vary, value)
+    if vary == "length":
+        windows = Geometry.of(case, value)
+        if windows.outputs[-1] < 1:
+            case.with_(length=value)  # says why there is no output
+        return _Side(windows, case.batch, case.filters)
+    if vary == "batch":
+        return _Side(Geometry.of(case), value, case.filters)
+    return _Side(Geometry.of(case_at(case, "filters", value)), case.batch, value)
+
+
+def _between(left: _Side, right: _Side, vary: str) -> Agreement:
+    """Blocks of partners: the product of the runs along every axis, the largest one first."""
+    axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
+    axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
+    axes += [_filters(left.windows, right.windows)]
+    blocks = [_block(runs) for runs in itertools.product(*axes)]
+    blocks.sort(key=lambda block: -_size(block[0]))
+    total = math.prod(left.shape)
+    if not blocks:
+        nothing = tuple(slice(0, 0) for _ in left.shape)
+        return Agreement(nothing, nothing, 0, total, _reason(left, right, vary))
+    (ours, theirs), further = blocks[0], tuple(blocks[1:])
+    compared = _size(ours)
+    reason = "" if compared == total else _reason(left, right, vary)
+    return Agreement(ours, theirs, compared, total - compared, reason, further)
+
+
+def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
+    """Runs of outputs along one spatial axis whose windows are the same on both sides."""
+    shift = right.around[axis][0] - left.around[axis][0]
+    if shift % left.stride[axis]:
+        return []
+    offset = shift // left.stride[axis]
+    index = left.axis_reads(axis)
+    short, long = sorted((left.sizes[axis], right.sizes[axis]))
+    same = ~((index >= short) & (index < long)).any(axis=1)
+    partner = np.arange(len(same)) + offset
+    same &= (partner >= 0) & (partner < right.outputs[axis])
+    return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs(same)]
+
+
+def _filters(left: Geometry, right: Geometry) -> list[Run]:
+    """Runs of filters that read the same channels on both sides."""
+    number = np.arange(min(left.filters, right.filters))
+    ours, theirs = left.filters // left.groups, right.filters // right.groups
+    return [(run, run) for run in _runs(number // ours == number // theirs)]
+
+
+def _runs(mask: np.ndarray) -> list[slice]:
+    """The runs of True in a mask."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _block(runs: tuple[Run, ...]) -> tuple[Slices, Slices]:
+    return tuple(run[0] for run in runs), tuple(run[1] for run in runs)
+
+
+def _size(slices: Slices) -> int:
+    return math.prod(part.stop - part.start for part in slices)
+
+
+def _reason(left: _Side, right: _Side, vary: str) -> str:
+    """Why some outputs on the left have no partner."""
+    for axis, stride in enumerate(left.windows.stride):
+        ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
+        if (theirs - ours) % stride:
+            return (
+                f"padding before is {ours} and {theirs}: no multiple of the stride {stride} apart"
+            )
+    if vary == "filters" and left.windows.groups > 1:
+        return "filters moved to another group, or the other side has fewer"
+    if vary == "length" or left.windows.around != right.windows.around:
+        return "windows meet the padding at another place, or the other side has none like them"
+    return f"the other side has fewer {'filters' if vary == 'filters' else 'batch entries'}"
