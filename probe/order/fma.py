@@ -126,6 +126,7 @@ def to_odd(total: Doubles, error: Doubles) -> Doubles:
     return np.where(even, bits + step, bits).view(np.float64)
 
 
+@np.errstate(all="ignore")
 def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
     """Correctly rounded float64 sums of any number of terms, and an error of the right sign.
 
@@ -205,6 +206,7 @@ def _load(part: np.ndarray, name: str, row: Doubles) -> Doubles:
     return row
 
 
+@np.errstate(all="ignore")
 def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     """a * b + c rounded once to float64, for arrays of one shape (Boldo and Melquiond)."""
     high, low = two_product(a, b)
@@ -233,6 +235,7 @@ def _fma_exact(a: float, b: float, c: float) -> float:
     return _nearest(exact)
 
 
+@np.errstate(all="ignore")
 def sum_of_products(
     factors: Sequence[tuple[Doubles, Doubles]], terms: Sequence[Doubles]
 ) -> Doubles:
