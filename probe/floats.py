@@ -21,7 +21,7 @@ FORMATS = {
     "float64": Format("float64", 64, 53, 1023, -1022, "uint64"),
 }
 
-#: Grids that values may be rounded to inside an operator. TF32 exists only there, never in an array.
+#: Grids that values may be rounded to inside an operator. No array is ever in TF32.
 GRIDS = dict(FORMATS, tf32=Format("tf32", 19, 11, 127, -126, "uint32"))
 
 
