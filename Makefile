@@ -56,7 +56,8 @@ notebooks: $(STAMP) ## execute every notebook against the committed results, int
 
 constraints: $(STAMP) ## pin what is installed in .venv now
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-	$(BIN)/python -m pip freeze --all --exclude-editable --exclude pip > constraints.txt
+	$(BIN)/python -m pip freeze --all --exclude-editable --exclude pip | \
+	tr "A-Z_" "a-z-" | LC_ALL=C sort > constraints.txt
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

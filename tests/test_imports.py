@@ -14,8 +14,8 @@ PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
     errors floats ulp protocol schema arguments padding operands case window backends target
-    call compare masked worker machine pipes launch parquet latest rows results store sweep order
-    kernels explain plots cli
+    call compare masked worker machine pipes launch parquet latest rows results store
+    plan observations summary sweep order kernels explain plots cli
 """.split()
 NAMES = ("floats", "ulp", "protocol", "call", "compare", "masked", "worker")
 CHILD = [
