@@ -5,6 +5,8 @@ and through ``tf.pad`` elsewhere. The bias is ``tf.nn.bias_add`` after the convo
 always fed: with a constant one the graph would be folded before oneDNN's rewrite.
 """
 
+import re
+
 import numpy as np
 
 from probe.backends.contract import Operator, OutOfMemory, Unsupported
@@ -33,6 +35,8 @@ def _function(tf, spec):
     """The function of tf.nn, and its strides and dilations as it names them."""
     op, stride, dilation = spec["op"], list(spec["stride"]), list(spec["dilation"])
     dilated = any(step != 1 for step in dilation)
+    if op == "depthwise_conv2d" and dilated and any(step != 1 for step in stride):
+        raise Unsupported("tf.nn.depthwise_conv2d has strides or dilations, and warns about both")
     if op == "conv1d":
         steps = {"stride": stride[0]}
         return tf.nn.conv1d, dict(steps, dilations=dilation[0]) if dilated else steps
@@ -67,6 +71,7 @@ def refusing(tf, call):
         tf.errors.UnimplementedError,
         tf.errors.InvalidArgumentError,
         tf.errors.NotFoundError,
+        NotImplementedError,
         ValueError,
         TypeError,
     )
@@ -76,17 +81,27 @@ def refusing(tf, call):
         try:
             return call(x, w, b)
         except exhausted as error:
-            raise OutOfMemory(first_line(error)) from None
+            raise OutOfMemory(said(error)) from None
         except refusals as error:
-            raise Unsupported("TensorFlow refuses: " + first_line(error)) from None
+            raise Unsupported("TensorFlow refuses: " + said(error)) from None
 
     return guarded
 
 
-def first_line(error):
-    """The first line that says something, of a library's error; at most 300 characters."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
+#: Places in a graph, operator names and colours: what an error's line holds beside its message.
+NOISE = re.compile(r"{{.*?}}|\[Op:.*?\]|\x1b\[\d+m")
+
+
+def said(error):
+    """What a library's error says, in one line of at most 300 characters.
+
+    That is its first line; its last for an error while tracing; and what follows Keras' heading.
+    """
+    lines = [NOISE.sub("", line).strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Exception encountered when")]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if lines[0].startswith("in user code") else 0][:300]
 
 
 class TensorFlowOperator(Operator):
