@@ -56,9 +56,10 @@ def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
         result = tuple(float(part) for part in parts)
     except (TypeError, ValueError):
         raise InputError(name, value, "not a list of numbers", todo) from None
-    for number in result:
-        if not np.isfinite(floats.widen(floats.round_to(np.array([number]), dtype), dtype))[0]:
-            raise InputError(name, number, f"no finite {dtype}", todo)
+    values = np.array(result, dtype=np.float64)
+    finite = np.isfinite(floats.widen(floats.round_to(values, dtype), dtype))
+    if not finite.all():
+        raise InputError(name, values[~finite][0], f"no finite {dtype}", todo)
     return result
 
 

@@ -199,9 +199,7 @@ def _reason(left: _Side, right: _Side, vary: str) -> str:
     for axis, stride in enumerate(left.windows.stride):
         ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
         if (theirs - ours) % stride:
-            return (
-                f"padding before is {ours} and {theirs}: no multiple of the stride {stride} apart"
-            )
+            return f"{ours} and {theirs} zeros before: no multiple of the stride {stride} apart"
     if vary == "filters" and left.windows.groups > 1:
         return "filters moved to another group, or the other side has fewer"
     if vary == "length" or left.windows.around != right.windows.around:

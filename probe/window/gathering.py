@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probe import floats
+from probe import floats, operands
 from probe.case import Case
 from probe.errors import InputError
 from probe.window.geometry import Geometry
@@ -63,12 +63,21 @@ def places(
     return entry, position, filter_
 
 
-def scale(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+def scale(
+    case: Case,
+    x: np.ndarray | None = None,
+    w: np.ndarray | None = None,
+    b: np.ndarray | None = None,
+) -> np.ndarray:
     """sum|x * w| + |b| of every output, float64 (batch, *positions, filters).
+
+    Without ``x`` and ``w`` the case's own operands are taken, with its bias if it has one.
 
     A difference divided by eps times this does not grow when a sum cancels. Rounded by float64
     sums, so good to about 1e-15 of itself; one matrix product for each kernel position.
     """
+    if x is None or w is None:
+        x, w, b = operands.generate(case)
     geometry = _geometry(case, x)
     size = _magnitudes(x, case.dtype)
     rows = size.reshape(size.shape[0], -1, size.shape[-1])
