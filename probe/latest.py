@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from probe import parquet, schema
+from probe.errors import StoreError
+
+_ATTEMPTS = 20
 
 PAIR = ("run_id", "case_id", "target", "vary", "at", "against")
 PLACE = PAIR[:-1]
@@ -26,11 +29,12 @@ def table(folder: Path, name: str) -> pa.Table:
 
     Errors: StoreError for a file that is damaged or of a newer format.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
         try:
             return _once(folder, name)
-        except FileNotFoundError:
-            continue  # another process has compacted that part: list the files again
+        except FileNotFoundError as error:
+            gone = error  # another process has compacted that part: list the files again
+    raise StoreError(f"store={folder}: {name} can't be opened; mend its links") from gone
 
 
 def _once(folder: Path, name: str) -> pa.Table:

@@ -315,6 +315,13 @@ def test_a_parquet_file_that_is_not_ours_is_named(folder):
         load(folder)
 
 
+def test_a_broken_link_is_told(folder):
+    folder.mkdir(parents=True)
+    (folder / "runs.parquet").symlink_to("gone.parquet")
+    with pytest.raises(StoreError, match="runs can't be opened; mend its links"):
+        load(folder).runs  # noqa: B018
+
+
 def test_a_folder_that_is_no_store_is_told(tmp_path):
     with pytest.raises(StoreError, match="path=.*there is no such folder"):
         load(tmp_path / "absent")
