@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe import floats, ulp, window
+from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
@@ -25,7 +25,7 @@ from probe.order.rounding import reveal_roundings
 from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
-PROBES = 8  # calls with inputs so sparse that an output reads one of them at most
+PROBES = 8  # calls with one weight a filter, for outputs that did not replay
 
 Way = tuple[Tree, Rounding]
 
@@ -34,10 +34,11 @@ Way = tuple[Tree, Rounding]
 class Orders:
     """How one call adds. ``index`` (positions, filters) numbers each output's way in ``ways``.
 
-    Positions are batch entries times output positions, flat in C order. ``index`` is -1 where no
-    tree was found: there ``evidence`` says why (not a sum, or nothing read). ``replayed`` is True
-    where the replay gave the library's bits on every set of check operands. ``calls`` counts runs
-    of the operator that asked questions, ``checks`` those with check operands.
+    Positions are batch entries times output positions, flat in C order. ``replayed`` is True where
+    the replay gave the library's bits on every set of check operands; only then an output has a
+    way. ``index`` is -1 where it has none: it reads nothing (and is 0: ``replayed``), is
+    ``not_a_sum``, or is a sum that did not replay; ``evidence`` says what was seen. ``calls``
+    counts runs of the operator that asked questions, ``checks`` those with check operands.
     """
 
     case: Case
@@ -134,7 +135,8 @@ class _Work:
     def __init__(self, operator: SessionOperator) -> None:
         self.operator, self.case, self.checks = operator, operator.case, 0
         self.masks = Masks(operator)
-        self.classes, leaves = window.read_classes(self.case)
+        classes, leaves = window.read_classes(self.case)
+        self.classes = np.tile(classes, self.case.batch)
         bias = [operator.summands] if operator.bias else []
         self.leaves = [np.array([*read, *bias], int) for read in leaves]
         shape = (operator.positions, operator.filters)
@@ -159,12 +161,14 @@ class _Work:
 
     def _controls(self) -> None:
         """The same call again, and its mirror image: sums of products are odd in their input."""
+        for each in self.sets:
+            self.checks += 1
+            again = self.operator.apply(each.x, each.w, each.b)
+            found = ulp.differences(each.y, again, self.case.dtype)
+            if len(found.index):
+                raise Nondeterministic(self._example("the same call again", found))
         first = self.sets[0]
-        self.checks += 2
-        again = self.operator.apply(first.x, first.w, first.b)
-        found = ulp.differences(first.y, again, self.case.dtype)
-        if len(found.index):
-            raise Nondeterministic(self._example("the same call again", found))
+        self.checks += 1
         mirrored = self.operator.apply(
             _negative(first.x, self.case.dtype),
             first.w,
@@ -202,10 +206,10 @@ class _Work:
         leaves = {self.case.summands if leaf == BIAS else leaf for leaf in way[0].leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
-        for operands in self.sets:
+        for each in self.sets:
             if not len(positions):
                 return
-            agreed = operands.agrees(way, positions, filters)
+            agreed = each.agrees(way, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
         if len(positions):
             self._note(way, positions, filters)
@@ -238,50 +242,55 @@ class _Work:
             self.settle(way, mine)
             self.settle(way, self.open & ~wanted)
             left = mine & self.open
-            if apart:  # the tree fits the answers and not the bits: kept to be seen, not replayed
-                self._note(way, *np.nonzero(left))
+            if apart:  # the tree fits the answers and not the bits
+                self.open &= ~left
             else:
                 self.apart |= left
 
     def judge(self) -> None:
         """Outputs that did not replay: sums in an unknown rounding, or no sums at all?
 
-        An output that reads one input that isn't zero must be that one product. Winograd's and
-        FFT's are not, since they mix the inputs before they multiply.
+        Where all weights but one are zero, an output must be that one product, whatever else the
+        window holds. Winograd's and FFT's are not: they mix the inputs before they multiply.
         """
         doubtful = ~self.result.replayed & ~self.result.not_a_sum
+        self.result.index[doubtful] = -1
         for number in range(PROBES):
             if not doubtful.any():
                 return
-            wrong = doubtful & self._sparse(number)
+            wrong = doubtful & self._mixes(number)
             if wrong.any():
-                self._refuse(wrong, "outputs that read a single input are not its product")
-                self.result.index[wrong] = -1
+                self._refuse(wrong, "with all weights zero but one, outputs are not its product")
                 doubtful &= ~wrong
+        unproved = int(doubtful.sum())
+        if unproved and not self.result.evidence:
+            self.result.evidence = f"{unproved} outputs answer like a tree that does not replay"
 
-    def _sparse(self, number: int) -> np.ndarray:
-        """Outputs that read one input that isn't zero and are neither its product nor near it."""
+    def _mixes(self, number: int) -> np.ndarray:
+        """Outputs that are not the one product whose weight isn't zero: (positions, filters)."""
         dense, case = self.sets[number % len(self.sets)], self.case
-        keep = np.zeros(dense.x.shape[1:], bool)
-        steps = case.effective_kernel
-        starts = [number % min(s, n) for s, n in zip(steps, keep.shape[:-1], strict=True)]
-        channel = np.arange(case.groups) * case.group_channels + number % case.group_channels
-        grid = tuple(slice(s, None, step) for s, step in zip(starts, steps, strict=True))
-        keep[(*grid, channel)] = True
-        x = np.where(keep, dense.x, np.zeros((), dense.x.dtype))
+        filters = np.arange(case.filters)
+        leaf = (number + filters) * 7919 % case.summands
+        weights = np.zeros_like(dense.weights)
+        weights[leaf, filters] = dense.weights[leaf, filters]
+        w = weights.reshape(dense.w.shape)
         b = None if dense.b is None else np.zeros_like(dense.b)
+        x = self._uneven(dense.x, number)
         self.checks += 1
-        sparse = Operands(dense.case, x, dense.w, b, self.operator.apply(x, dense.w, b))
-        wrong = np.zeros_like(self.open)
-        per_group = case.filters // case.groups
-        for group in range(case.groups):
-            mine = slice(group * per_group, (group + 1) * per_group)
-            values = floats.widen(sparse.columns[group], case.dtype)
-            alone = (values != 0).sum(axis=0) == 1
-            exact = values.T @ floats.widen(sparse.weights[:, mine], case.dtype)
-            error = np.abs(floats.widen(sparse.y[:, mine], case.dtype) - exact)
-            wrong[:, mine] = alone[:, None] & (error > 2 * floats.eps(case.dtype) * np.abs(exact))
+        y = floats.widen(self.operator.apply(x, w, b), case.dtype)
+        columns = window.columns(case, x)
+        group = filters // (case.filters // case.groups)
+        met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
+        exact = floats.widen(met, case.dtype) * floats.widen(weights[leaf, filters], case.dtype)
+        wrong: np.ndarray = np.abs(y - exact) > 2 * floats.eps(case.dtype) * np.abs(exact)
         return wrong
+
+    def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
+        """The input with its elements scaled by powers of two: whoever mixes them loses bits."""
+        binades = 8 if self.case.dtype == "float16" else floats.FORMATS[self.case.dtype].precision
+        powers = operands.hashes(seed, "x", 0, x.shape) % np.uint64(binades)
+        scaled = np.ldexp(floats.widen(x, self.case.dtype), -powers.astype(np.int32))
+        return floats.round_to(scaled, self.case.dtype)
 
 
 def _grid(piece: Refused, wanted: np.ndarray) -> np.ndarray:

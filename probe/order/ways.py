@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable
 
 from probe.order.replay import Rounding
-from probe.order.tree import Tree
+from probe.order.tree import BIAS, Tree
 
 Way = tuple[Tree, Rounding]
 
-CAUSES = ("order", "rounding", "precision")
+__all__ = ["BIAS", "Way", "causes", "fused_text", "restricted", "rounding_from_json", "rounding_id", "rounding_json"]
 
 
 def restricted(way: Way, read: Iterable[int]) -> Way:

@@ -1,0 +1,358 @@
+"""Two runs, output by output: what differs, and why, with replay as proof.
+
+Outputs that read the same inputs with the same weights must agree. Where they don't, the order or
+the rounding of their sums differs: both are revealed on both sides, and count as the cause only if
+replaying them gives both sides' bits. What does not replay is ``unexplained``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp, window
+from probe.case import Case
+from probe.errors import InputError, Nondeterministic, NotASum
+from probe.launch import AnySession, open_session
+from probe.order import ways
+from probe.order.operator import SessionOperator
+from probe.order.orders import Operands, Orders, Way, reveal
+from probe.order.windows import reveal_windows
+from probe.target import Target
+
+CAUSES = (
+    *("window", "order", "rounding", "precision"),
+    *("nondeterministic", "not-a-sum", "unexplained"),
+)
+
+
+NO_PLACES = np.zeros((0, 2), int)
+
+
+@dataclass
+class Side:
+    """One run: a case at one shape on one target, its bits, and how each output was added.
+
+    ``orders`` is None where the target is nondeterministic or no linear operator; ``refusal`` says
+    so. ``replays`` (positions, filters): the replay gave the library's bits on the case's operands.
+    """
+
+    target: Target
+    case: Case
+    control: str
+    operands: Operands
+    orders: Orders | None = None
+    refusal: str = ""
+    replays: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    windows: np.ndarray | None = None
+
+    def way(self, place: tuple[int, int]) -> Way | None:
+        """How the output at (position, filter) is added; None where that is not known."""
+        number = -1 if self.orders is None else int(self.orders.index[place])
+        return None if number < 0 or self.orders is None else self.orders.ways[number]
+
+    def named(self) -> dict[str, Any]:
+        """Target, length and batch as the JSON output has them."""
+        return {"target": self.target.text, "length": self.case.length, "batch": self.case.batch}
+
+
+def run_side(
+    session: AnySession, case: Case, known: list[Way] | None = None, windows: bool = False
+) -> Side:
+    """Runs ``case`` (its length set), with controls, and reveals and replays every output.
+
+    ``known``: ways to try first. ``windows``: also read which input every output reads, instead of
+    taking it from the case's padding.
+    """
+    x, w, b = (None if a is None else floats.to_container(a, case.dtype) for a in case.operands())
+    assert x is not None and w is not None
+    arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+    request = {"do": "run", "spec": case.spec(), "control": True}
+    header, found = session.request(request, arrays)
+    operator = SessionOperator(session, case)
+    y = found["y"].reshape(operator.positions, operator.filters)
+    side = Side(session.target, case, header["control"], Operands(case, x, w, b, y))
+    side.replays = np.zeros(y.shape, bool)
+    if windows:
+        side.windows = reveal_windows(operator)
+    if side.control != "equal":
+        side.refusal = "nondeterministic"
+        return side
+    try:
+        side.orders = reveal(session, case, known or [])
+    except Nondeterministic:
+        side.refusal = "nondeterministic"
+    except NotASum:
+        side.refusal = "not-a-sum"
+    else:
+        side.replays = replays(side.orders, side.operands)
+    return side
+
+
+def replays(orders: Orders, operands: Operands) -> np.ndarray:
+    """Where replaying each output's own way gives the library's bits: bool (positions, filters)."""
+    agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
+    for number, way in enumerate(orders.ways):
+        positions, filters = np.nonzero(orders.index == number)
+        if len(positions):
+            agreed[positions, filters] = operands.agrees(way, positions, filters)
+    return agreed
+
+
+@dataclass
+class Pairs:
+    """Outputs to compare: (pairs, 2) places (position, filter) on the left and on the right.
+
+    ``same_window``: whether both read the same inputs with the same weights.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    same_window: np.ndarray
+
+
+@dataclass
+class Explanation:
+    """What ``explain`` found. ``cause`` names each differing pair's; ``differing`` indexes pairs."""
+
+    case: Case
+    left: Side
+    right: Side
+    pairs: Pairs
+    differing: np.ndarray
+    ulps: np.ndarray
+    cause: list[str]
+    by_order: int
+    kernels: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Differing outputs by cause; causes that explain none are left out."""
+        counted = Counter(self.cause)
+        return {name: counted[name] for name in sorted(counted, key=_rank)}
+
+    @property
+    def replayed(self) -> int:
+        """Compared outputs that the replay reproduced on both sides."""
+        sides = ((self.left, self.pairs.left), (self.right, self.pairs.right))
+        both = [side.replays[places[:, 0], places[:, 1]] for side, places in sides]
+        return int((both[0] & both[1]).sum())
+
+    @property
+    def max_ulp(self) -> int | None:
+        """Largest absolute distance; 0 where nothing differs, None where none is a number."""
+        numbers = self.ulps[self.ulps != ulp.NAN]
+        if len(self.ulps) and not len(numbers):
+            return None
+        return int(np.abs(numbers).max(initial=0))
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``probe explain --json`` prints."""
+        return {
+            "case": self.case.to_json(),
+            "left": self.left.named(),
+            "right": self.right.named(),
+            "compared": len(self.pairs.left),
+            "differing": len(self.differing),
+            "max_ulp": self.max_ulp,
+            "causes": self.causes,
+            "replayed": self.replayed,
+            "by_order": self.by_order,
+            "left_orders": side_orders(self.left, self.pairs.left),
+            "right_orders": side_orders(self.right, self.pairs.right),
+            "windows_differ": int((~self.pairs.same_window).sum()),
+            "controls": {"left": self.left.control, "right": self.right.control},
+            "kernels": self.kernels,
+        }
+
+
+def _rank(cause: str) -> tuple[int, str]:
+    first = cause.split("+")[0]
+    return (CAUSES.index(first) if first in CAUSES else len(CAUSES), cause)
+
+
+def side_orders(side: Side, places: np.ndarray) -> list[dict[str, Any]]:
+    """The ways in which the compared outputs of a side are added, the most frequent first."""
+    if side.orders is None:
+        return []
+    numbers = side.orders.index[places[:, 0], places[:, 1]]
+    found = [
+        {
+            "id": tree.id,
+            "tree": tree.text,
+            "fused": sorted(rounding.fused),
+            "rounding": rounding.style(tree),
+            "accumulator": rounding.nodes or side.case.dtype,
+            "outputs": int((numbers == number).sum()),
+        }
+        for number, (tree, rounding) in enumerate(side.orders.ways)
+    ]
+    return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
+
+
+def explain(
+    case: Case,
+    target: Target,
+    at: int | None = None,
+    against: int | None = None,
+    *,
+    vary: str = "length",
+    against_target: Target | None = None,
+    against_padding: object = None,
+    inline: bool = False,
+) -> Explanation:
+    """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
+
+    With ``against_target`` (another library, device or switch) or ``against_padding`` (another
+    convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
+    read off both sides, and outputs whose windows differ are told apart from rounding. Costs a
+    reveal on each side. InputError: there is nothing to compare. TargetError: a target failed.
+    """
+    left = case if at is None else window.case_at(case, vary, at)
+    right = left if against is None else window.case_at(case, vary, against)
+    if against_padding is not None:
+        right = right.with_(padding=against_padding)
+    other = against_target or target
+    if left == right and other == target:
+        raise InputError("against", against, "both sides are the same run", "give another value")
+    for name, side in (("at", left), ("against", right)):
+        if side.length is None:
+            raise InputError(name, None, "the length is open", "give --at N, or --length N")
+    conventions = other != target or against_padding is not None
+    with ExitStack() as stack:
+        sessions = {target.text: stack.enter_context(open_session(target, inline).start())}
+        if other.text not in sessions:
+            sessions[other.text] = stack.enter_context(open_session(other, inline).start())
+        one = run_side(sessions[target.text], left, windows=conventions)
+        two = run_side(sessions[other.text], right, _ways(one), conventions)
+    pairs = same_place(one, two) if conventions else must_agree(case, vary, left, right)
+    return compare(case, one, two, pairs)
+
+
+def _ways(side: Side) -> list[Way]:
+    return [] if side.orders is None else side.orders.ways
+
+
+def must_agree(case: Case, vary: str, left: Case, right: Case) -> Pairs:
+    """Outputs of two shapes of one case that read the same inputs with the same weights."""
+    found = window.agreement(case, vary, value_of(left, vary), value_of(right, vary))
+    one = np.concatenate([places(left, block) for block, _ in found.blocks] or [NO_PLACES])
+    two = np.concatenate([places(right, block) for _, block in found.blocks] or [NO_PLACES])
+    return Pairs(one, two, np.ones(len(one), bool))
+
+
+def places(case: Case, block: tuple[slice, ...]) -> np.ndarray:
+    """(position, filter) of all outputs in a block of the output, row by row: (outputs, 2)."""
+    shape = case.output_shape()
+    flat = np.arange(np.prod(shape)).reshape(shape)[block].reshape(-1)
+    return np.stack(np.divmod(flat, case.filters), axis=1)
+
+
+def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
+    """``window.read_classes`` with a class for every (batch entry, output position)."""
+    classes, leaves = window.read_classes(case)
+    return np.tile(classes, case.batch), leaves
+
+
+def value_of(case: Case, vary: str) -> int:
+    """The case's size on the varied axis."""
+    value = {"length": case.length, "batch": case.batch, "filters": case.filters}.get(vary)
+    return value if value is not None else case.in_channels
+
+
+def same_place(left: Side, right: Side) -> Pairs:
+    """Outputs of the same index, with whether the windows that were read off them are the same."""
+    shapes = left.case.output_shape(), right.case.output_shape()
+    common = tuple(slice(0, min(sizes)) for sizes in zip(*shapes, strict=True))
+    found = [places(side.case, common) for side in (left, right)]
+    assert left.windows is not None and right.windows is not None
+    windows = []
+    for side, place in zip((left, right), found, strict=True):
+        group = place[:, 1] // (side.case.filters // side.case.groups)
+        windows.append((side.windows, group, place[:, 0]))
+    same = _equal_windows(windows)
+    return Pairs(found[0], found[1], same)
+
+
+def _equal_windows(windows: list[tuple[Any, np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Row by row whether two windows name the same inputs, a block at a time."""
+    (left, *at), (right, *against) = windows
+    same = np.empty(len(at[0]), bool)
+    for start in range(0, len(same), 65536):
+        rows = slice(start, start + 65536)
+        one, two = left[at[0][rows], at[1][rows]], right[against[0][rows], against[1][rows]]
+        same[rows] = (one == two).all(axis=1) if one.shape == two.shape else False
+    return same
+
+
+def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
+    """Differences of the paired outputs, each with its cause."""
+    y_left = left.operands.y[pairs.left[:, 0], pairs.left[:, 1]]
+    y_right = right.operands.y[pairs.right[:, 0], pairs.right[:, 1]]
+    found = ulp.differences(y_left, y_right, case.dtype)
+    judge = _Judge(left, right, pairs)
+    cause = [judge.cause(pair) for pair in found.index.tolist()]
+    return Explanation(
+        case, left, right, pairs, found.index, found.ulps, cause, judge.differing_ways()
+    )
+
+
+class _Judge:
+    """Names the cause of one differing pair. Ways are compared once, however many share them."""
+
+    def __init__(self, left: Side, right: Side, pairs: Pairs) -> None:
+        self.left, self.right, self.pairs = left, right, pairs
+        self.refusals = {left.refusal, right.refusal} - {""}
+        self.verdicts: dict[tuple[Way, Way, tuple[int, ...]], str] = {}
+
+    def cause(self, pair: int) -> str:
+        if "nondeterministic" in self.refusals:
+            return "nondeterministic"
+        if not self.pairs.same_window[pair]:
+            return "window"
+        left, right = tuple(self.pairs.left[pair]), tuple(self.pairs.right[pair])
+        if "not-a-sum" in self.refusals or self._no_sum(left, right):
+            return "not-a-sum"
+        if not (self.left.replays[left] and self.right.replays[right]):
+            return "unexplained"
+        return self._verdict(pair) or "unexplained"
+
+    def _no_sum(self, left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+        places = ((self.left, left), (self.right, right))
+        return any(s.orders is not None and bool(s.orders.not_a_sum[p]) for s, p in places)
+
+    def _verdict(self, pair: int) -> str:
+        one = self.left.way(tuple(self.pairs.left[pair]))
+        two = self.right.way(tuple(self.pairs.right[pair]))
+        if one is None or two is None or one == two:
+            return ""
+        read = self._read(int(self.pairs.left[pair, 0]))
+        key = (one, two, read)
+        if key not in self.verdicts:
+            sides = ways.restricted(one, read), ways.restricted(two, read)
+            self.verdicts[key] = "+".join(ways.causes(*sides))
+        return self.verdicts[key]
+
+    def _read(self, position: int) -> tuple[int, ...]:
+        """Leaves that the left output reads, the bias included."""
+        if not hasattr(self, "_classes"):
+            self._classes, leaves = classes_of(self.left.case)
+            bias = () if self.left.case.bias is None else (ways.BIAS,)
+            self._leaves = [(*map(int, read), *bias) for read in leaves]
+        return self._leaves[self._classes[position]]
+
+    def differing_ways(self) -> int:
+        """Pairs with the same window that are added in other ways, whatever the operands are."""
+        if self.left.orders is None or self.right.orders is None:
+            return 0
+        one = self.left.orders.index[self.pairs.left[:, 0], self.pairs.left[:, 1]]
+        two = self.right.orders.index[self.pairs.right[:, 0], self.pairs.right[:, 1]]
+        classes = classes_of(self.left.case)[0][self.pairs.left[:, 0]]
+        rows = np.stack([one, two, classes], axis=1)[self.pairs.same_window]
+        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+        pairs = np.flatnonzero(self.pairs.same_window)[first]
+        return sum(int(n) for p, n in zip(pairs, counts, strict=True) if self._verdict(int(p)))
