@@ -44,10 +44,12 @@ def sweep(call, header, describe):
     """Answers of one ``sweep`` request: (header, arrays) pairs, the last with ``done``.
 
     ``header``: ``vary``, ``against``, ``control`` (``every`` or ``differing``) and ``items``, each
-    ``[at, left, right]``: the value of the axis, and the slices (``[start, stop, step]`` for each
-    axis) of the outputs at ``at`` and at ``against`` that must agree; a left of None means all.
-    ``interval``: seconds between answers; 0 answers every item at once. ``describe``: exception ->
-    ``(kind, message)``; an item that fails is listed under ``failures`` and the others go on.
+    ``[at, blocks]``: the value of the axis, and the blocks of outputs that must agree, each
+    ``[left, right]``: ``[start, stop, step]`` for each axis of the output at ``at`` and of the one
+    at ``against``; a left of None means all of it.
+    ``interval``: seconds between answers; 0 answers every item at once, and before the first, with
+    no item, when the base has been computed. ``describe``: exception -> ``(kind, message)``; an
+    item that fails is listed under ``failures`` and the others go on.
 
     Each answer has the columns ``at``, ``compared``, ``differing``, ``max_ulp`` (-1: no distance
     is a number), ``first`` (-1: none), ``seconds``, the lists ``control`` (None: not run),
@@ -57,9 +59,11 @@ def sweep(call, header, describe):
     """
     base = _Base(call, header)
     batch = _Batch(base)
-    for at, left, right in header["items"]:
+    if not base.interval:
+        yield batch.answer()
+    for at, blocks in header["items"]:
         try:
-            batch.add(*base.compare(at, left, right))
+            batch.add(*base.compare(at, blocks))
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             batch.failures.append([at] + list(describe(error)))
@@ -81,18 +85,17 @@ class _Base:
         self.output = prepared.run()[0].copy()
         self.control = control(prepared, self.output, self.dtype)
         self.interval = header.get("interval", INTERVAL)
-        self.digest = PrefixDigest()
+        self.digest = PrefixDigest(self.output)
 
-    def compare(self, at, left, right):
+    def compare(self, at, blocks):
         """One row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
-        mine = output if left is None else output[_slices(left)]
-        theirs = self.output[_slices(right)]
+        mine, theirs = _sides(output, self.output, blocks)
         digest_at, digest_against, found = self._match(mine, theirs)
         places, checked, differing, largest, first = None, None, 0, 0, -1
         if found is not None and len(found.index):
-            places = self._places(found, mine.shape, output.shape, left, right)
+            places = _places(found, output, self.output, blocks)
             differing, largest, first = len(found.index), _largest(found.ulps), int(places[0][0])
         if self.every or differing:
             checked = control(prepared, output, self.dtype)
@@ -112,19 +115,29 @@ class _Base:
             at = against if np.array_equal(bits, others) else digest(mine)
         return at, against, None if at == against else ulp.differences(mine, theirs, self.dtype)
 
-    def _places(self, found, compared, shape, left, right):
-        place = np.unravel_index(found.index, compared)
-        index = _flat(place, left or [[0, 0, 1]] * len(shape), shape)
-        return index, _flat(place, right, self.output.shape), found
+
+def _sides(mine, theirs, blocks):
+    """The blocks of two arrays: views where there is one block, else all in a line."""
+    if len(blocks) == 1:
+        left, right = blocks[0]
+        return mine if left is None else mine[_slices(left)], theirs[_slices(right)]
+    lefts = [mine[_slices(left)].reshape(-1) for left, _ in blocks]
+    rights = [theirs[_slices(right)].reshape(-1) for _, right in blocks]
+    return np.concatenate(lefts), np.concatenate(rights)
+
+
+def _places(found, mine, theirs, blocks):
+    """Flat indices into both whole outputs, and the differences, in order of the first index."""
+    numbers, others = (np.arange(one.size).reshape(one.shape) for one in (mine, theirs))
+    numbers, others = _sides(numbers, others, blocks)
+    index = numbers.reshape(-1)[found.index]
+    order = np.argsort(index, kind="mergesort")
+    found = ulp.Differences(*[column[order] for column in found])
+    return index[order], others.reshape(-1)[found.index], found
 
 
 def _slices(ranges):
     return tuple([slice(*limits) for limits in ranges])
-
-
-def _flat(place, ranges, shape):
-    moved = tuple([start + step * i for i, (start, _, step) in zip(place, ranges)])
-    return np.ravel_multi_index(moved, shape).astype(np.int64)
 
 
 def _largest(ulps):
@@ -177,17 +190,18 @@ def digest(array):
 
 
 class PrefixDigest:
-    """``digest`` of arrays of which each may be a prefix of the next: only the rest is read."""
+    """``digest`` of parts of an output, where one that starts as the last did is read on only."""
 
-    def __init__(self):
+    def __init__(self, output):
+        self.first, self.last = output.ctypes.data, output.ctypes.data + output.nbytes
         self.start, self.done, self.hash = None, 0, hashlib.sha256()
 
     def of(self, array):
-        """``digest(array)``; the array's memory must not change between calls."""
-        if not array.flags.c_contiguous:
+        """``digest(array)``, which may be a view of the output or any other array."""
+        start = array.ctypes.data
+        if not array.flags.c_contiguous or not self.first <= start < self.last:
             return digest(array)
         raw = _raw(array)
-        start = raw.ctypes.data
         if start != self.start or raw.nbytes < self.done:
             self.start, self.done, self.hash = start, 0, hashlib.sha256()
         self.hash.update(memoryview(raw[self.done :]))

@@ -7,6 +7,7 @@ with the tail of its stderr, and the process is gone; ``start`` gives a new one.
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -42,8 +43,9 @@ class Session:
     """One child process of one target: a context manager that starts and ends it.
 
     ``time_limit``: seconds for one answer, None for no limit. ``start_limit``: for the library's
-    start. ``command``: what starts the worker, if it is not this interpreter. A session belongs to
-    one thread; only ``interrupt`` may be called from another.
+    start. ``command``: what starts the worker, if it is not this interpreter. ``extra``: variables
+    beside the target's own, such as ``ONEDNN_VERBOSE``. A session belongs to one thread; only
+    ``interrupt`` may be called from another.
 
     A failed request leaves ``alive`` False if the process is lost; then everything that was loaded
     is lost too, and ``start`` begins again. Errors: TargetError.
@@ -55,10 +57,11 @@ class Session:
         time_limit: float | None = TIME_LIMIT,
         start_limit: float | None = TIME_LIMIT,
         command: Sequence[str] | None = None,
+        extra: Mapping[str, str] | None = None,
     ) -> None:
         self.target, self.time_limit, self.start_limit = where, time_limit, start_limit
         self.command = command
-        self.variables = library_variables(where)
+        self.variables = library_variables(where) | dict(extra or {})
         self.facts: dict[str, Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the session)
@@ -74,6 +77,11 @@ class Session:
     def alive(self) -> bool:
         """Whether there is a child that takes requests."""
         return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process number, for whoever samples it from outside; None without a child."""
+        return self._process.pid if self._process else None
 
     def start(self) -> Self:
         """Starts the child and its library, and sets ``facts``; a running one is ended first."""
@@ -120,6 +128,10 @@ class Session:
         start = max(mark, end - limit)
         return os.pread(self._stderr.fileno(), end - start, start).decode("utf-8", "replace")
 
+    def tail(self) -> str:
+        """The last of what the present process printed, as text."""
+        return self.stderr_since(self._born, TAIL).strip()
+
     def interrupt(self) -> None:
         """Ends the child at once; a request in another thread fails. Never waits."""
         if (process := self._process) is not None:
@@ -163,7 +175,7 @@ class Session:
         assert self._process is not None
         status = self._pipes.status()
         if status is not None and status < 0:
-            return self._lost(*by_signal(-status, self._tail()))
+            return self._lost(*by_signal(-status, self.tail()))
         if status is None or not isinstance(error, protocol.Closed | OSError):
             return self._lost("protocol", f"its worker answered nonsense: {error}")
         return self._lost("crash", f"its process ended with exit status {status}")
@@ -174,10 +186,7 @@ class Session:
         return error
 
     def _error(self, kind: str, why: str) -> TargetError:
-        return TargetError(self.target.text, kind, why, self._tail())
-
-    def _tail(self) -> str:
-        return self.stderr_since(self._born, TAIL).strip()
+        return TargetError(self.target.text, kind, why, self.tail())
 
     def _end(self, kill: bool = False) -> None:
         process, self._process = self._process, None
@@ -250,6 +259,10 @@ class InlineSession:
         """Empty: what is printed here isn't caught."""
         return ""
 
+    def tail(self) -> str:
+        """Empty: what is printed here isn't caught."""
+        return ""
+
     def interrupt(self) -> None:
         """Does nothing: a call in this process can't be ended."""
 
@@ -269,6 +282,18 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 def library_variables(where: target.Target) -> dict[str, str]:
     """The variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
+
+
+def expected_facts(where: target.Target) -> dict[str, Any]:
+    """What decides bits of a started target's ``facts``, told without starting it.
+
+    Right where this interpreter runs the target; a guess that nothing may depend on elsewhere.
+    """
+    return {
+        "library_version": target.installed_version(backends.get(where.name)),
+        "numpy_version": np.__version__,
+        "python_version": platform.python_version(),
+    }
 
 
 def open_session(where: target.Target, inline: bool = False, **limits: Any) -> AnySession:

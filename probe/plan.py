@@ -1,0 +1,129 @@
+"""What a sweep computes of one case: made once, shared by all targets."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from probe import operands, window
+from probe.case import Case
+from probe.errors import InputError
+
+CACHED = 4
+"""Plans whose operands are kept: targets that run side by side are at about the same case."""
+
+Ranges = list[list[int]]
+Item = tuple[int, list[tuple[Ranges | None, Ranges]]]
+
+
+def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
+    """The sorted values to compare, and the longest, with which they are. Raises InputError."""
+    distinct = sorted(set(values))
+    shown = ",".join(map(str, distinct[:9])) or "(none)"
+    if len(distinct) < 2:
+        why = "a sweep compares each value with the longest"
+        raise InputError(f"{vary} values", shown, why, "give two or more, such as 5..64")
+    if distinct[0] < 1:
+        raise InputError(f"{vary} values", shown, "must be 1 or more", "leave out the others")
+    return distinct[:-1], distinct[-1]
+
+
+class Plan:
+    """One case of a sweep. Checked when made: a value that does not fit it is an InputError.
+
+    ``case`` is the case as it is stored, with an open length where the length is varied; ``base``
+    the one at ``against``.
+    """
+
+    def __init__(self, case: Case, vary: str, values: Sequence[int], against: int) -> None:
+        self.case = case.with_(length=None) if vary == "length" else case
+        self.vary, self.values, self.against = vary, values, against
+        for value in (values[0], against) if vary == "length" else (*values, against):
+            window.case_at(self.case, vary, value)
+        self.base = window.case_at(self.case, vary, against)
+        self.id = self.case.id
+
+    @cached_property
+    def items(self) -> dict[int, Item]:
+        """By value: what a ``sweep`` request needs, see ``compare.sweep``."""
+        return {value: self._item(value) for value in self.values}
+
+    @cached_property
+    def not_compared(self) -> dict[int, int]:
+        """By value: outputs without a partner whose window holds the same values."""
+        further = {value: one.further for value, one in self._agreements.items()}
+        return {
+            value: one.not_compared - sum(_size(left) for left, _ in further[value])
+            for value, one in self._agreements.items()
+        }
+
+    @cached_property
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """By value: the output's shape."""
+        cases = {value: window.case_at(self.case, self.vary, value) for value in self.values}
+        return {value: case.output_shape() for value, case in cases.items()}
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """x, w and, if there is one, b of the base: container arrays."""
+        x, w, b = operands.generate(self.base)
+        return {"x": x, "w": w} | ({} if b is None else {"b": b})
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """sum|x*w| of every output of the base, float64; costs a convolution."""
+        return window.scale(self.base, **self.arrays)
+
+    @cached_property
+    def _agreements(self) -> dict[int, window.Agreement]:
+        return {
+            value: window.agreement(self.case, self.vary, value, self.against)
+            for value in self.values
+        }
+
+    def _item(self, value: int) -> Item:
+        found = self._agreements[value]
+        whole = [[0, size, 1] for size in self.shapes[value]]
+        blocks = []
+        for left, right in ((found.left, found.right), *found.further):
+            ours, theirs = _ranges(left), _ranges(right)
+            blocks.append((None if ours == whole else ours, theirs))
+        return value, blocks
+
+
+def _ranges(block: tuple[slice, ...]) -> Ranges:
+    return [[part.start, part.stop, 1] for part in block]
+
+
+def _size(block: tuple[slice, ...]) -> int:
+    return math.prod(part.stop - part.start for part in block)
+
+
+class Plans:
+    """The plans of a sweep by number; operands of the ones used last are kept. Thread-safe."""
+
+    def __init__(
+        self, cases: Sequence[Case], vary: str, values: Sequence[int], against: int
+    ) -> None:
+        self._make = [(case, vary, values, against) for case in cases]
+        self._kept: OrderedDict[int, Plan] = OrderedDict()
+        self._lock = threading.Lock()
+        for number in range(len(cases)):
+            Plan(*self._make[number])
+
+    def __len__(self) -> int:
+        return len(self._make)
+
+    def __getitem__(self, number: int) -> Plan:
+        with self._lock:
+            plan = self._kept.get(number) or Plan(*self._make[number])
+            self._kept[number] = plan
+            self._kept.move_to_end(number)
+            if len(self._kept) > CACHED:
+                self._kept.popitem(last=False)
+            return plan
