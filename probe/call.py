@@ -74,6 +74,14 @@ class Prepared:
         seconds = time.perf_counter() - start
         return np.ascontiguousarray(self.operator.output(value)), seconds
 
+    def repeat(self, seconds):
+        """Calls for that long, for whoever samples this process meanwhile: how many calls."""
+        call, calls, until = self.operator.call, 0, time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            call(self.input, self.weights, self.bias)
+            calls += 1
+        return calls
+
     def realigned(self):
         """The same call with its input in a buffer of another alignment."""
         return Prepared(self.operator, realigned(self.x), self.weights, self.bias)

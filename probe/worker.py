@@ -77,7 +77,9 @@ class Worker:
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
         - ``run`` (key, or spec; x, w, b; ``at``: see ``Call.at``): answer ``y`` and ``seconds``;
-          with ``control`` also whether the same shape gives the same bits: ``compare.control``.
+          with ``control`` also whether the same shape gives the same bits: ``compare.control``;
+          with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
+        - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
         - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
         - ``stop``.
@@ -125,7 +127,14 @@ class Worker:
         answer = {"seconds": seconds, "done": True}
         if request.get("control"):
             answer["control"] = compare.control(prepared, y, call.spec["dtype"])
+        if request.get("repeat"):
+            answer["calls"] = prepared.repeat(request["repeat"])
         yield answer, {"y": y}
+
+    def kernels(self, request, arrays):
+        call = self._call(request, arrays)
+        shapes = {"x": call.x.shape, "w": call.w.shape}
+        yield {"kernels": self.backend.kernels(call.spec, shapes), "done": True}, {}
 
     def sweep(self, request, arrays):
         return compare.sweep(self._call(request, arrays), request, describe)
@@ -170,6 +179,7 @@ REQUESTS = {
     "load": Worker.load,
     "unload": Worker.unload,
     "run": Worker.run,
+    "kernels": Worker.kernels,
     "sweep": Worker.sweep,
     "masks": Worker.masks,
     "stop": Worker.stop,

@@ -141,3 +141,11 @@ class Backend:
     def operator(self, spec):
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""
         raise NotImplementedError
+
+    def kernels(self, spec, shapes):
+        """What the library, when asked, says it would run: {source: [name, ...]}, or {}.
+
+        ``shapes``: of x and w as containers. A source is a word such as ``backend-choice``; no name
+        may hold a path, a host or a process number.
+        """
+        return {}
