@@ -173,9 +173,24 @@ def running(backend):
     return run
 
 
+def asking(session):
+    """``run`` of a session of ``probe.launch``: the same questions to a target's own process."""
+
+    def run(made, x, w, b):
+        arrays = {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b}
+        try:
+            return session.request({"do": "run", "spec": made}, arrays)[1]["y"]
+        except Exception as error:
+            if getattr(error, "kind", None) == "unsupported":
+                raise Unsupported(str(error)) from None
+            raise
+
+    return run
+
+
 def check(run, dtypes=DTYPES):
     """The list of Findings on all specs. ``run(spec, x, w, b)`` gives a container array.
 
-    ``run`` raises Unsupported for what the library refuses. See ``running`` for a Backend.
+    ``run`` raises Unsupported for what the library refuses. See ``running`` and ``asking``.
     """
     return [compare(made, sizes, batch, run) for made, sizes, batch in specs(dtypes)]

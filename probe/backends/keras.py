@@ -3,8 +3,8 @@
 What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow/nn.py``):
 
 - A layer that is called runs eagerly, without XLA. ``compile(jit_compile=...)`` rules ``fit`` and
-  ``predict`` alone; its default, ``"auto"``, means XLA on TensorFlow only where there is a GPU (then
-  ``xla=1`` is the switch that predicts alike), and on a CPU a plain tf.function (``mode=graph``).
+  ``predict`` alone; its default, ``"auto"``, means on TensorFlow a plain tf.function where there is
+  no GPU (``mode=graph`` here), and XLA where there is one (``xla=1``).
 - On TensorFlow a convolution with groups goes through XLA in every mode, because CPUs used to have
   none; called eagerly, it is compiled again at every call.
 - Strides with dilations are refused, except in depthwise convolutions, which are thinned out.

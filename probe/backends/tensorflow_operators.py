@@ -89,19 +89,21 @@ def refusing(tf, call):
 
 
 #: Places in a graph, operator names and colours: what an error's line holds beside its message.
-NOISE = re.compile(r"{{.*?}}|\[Op:.*?\]|\x1b\[\d+m")
+NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m")
+#: Errors that tell where before what.
+HEADINGS = ("in user code", "Graph execution error")
 
 
 def said(error):
     """What a library's error says, in one line of at most 300 characters.
 
-    That is its first line; its last for an error while tracing; and what follows Keras' heading.
+    That is its first line after Keras' heading, and its last one where a call stack is in between.
     """
     lines = [NOISE.sub("", line).strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith("Exception encountered when")]
     if not lines:
         return type(error).__name__
-    return lines[-1 if lines[0].startswith("in user code") else 0][:300]
+    return lines[-1 if lines[0].startswith(HEADINGS) else 0][:300]
 
 
 class TensorFlowOperator(Operator):
