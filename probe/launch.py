@@ -83,11 +83,6 @@ class Session:
         """The child's process number, for whoever samples it from outside; None without a child."""
         return self._process.pid if self._process else None
 
-    @property
-    def pid(self) -> int | None:
-        """The child's process number, for whoever samples it from outside; None without a child."""
-        return self._process.pid if self._process else None
-
     def start(self) -> Self:
         """Starts the child and its library, and sets ``facts``; a running one is ended first."""
         self._end()
