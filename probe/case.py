@@ -107,7 +107,7 @@ class Case:
         self._check_fit()
 
     def _check_fit(self) -> None:
-        """What only holds between fields: windows fit, and explicit numbers are as many as needed."""
+        """What only holds between fields: windows fit, and explicit numbers are enough."""
         if self.weights is not None and len(self.weights) != math.prod(self.weight_shape):
             shape = " x ".join(map(str, self.weight_shape))
             why = f"{len(self.weights)} weights for a kernel of shape {shape}"
@@ -122,7 +122,7 @@ class Case:
             if self._outputs(axis, size) < 1:
                 name = "length" if axis == self.spatial_rank - 1 else "height"
                 extent = self.effective_kernel[axis]
-                why = f"shorter than the kernel, which reads {extent} with padding={self.padding_text}"
+                why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
                 raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
 
     def _outputs(self, axis: int, size: int) -> int:
@@ -246,7 +246,7 @@ class Case:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """(x, w, b): (batch, *spatial, in_channels), (*kernel, in_channels/groups, filters), (filters,).
+        """x (batch, *spatial, in_channels), w (*kernel, in_channels/groups, filters), b (filters,).
 
         Arrays have the case's dtype (``ml_dtypes.bfloat16`` for bfloat16); b is None without a
         bias. The input of a shorter or smaller case is the prefix of a longer one's.

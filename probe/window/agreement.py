@@ -168,7 +168,7 @@ def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     index = left.axis_reads(axis)
     short, long = sorted((left.sizes[axis], right.sizes[axis]))
     same = ~((index >= short) & (index < long)).any(axis=1)
-    partner = np.arange(len(same)) + offset
+    partner = np.arange(left.outputs[axis]) + offset
     same &= (partner >= 0) & (partner < right.outputs[axis])
     return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs(same)]
 
@@ -182,6 +182,8 @@ def _filters(left: Geometry, right: Geometry) -> list[Run]:
 
 def _runs(mask: np.ndarray) -> list[slice]:
     """The runs of True in a mask."""
+    if len(mask) and mask.all():
+        return [slice(0, len(mask))]
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 

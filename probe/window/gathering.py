@@ -35,7 +35,7 @@ def gather(
 
 
 def columns(case: Case, x: np.ndarray) -> list[np.ndarray]:
-    """For every group what its leaves meet: (leaves, batch * positions), of x's dtype, 0 at padding.
+    """For every group what its leaves meet: (leaves, batch * positions), 0 at padding.
 
     Filters of one group share it, so it costs what one filter of each group would with ``gather``.
     """
