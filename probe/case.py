@@ -99,7 +99,7 @@ class Case:
         put["height"] = None if height is None else _height(height, rank)
         put["dtype"] = choice("dtype", dtype, floats.FORMATS)
         put["kind"] = choice("operands", operands, _KINDS)
-        put["seed"] = count("seed", seed, least=0) % 2**64
+        put["seed"] = _seed(seed)
         put["weights"] = None if weights is None else numbers("weights", weights, dtype)
         put["bias"] = _bias(bias, dtype)
         for name, value in put.items():
@@ -324,10 +324,19 @@ def _padding(value: object, rank: int) -> padding.Padding:
     return padding.parse(value, rank)
 
 
-def _refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    for name in given:
+def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
+    for name, value in given.items():
         if name not in known:
-            raise InputError(name, "...", "a case has no such argument", f"use {', '.join(known)}")
+            raise InputError(
+                name, str(value)[:40], "a case has no such argument", f"use {', '.join(known)}"
+            )
+
+
+def _seed(seed: object) -> int:
+    number = count("seed", seed, least=0)
+    if number >= 2**64:
+        raise InputError("seed", seed, "needs more than 64 bits", "use a smaller one")
+    return number
 
 
 def _height(height: Sizes, rank: int) -> tuple[int, ...] | None:
