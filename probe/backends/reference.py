@@ -65,13 +65,16 @@ def fma32(a, b, c):
     after which rounding to float32 gives the correctly rounded result.
     """
     product, other = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
-    total = np.asarray(product + other)
-    back = total - product
-    error = (product - (total - back)) + (other - back)  # exact (Knuth's TwoSum)
+    with np.errstate(invalid="ignore"):
+        total = np.asarray(product + other)
+        back = total - product
+        error = (product - (total - back)) + (other - back)  # exact (Knuth's TwoSum)
     bits = total.view(np.int64)
     inexact = np.isfinite(error) & (error != 0) & (bits & 1 == 0)
     away = np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(inexact, bits + away, bits).view(np.float64).astype(np.float32)
+    odd = np.where(inexact, bits + away, bits).view(np.float64)
+    with np.errstate(over="ignore"):
+        return odd.astype(np.float32)
 
 
 # An algorithm is f(n, factors, arithmetic) -> the sum of n products as one array. factors(i) gives
