@@ -46,6 +46,7 @@ class Plan:
         for value in (values[0], against) if vary == "length" else (*values, against):
             window.case_at(self.case, vary, value)
         self.base = window.case_at(self.case, vary, against)
+        self.base.output_shape()  # says so where the length is neither given nor varied
         self.id = self.case.id
 
     @cached_property

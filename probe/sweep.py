@@ -69,6 +69,10 @@ def sweep(
     """
     if control not in ("every", "differing"):
         raise InputError("control", control, "there is no such control", "use every or differing")
+    targets = list(dict.fromkeys(targets))
+    for name, given in (("cases", cases), ("targets", targets)):
+        if not given:
+            raise InputError(name, "(none)", "there is nothing to run", "give one or more")
     values, against = axis_values(lengths, vary)
     plans = Plans(cases, vary, values, against)
     if store is not None:
