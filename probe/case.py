@@ -327,9 +327,8 @@ def _padding(value: object, rank: int) -> padding.Padding:
 def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
     for name, value in given.items():
         if name not in known:
-            raise InputError(
-                name, str(value)[:40], "a case has no such argument", f"use {', '.join(known)}"
-            )
+            todo = f"use {', '.join(known)}"
+            raise InputError(name, str(value)[:40], "a case has no such argument", todo)
 
 
 def _seed(seed: object) -> int:
