@@ -72,7 +72,7 @@ def text(padding: Padding) -> str:
 
 
 def around(padding: Padding, axis: int, size: int, extent: int, stride: int) -> Pair:
-    """The zeros before and after ``size`` inputs on one axis; ``extent`` is the dilated kernel's."""
+    """The zeros before and after ``size`` inputs on one axis; ``extent``: of the dilated kernel."""
     if padding == "valid":
         return 0, 0
     if padding == "same":

@@ -12,7 +12,7 @@ from probe import window
 from probe.case import OPERATORS, Case
 from probe.errors import InputError
 
-small = settings(max_examples=150, deadline=None)
+small = settings(max_examples=80, deadline=None)
 
 
 def before(case, axis, size):
