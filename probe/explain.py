@@ -8,19 +8,21 @@ replaying them gives both sides' bits. What does not replay is ``unexplained``.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp, window
+from probe import operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession, open_session
 from probe.order import ways
 from probe.order.operator import SessionOperator
 from probe.order.orders import Operands, Orders, Way, reveal
+from probe.order.tree import BIAS
 from probe.order.windows import reveal_windows
 from probe.target import Target
 
@@ -68,22 +70,33 @@ def run_side(
     ``known``: ways to try first. ``windows``: also read which input every output reads, instead of
     taking it from the case's padding.
     """
-    x, w, b = (None if a is None else floats.to_container(a, case.dtype) for a in case.operands())
-    assert x is not None and w is not None
+    side = run(session, case)
+    if windows:
+        side.windows = reveal_windows(SessionOperator(session, case))
+    if side.refusal:
+        return side
+    return add_orders(side, session, known or [])
+
+
+def run(session: AnySession, case: Case) -> Side:
+    """Runs ``case`` (its length set) once, and again for control; reveals nothing yet."""
+    x, w, b = operands.generate(case)
     arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
     request = {"do": "run", "spec": case.spec(), "control": True}
     header, found = session.request(request, arrays)
-    operator = SessionOperator(session, case)
-    y = found["y"].reshape(operator.positions, operator.filters)
+    y = found["y"].reshape(-1, case.filters)
     side = Side(session.target, case, header["control"], Operands(case, x, w, b, y))
     side.replays = np.zeros(y.shape, bool)
-    if windows:
-        side.windows = reveal_windows(operator)
-    if side.control != "equal":
-        side.refusal = "nondeterministic"
-        return side
+    side.refusal = "" if side.control == "equal" else "nondeterministic"
+    return side
+
+
+def add_orders(
+    side: Side, session: AnySession, known: Sequence[Way], wanted: np.ndarray | None = None
+) -> Side:
+    """Reveals and replays the outputs of a side: ``wanted`` (positions, filters), None for all."""
     try:
-        side.orders = reveal(session, case, known or [])
+        side.orders = reveal(session, side.case, known, wanted)
     except Nondeterministic:
         side.refusal = "nondeterministic"
     except NotASum:
@@ -294,65 +307,72 @@ def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
     y_left = left.operands.y[pairs.left[:, 0], pairs.left[:, 1]]
     y_right = right.operands.y[pairs.right[:, 0], pairs.right[:, 1]]
     found = ulp.differences(y_left, y_right, case.dtype)
-    judge = _Judge(left, right, pairs)
-    cause = [judge.cause(pair) for pair in found.index.tolist()]
-    return Explanation(
-        case, left, right, pairs, found.index, found.ulps, cause, judge.differing_ways()
-    )
+    judge = Judge(left, right, pairs)
+    cause = judge.causes(found.index)
+    return Explanation(case, left, right, pairs, found.index, found.ulps, cause, judge.by_order())
 
 
-class _Judge:
-    """Names the cause of one differing pair. Ways are compared once, however many share them."""
+class Judge:
+    """Names the causes of differing pairs. Ways are compared once, however many outputs share them."""
 
     def __init__(self, left: Side, right: Side, pairs: Pairs) -> None:
         self.left, self.right, self.pairs = left, right, pairs
-        self.refusals = {left.refusal, right.refusal} - {""}
-        self.verdicts: dict[tuple[Way, Way, tuple[int, ...]], str] = {}
+        classes, leaves = classes_of(left.case)
+        bias = () if left.case.bias is None else (BIAS,)
+        self.classes, self.leaves = classes, [(*map(int, read), *bias) for read in leaves]
 
-    def cause(self, pair: int) -> str:
-        if "nondeterministic" in self.refusals:
-            return "nondeterministic"
-        if not self.pairs.same_window[pair]:
+    def causes(self, which: np.ndarray) -> list[str]:
+        """The cause of every pair in ``which`` (indices), taken to differ."""
+        refusals = {self.left.refusal, self.right.refusal} - {""}
+        if refusals:
+            cause = "nondeterministic" if "nondeterministic" in refusals else "not-a-sum"
+            return [cause] * len(which)
+        kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
+        names = [self._name(*kind) for kind in kinds.tolist()]
+        return [names[n] for n in number.reshape(-1).tolist()]
+
+    def _kinds(self, which: np.ndarray) -> np.ndarray:
+        """All that decides a pair's cause, a row a pair."""
+        one, two = self.pairs.left[which].T, self.pairs.right[which].T
+        assert self.left.orders is not None and self.right.orders is not None
+        sides = ((self.left, tuple(one)), (self.right, tuple(two)))
+        ways_of = [s.orders.index[at] for s, at in sides if s.orders]
+        no_sum = [s.orders.not_a_sum[at] for s, at in sides if s.orders]
+        replayed = [s.replays[at] for s, at in sides]
+        read = self.classes[one[0]]
+        same = self.pairs.same_window[which]
+        return np.stack(
+            [same, no_sum[0] | no_sum[1], replayed[0] & replayed[1], *ways_of, read], axis=1
+        ).astype(np.int64)
+
+    def _name(
+        self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int
+    ) -> str:
+        if not same:
             return "window"
-        left, right = tuple(self.pairs.left[pair]), tuple(self.pairs.right[pair])
-        if "not-a-sum" in self.refusals or self._no_sum(left, right):
+        if no_sum:
             return "not-a-sum"
-        if not (self.left.replays[left] and self.right.replays[right]):
-            return "unexplained"
-        return self._verdict(pair) or "unexplained"
+        return self._verdict(one, two, read) * replayed or "unexplained"
 
-    def _no_sum(self, left: tuple[int, ...], right: tuple[int, ...]) -> bool:
-        places = ((self.left, left), (self.right, right))
-        return any(s.orders is not None and bool(s.orders.not_a_sum[p]) for s, p in places)
-
-    def _verdict(self, pair: int) -> str:
-        one = self.left.way(tuple(self.pairs.left[pair]))
-        two = self.right.way(tuple(self.pairs.right[pair]))
-        if one is None or two is None or one == two:
+    def _verdict(self, one: int, two: int, read: int) -> str:
+        """What sets two ways apart over the leaves that are read; empty if nothing does."""
+        assert self.left.orders is not None and self.right.orders is not None
+        if one < 0 or two < 0:
             return ""
-        read = self._read(int(self.pairs.left[pair, 0]))
-        key = (one, two, read)
-        if key not in self.verdicts:
-            sides = ways.restricted(one, read), ways.restricted(two, read)
-            self.verdicts[key] = "+".join(ways.causes(*sides))
-        return self.verdicts[key]
+        left, right = self.left.orders.ways[one], self.right.orders.ways[two]
+        if left == right:
+            return ""
+        leaves = self.leaves[read]
+        return "+".join(ways.causes(ways.restricted(left, leaves), ways.restricted(right, leaves)))
 
-    def _read(self, position: int) -> tuple[int, ...]:
-        """Leaves that the left output reads, the bias included."""
-        if not hasattr(self, "_classes"):
-            self._classes, leaves = classes_of(self.left.case)
-            bias = () if self.left.case.bias is None else (ways.BIAS,)
-            self._leaves = [(*map(int, read), *bias) for read in leaves]
-        return self._leaves[self._classes[position]]
-
-    def differing_ways(self) -> int:
+    def by_order(self) -> int:
         """Pairs with the same window that are added in other ways, whatever the operands are."""
         if self.left.orders is None or self.right.orders is None:
             return 0
-        one = self.left.orders.index[self.pairs.left[:, 0], self.pairs.left[:, 1]]
-        two = self.right.orders.index[self.pairs.right[:, 0], self.pairs.right[:, 1]]
-        classes = classes_of(self.left.case)[0][self.pairs.left[:, 0]]
-        rows = np.stack([one, two, classes], axis=1)[self.pairs.same_window]
-        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
-        pairs = np.flatnonzero(self.pairs.same_window)[first]
-        return sum(int(n) for p, n in zip(pairs, counts, strict=True) if self._verdict(int(p)))
+        same = np.flatnonzero(self.pairs.same_window)
+        kinds, counts = np.unique(self._kinds(same)[:, 3:], axis=0, return_counts=True)
+        return sum(
+            int(count)
+            for kind, count in zip(kinds.tolist(), counts, strict=True)
+            if self._verdict(*kind)
+        )

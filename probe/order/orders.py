@@ -1,8 +1,9 @@
 """The order and rounding of every output of one call: revealed, then proved by replay.
 
 The interior windows are revealed first. What they add up in is tried on the other outputs by
-replaying fresh operands; only what does not come out bit for bit is revealed apart. An output
-counts as explained when the replay of its order gave the library's bits on all check operands.
+replaying fresh operands; only what does not come out bit for bit is revealed apart. Short sums may
+agree by luck, so there every window is asked. An output counts as explained when the replay of its
+order gave the library's bits on all check operands.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from probe.order.rounding import reveal_roundings
 from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
-PROBES = 8  # calls with one weight a filter, for outputs that did not replay
+SHORT = 32  # summands up to which every window class is asked, and nothing is settled by replay
+PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 Way = tuple[Tree, Rounding]
 
@@ -104,16 +106,22 @@ def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.nda
         yield int(group), np.flatnonzero(groups == group)
 
 
-def reveal(session: AnySession, case: Case, known: Sequence[Way] = ()) -> Orders:
+def reveal(
+    session: AnySession,
+    case: Case,
+    known: Sequence[Way] = (),
+    wanted: np.ndarray | None = None,
+) -> Orders:
     """The order and rounding of every output of ``case`` (its length set) on ``session``.
 
     ``known``: ways that are tried by replay before any question is asked (those of other lengths).
+    ``wanted``: bool (positions, filters), the outputs to reveal; None for all.
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     started = time.perf_counter()
-    work = _Work(SessionOperator(session, case))
-    for way in known:
+    work = _Work(SessionOperator(session, case), wanted)
+    for way in known if case.summands > SHORT else ():
         work.settle(way, work.open)
     while work.open.any():
         work.reveal_next()
@@ -132,7 +140,7 @@ def check_sets(summands: int) -> int:
 class _Work:
     """The outputs of one call on their way from open to settled."""
 
-    def __init__(self, operator: SessionOperator) -> None:
+    def __init__(self, operator: SessionOperator, wanted: np.ndarray | None) -> None:
         self.operator, self.case, self.checks = operator, operator.case, 0
         self.masks = Masks(operator)
         classes, leaves = window.read_classes(self.case)
@@ -140,7 +148,8 @@ class _Work:
         bias = [operator.summands] if operator.bias else []
         self.leaves = [np.array([*read, *bias], int) for read in leaves]
         shape = (operator.positions, operator.filters)
-        self.open = np.ones(shape, bool)
+        self.open = np.ones(shape, bool) if wanted is None else wanted.copy()
+        self.wanted = self.open.copy()
         self.apart = np.zeros(shape, bool)  # did not replay when filters were taken to be alike
         self.result = Orders(
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
@@ -188,7 +197,7 @@ class _Work:
         """Every output must add as many leaves as its window reads."""
         expected = np.array([len(read) for read in self.leaves])[self.classes]
         counted = self.masks.summands()
-        wrong = counted != expected[:, None]
+        wrong = self.wanted & (counted != expected[:, None])
         if wrong.any():
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
             seen = counted[position, filt]
@@ -240,7 +249,8 @@ class _Work:
             way = (order.tree, order.rounding)
             mine = _grid(order, wanted) & self.open
             self.settle(way, mine)
-            self.settle(way, self.open & ~wanted)
+            if self.case.summands > SHORT:
+                self.settle(way, self.open & ~wanted)
             left = mine & self.open
             if apart:  # the tree fits the answers and not the bits
                 self.open &= ~left
@@ -253,7 +263,7 @@ class _Work:
         Where all weights but one are zero, an output must be that one product, whatever else the
         window holds. Winograd's and FFT's are not: they mix the inputs before they multiply.
         """
-        doubtful = ~self.result.replayed & ~self.result.not_a_sum
+        doubtful = self.wanted & ~self.result.replayed & ~self.result.not_a_sum
         self.result.index[doubtful] = -1
         for number in range(PROBES):
             if not doubtful.any():

@@ -1,0 +1,317 @@
+"""The cause of every difference in a store: each order revealed once, shared by all lengths.
+
+Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
+that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is
+explained already is not repeated, so the command may be stopped and continued.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import machine, ulp, window
+from probe.case import Case
+from probe.errors import StoreError, TargetError
+from probe.explain import Judge, Pairs, Side, add_orders, must_agree, run
+from probe.launch import Session
+from probe.order import ways
+from probe.order.orders import Way
+from probe.results import machine_folders
+from probe.results import load
+from probe.store import Store
+from probe.target import Target
+
+Row = dict[str, Any]
+MOST_KNOWN = 24  # ways of earlier lengths that are tried before any question is asked
+
+
+@dataclass(frozen=True)
+class Job:
+    """All values of one case on one target that differ from the longest one."""
+
+    run_id: str
+    library_version: str
+    target: str
+    case: str
+    case_id: str
+    vary: str
+    against: int
+    values: tuple[tuple[int, int], ...]  # (value, differing outputs as stored)
+
+
+@dataclass
+class Answer:
+    """Rows for the store, and what to count."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    causes: Counter[str] = field(default_factory=Counter)
+    replayed: int = 0
+    failure: str = ""
+
+
+@dataclass
+class Causes:
+    """What ``explain_store`` found: differing outputs by cause, by target, and what failed."""
+
+    by_target: dict[str, Counter[str]] = field(default_factory=dict)
+    replayed: int = 0
+    explained_before: int = 0
+    failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def causes(self) -> Counter[str]:
+        """Differing outputs by cause, all targets together."""
+        return sum(self.by_target.values(), Counter())
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``probe explain --from STORE --json``."""
+        return {
+            "causes": dict(self.causes),
+            "differing": self.causes.total(),
+            "replayed": self.replayed,
+            "targets": {target: dict(found) for target, found in self.by_target.items()},
+            "comparisons_explained_before": self.explained_before,
+            "failures": self.failures,
+            "interrupted": self.interrupted,
+        }
+
+
+def explain_store(
+    path: str | Path,
+    workers: int | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Causes:
+    """Explains every difference in a store that was measured on this machine.
+
+    ``path``: an experiment's folder, or this machine's folder in it. ``workers``: processes; None:
+    one a processor. ``progress(done, total, target)`` counts cases x targets. StoreError: no such
+    store, or none of this machine.
+    """
+    folder = _own_folder(Path(path))
+    jobs, result = _jobs(folder)
+    with Store(folder) as store, ProcessPoolExecutor(workers or machine.cores()) as pool:
+        waiting = {pool.submit(explain_job, job): job for job in jobs}
+        try:
+            for done, future in enumerate(as_completed(waiting), 1):
+                job = waiting[future]
+                _take(store, result, job, future.result())
+                if progress:
+                    progress(done, len(jobs), job.target)
+        except KeyboardInterrupt:
+            result.interrupted = True
+            pool.shutdown(cancel_futures=True)
+        store.compact()
+    return result
+
+
+def _take(store: Store, result: Causes, job: Job, answer: Answer) -> None:
+    for table, rows in answer.rows.items():
+        store.append(table, rows)
+    if answer.failure:
+        result.failures.append(answer.failure)
+    result.by_target.setdefault(job.target, Counter()).update(answer.causes)
+    result.replayed += answer.replayed
+
+
+def _own_folder(path: Path) -> Path:
+    """The folder of this machine; its bits are the only ones that can be made again here."""
+    folders = machine_folders(path)
+    own = [folder for folder in folders if folder.name == machine.label()]
+    if not own:
+        names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
+        why = f"it has results of {names}, and this machine is {machine.label()}"
+        raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
+    return own[0]
+
+
+def _jobs(folder: Path) -> tuple[list[Job], Causes]:
+    """What is left to explain, case by case, each target's together."""
+    stored = load(folder)
+    cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
+    versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
+    found = stored.comparisons[stored.comparisons["differing"] > 0]
+    keys = ["run_id", "case_id", "target", "vary", "at", "against"]
+    done = set(stored.causes[keys].itertuples(index=False, name=None))
+    todo = [row for row in found[[*keys, "differing"]].itertuples(index=False, name=None)
+            if row[:6] not in done]
+    result = Causes(explained_before=len(found) - len(todo))
+    todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
+    jobs = []
+    for (target, run_id, case_id, vary, against), rows in groupby(
+        todo, key=lambda row: (row[2], row[0], row[1], row[3], row[5])
+    ):
+        values = tuple((int(row[4]), int(row[6])) for row in rows)
+        job = (run_id, versions[run_id], target, _text(cases[case_id]), case_id, vary)
+        jobs.append(Job(*job, int(against), values))
+    return jobs, result
+
+
+def _text(case: object) -> str:
+    return case if isinstance(case, str) else json.dumps(case)
+
+
+_SESSIONS: dict[str, Session] = {}
+
+
+def _session(job: Job) -> Session:
+    """This process's session of the target; one is kept, since jobs come target by target."""
+    if job.target not in _SESSIONS:
+        for other in list(_SESSIONS):
+            _SESSIONS.pop(other).close()
+        _SESSIONS[job.target] = Session(Target.parse(job.target), time_limit=None)
+    session = _SESSIONS[job.target]
+    if not session.alive:
+        session.start()
+    version = session.facts.get("library_version")
+    if version != job.library_version:
+        why = f"measured with {job.library_version}, and here is {version}"
+        raise TargetError(job.target, "unavailable", why)
+    return session
+
+
+def explain_job(job: Job) -> Answer:
+    """Rows for the store. A target's failure is told, and the other jobs go on."""
+    answer = Answer()
+    try:
+        _explain(job, _session(job), answer)
+    except TargetError as error:
+        answer.failure = f"case={job.case_id}: {error}"
+    return answer
+
+
+def _explain(job: Job, session: Session, answer: Answer) -> None:
+    case = Case.from_json(job.case)
+    base = run(session, window.case_at(case, job.vary, job.against))
+    lefts = []
+    for value, stored in job.values:
+        left = run(session, window.case_at(case, job.vary, value))
+        pairs = must_agree(case, job.vary, left.case, base.case)
+        differing = _differing(left, base, pairs)
+        if len(differing) != stored:
+            answer.failure = (
+                f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
+                f"when it was measured, {len(differing)} now; sweep again"
+            )
+        lefts.append((value, left, pairs, differing))
+    wanted = np.zeros(base.replays.shape, bool)
+    for _, _, pairs, differing in lefts:
+        wanted[tuple(pairs.right[differing].T)] = True
+    known = _reveal(base, session, [], wanted)
+    _keep(job, answer, base, job.against, wanted)
+    for value, left, pairs, differing in lefts:
+        mine = np.zeros(left.replays.shape, bool)
+        mine[tuple(pairs.left[differing].T)] = True
+        known = _reveal(left, session, known, mine)
+        _keep(job, answer, left, value, mine)
+        _judge(job, answer, value, left, base, pairs, differing)
+
+
+def _differing(left: Side, right: Side, pairs: Pairs) -> np.ndarray:
+    ours = left.operands.y[tuple(pairs.left.T)]
+    theirs = right.operands.y[tuple(pairs.right.T)]
+    return ulp.differences(ours, theirs, left.case.dtype).index
+
+
+def _reveal(side: Side, session: Session, known: list[Way], wanted: np.ndarray) -> list[Way]:
+    """Adds the side's orders; the known ways with its own in front."""
+    if side.refusal:
+        return known
+    add_orders(side, session, known, wanted)
+    own = [] if side.orders is None else side.orders.ways
+    return list(dict.fromkeys([*own, *known]))[:MOST_KNOWN]
+
+
+def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) -> None:
+    """Rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
+    if side.orders is None:
+        return
+    orders = side.orders
+    place = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
+    place |= {"vary": job.vary, "at": value}
+    cost = {"calls": orders.calls, "seconds": orders.seconds}
+    for number, way in enumerate(orders.ways):
+        mine = wanted & (orders.index == number)
+        if mine.any():
+            names = {"order_id": way[0].id, "rounding_id": ways.rounding_id(way[1])}
+            counts = {"outputs": int(mine.sum()), "replayed": int((mine & side.replays).sum())}
+            reveal = place | names | counts | cost | {"ranges": ranges(mine), "evidence": None}
+            answer.rows.setdefault("reveals", []).append(reveal)
+            answer.rows.setdefault("orders", []).append(order_row(way))
+            answer.rows.setdefault("roundings", []).append(rounding_row(way))
+    rest = wanted & (orders.index < 0)
+    if rest.any():
+        counts = {"outputs": int(rest.sum()), "replayed": 0, "ranges": ranges(rest)}
+        evidence = {"order_id": None, "rounding_id": None, "evidence": orders.evidence}
+        answer.rows.setdefault("reveals", []).append(place | counts | cost | evidence)
+
+
+def _judge(
+    job: Job,
+    answer: Answer,
+    value: int,
+    left: Side,
+    base: Side,
+    pairs: Pairs,
+    differing: np.ndarray,
+) -> None:
+    """Rows of ``causes`` for one comparison."""
+    causes = np.array(Judge(left, base, pairs).causes(differing), object)
+    ours, theirs = pairs.left[differing], pairs.right[differing]
+    both = left.replays[tuple(ours.T)] & base.replays[tuple(theirs.T)]
+    pair = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
+    pair |= {"vary": job.vary, "at": value, "against": job.against}
+    for cause in sorted(set(causes)):
+        mine = causes == cause
+        mask = np.zeros(left.replays.shape, bool)
+        mask[tuple(ours[mine].T)] = True
+        row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
+        answer.rows.setdefault("causes", []).append(pair | row | {"ranges": ranges(mask)})
+        answer.causes[cause] += int(mine.sum())
+        answer.replayed += int(both[mine].sum())
+
+
+def ranges(mask: np.ndarray) -> list[int]:
+    """Where a mask is True as start, stop, start, stop, ... of its flat indices."""
+    flat = mask.reshape(-1).astype(np.int8)
+    return list(_edges(flat))
+
+
+def _edges(flat: np.ndarray) -> Iterator[int]:
+    yield from np.flatnonzero(np.diff(flat, prepend=0, append=0)).tolist()
+
+
+def order_row(way: Way) -> Row:
+    """The row of ``orders`` for a tree."""
+    tree = way[0]
+    return {
+        "order_id": tree.id,
+        "tree": tree.text,
+        "leaves": len(tree.leaves),
+        "depth": tree.depth,
+        "children_max": max(map(len, tree.nodes), default=0),
+    }
+
+
+def rounding_row(way: Way) -> Row:
+    """The row of ``roundings``; its style is told over the tree that it was found with."""
+    tree, rounding = way
+    fused = np.zeros(max([leaf for leaf in tree.leaves if leaf < ways.BIAS], default=0) + 1, bool)
+    fused[list(rounding.fused)] = True
+    return {
+        "rounding_id": ways.rounding_id(rounding),
+        "style": rounding.style(tree),
+        "fused": ranges(fused),
+        "products": rounding.products,
+        "accumulator": rounding.nodes,
+        "json": ways.rounding_json(rounding),
+    }

@@ -1,0 +1,115 @@
+"""Two runs and their causes, on targets whose order is known."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from probe.case import Case
+from probe.errors import InputError
+from probe.explain import explain
+from probe.order import ways
+from probe.order.replay import Rounding
+from probe.order.tree import Tree
+from probe.target import Target
+
+REFERENCE = Target.parse("reference")
+
+
+def other(algorithm):
+    return Target.parse(f"reference,algorithm={algorithm}")
+
+
+def conv(**changes):
+    given = {"op": "conv1d", "kernel": 3, "in_channels": 4, "filters": 3, "operands": "cancel"}
+    return Case(**(given | changes))
+
+
+def explained(*args, **kwargs):
+    return explain(*args, inline=True, **kwargs)
+
+
+def test_the_reference_is_stable_under_every_axis():
+    for vary in ("length", "batch", "filters"):
+        case = conv() if vary == "length" else conv(length=12)
+        found = explained(case, REFERENCE, 3, 6, vary=vary)
+        assert found.replayed == len(found.pairs.left) > 0
+        assert not found.causes and found.by_order == 0 and found.max_ulp == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "cause"),
+    [
+        ("pairwise", "order"),
+        ("reversed", "order"),
+        ("fused", "rounding"),
+        ("winograd", "not-a-sum"),
+        ("random", "nondeterministic"),
+    ],
+)
+def test_two_targets_differ_by_their_cause(algorithm, cause):
+    found = explained(conv(length=20), REFERENCE, against_target=other(algorithm))
+    assert set(found.causes) == {cause} and sum(found.causes.values()) == len(found.differing) > 0
+    if cause in ("order", "rounding"):
+        assert found.replayed == len(found.pairs.left) == found.by_order
+
+
+def test_other_paddings_are_windows_and_not_rounding():
+    found = explained(conv(length=20, padding="same", stride=2), REFERENCE, against_padding="caffe")
+    assert set(found.causes) == {"window"} and found.to_json()["windows_differ"] == 30
+
+
+def test_equal_windows_under_another_name_are_equal():
+    found = explained(conv(length=20, padding="same"), REFERENCE, against_padding="1:1")
+    assert not found.causes and found.to_json()["windows_differ"] == 0
+
+
+def test_a_switch_at_a_length_is_found_though_integers_hide_it():
+    target = Target.parse("reference,length_switch=10")
+    hidden = explained(conv(operands="integers"), target, 6, 30)
+    assert len(hidden.differing) == 0
+    assert hidden.by_order == len(hidden.pairs.left) > 0
+
+
+def test_the_json_has_the_keys_of_the_contract():
+    found = explained(conv(length=20), REFERENCE, against_target=other("pairwise")).to_json()
+    contract = "case left right compared differing max_ulp causes replayed left_orders right_orders"
+    assert {*contract.split(), "kernels"} <= set(found)
+    assert {"id", "tree", "fused", "outputs"} <= set(found["left_orders"][0])
+    assert found["left"] == {"target": "reference", "length": 20, "batch": 1}
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_nothing_to_compare_is_said():
+    with pytest.raises(InputError, match="the same run"):
+        explained(conv(length=9), REFERENCE, 9, 9)
+    with pytest.raises(InputError, match="length"):
+        explained(conv(), REFERENCE, against_target=other("pairwise"))
+
+
+def test_causes_of_ways():
+    chain, pairs = Tree.sequential(5), Tree.pairwise(5)
+    plain = Rounding()
+    fused, other_fused = Rounding.fused_everywhere(chain), Rounding.fused_everywhere(pairs)
+    assert ways.causes((chain, plain), (chain, plain)) == ()
+    assert ways.causes((chain, plain), (pairs, plain)) == ("order",)
+    assert ways.causes((chain, fused), (pairs, other_fused)) == ("order",)
+    assert ways.causes((chain, plain), (chain, fused)) == ("rounding",)
+    assert ways.causes((chain, fused), (pairs, plain)) == ("order", "rounding")
+    assert ways.causes((chain, plain), (chain, Rounding(nodes="float64"))) == ("precision",)
+    some = Rounding(fused=frozenset({2}))
+    assert ways.causes((chain, some), (chain, fused)) == ("rounding",)
+
+
+def test_a_way_survives_json():
+    rounding = Rounding(fused=frozenset({1, 3}), nodes="float32", narrow=frozenset({2}))
+    assert ways.rounding_from_json(json.loads(json.dumps(ways.rounding_json(rounding)))) == rounding
+    assert len(ways.rounding_id(rounding)) == 12
+
+
+def test_restriction_drops_leaves_that_are_not_read():
+    way = (Tree.parse("(((0+1)+2)+3)"), Rounding(fused=frozenset({1, 2, 3})))
+    tree, rounding = ways.restricted(way, np.array([1, 2, 3]).tolist())
+    assert tree.text == "((1+2)+3)" and rounding.fused == {1, 2, 3}

@@ -1,0 +1,161 @@
+"""Revealed and replayed on targets whose order is known: the reference and its test doubles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probe import window
+from probe.case import Case
+from probe.errors import InputError, Nondeterministic
+from probe.launch import InlineSession
+from probe.order.fprev import fprev_calls
+from probe.order.operator import SessionOperator
+from probe.order.orders import require_length, reveal
+from probe.order.tree import BIAS, Tree
+from probe.order.windows import reveal_windows
+from probe.target import Target
+
+
+def session(algorithm="sequential"):
+    return InlineSession(Target.parse(f"reference,algorithm={algorithm}")).start()
+
+
+def conv(op="conv1d", kernel=3, in_channels=4, filters=3, length=9, **more):
+    return Case(
+        op=op, kernel=kernel, in_channels=in_channels, filters=filters, length=length, **more
+    )
+
+
+def leaves(case):
+    return range(case.summands)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tree"),
+    [
+        ("sequential", Tree.sequential),
+        ("pairwise", Tree.pairwise),
+        ("blocked", lambda n: Tree.lanes(n, 4)),
+        ("reversed", lambda n: Tree.sequential(reversed(n))),
+        ("fused", Tree.sequential),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_known_order_is_found_at_every_output(algorithm, tree, dtype):
+    if algorithm == "fused" and dtype != "float32":
+        pytest.skip("the reference fuses in float32 only")
+    case = conv(dtype=dtype)
+    orders = reveal(session(algorithm), case)
+    assert orders.replayed.all()
+    ((found, rounding),) = orders.ways
+    assert found == tree(leaves(case))
+    assert rounding.style(found) == ("all" if algorithm == "fused" else "none")
+
+
+def test_the_bias_is_a_summand():
+    (way,) = reveal(session(), conv(kernel=2, in_channels=1, bias="normal")).ways
+    assert way[0] == Tree.sequential([0, 1, BIAS]) and way[0].text == "((0+1)+b)"
+
+
+@pytest.mark.parametrize("algorithm", ["winograd", "fft"])
+@pytest.mark.parametrize(
+    "case",
+    [conv(), conv(in_channels=1, filters=1), conv("conv2d", length=6, height=5), conv(bias="normal")],
+    ids=["conv1d", "one-channel", "conv2d", "bias"],
+)
+def test_transforms_are_no_sums_and_get_no_tree(algorithm, case):
+    orders = reveal(session(algorithm), case)
+    assert not orders.ways and not orders.replayed.any()
+    assert orders.not_a_sum.all() and "product" in orders.evidence
+
+
+def test_a_random_order_is_nondeterministic():
+    with pytest.raises(Nondeterministic, match="the same call again"):
+        reveal(session("random"), conv())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        conv(padding="same", stride=2, length=11),
+        conv(padding="3:1", dilation=2, length=7),
+        conv("conv2d", kernel="2x3", padding="same", height=4, length=5, batch=2),
+        conv("depthwise_conv2d", kernel=3, in_channels=4, filters=8, height=5, length=6),
+        conv(groups=2, in_channels=6, filters=4),
+        conv(in_channels=40, padding="same"),  # long enough to settle edges by replay
+    ],
+    ids=lambda case: case.label,
+)
+def test_edges_strides_groups_and_batches_replay_everywhere(case):
+    orders = reveal(session(), case)
+    assert orders.replayed.all() and not orders.not_a_sum.any()
+
+
+def test_windows_that_read_only_padding_have_no_way_and_no_fault():
+    orders = reveal(session(), conv(kernel=1, padding="2:2", length=3))
+    nothing = orders.index[:, 0] < 0
+    assert nothing.tolist() == [True, True, False, False, False, True, True]
+    assert orders.replayed.all()
+
+
+def test_known_ways_of_long_sums_save_every_question():
+    case = conv(in_channels=64)
+    first = reveal(session(), case)
+    again = reveal(session(), case.with_(length=15), known=first.ways)
+    assert again.replayed.all() and again.ways == first.ways and again.calls <= 1
+
+
+def test_only_wanted_outputs_are_revealed():
+    case = conv()
+    wanted = np.zeros((7, 3), bool)
+    wanted[2, 1] = True
+    orders = reveal(session(), case, wanted=wanted)
+    assert (orders.replayed == wanted).all() and ((orders.index >= 0) == wanted).all()
+
+
+def test_an_open_length_is_said():
+    with pytest.raises(InputError, match="length=None"):
+        require_length(Case(op="conv1d", kernel=3))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_revealed_windows_are_the_ones_that_the_padding_predicts(data):
+    kernel = data.draw(st.integers(1, 4))
+    groups = data.draw(st.sampled_from([1, 2]))
+    case = Case(
+        op="conv1d",
+        kernel=kernel,
+        in_channels=2 * groups,
+        filters=groups * data.draw(st.integers(1, 3)),
+        groups=groups,
+        stride=data.draw(st.integers(1, 3)),
+        dilation=data.draw(st.integers(1, 2)),
+        padding=data.draw(st.sampled_from(["valid", "same", "caffe", "2:0"])),
+        length=data.draw(st.integers(8, 12)),
+        batch=data.draw(st.integers(1, 2)),
+        dtype=data.draw(st.sampled_from(["float32", "bfloat16"])),
+    )
+    found = reveal_windows(SessionOperator(session(), case))
+    geometry = window.Geometry.of(case)
+    for group in range(groups):
+        one = geometry.gather_indices(group * case.filters // groups)
+        entry = case.length * case.in_channels
+        both = np.concatenate([np.where(one < 0, -1, one + b * entry) for b in range(case.batch)])
+        assert (found[group] == both).all()
+
+
+def test_cost_of_one_output_with_fprev():
+    assert fprev_calls(Tree.sequential(10)) == 9
+    assert fprev_calls(Tree.sequential(range(10)[::-1])) == 45
+    assert fprev_calls(Tree.pairwise(4)) == 4
+
+
+@pytest.mark.parametrize("algorithm", ["sequential", "pairwise", "blocked"])
+def test_all_outputs_cost_at_most_what_fprev_needs_for_one_and_a_half(algorithm):
+    case = conv(in_channels=32, filters=1, length=12)
+    orders = reveal(session(algorithm), case)
+    assert orders.calls <= 1.5 * fprev_calls(orders.ways[0][0])
