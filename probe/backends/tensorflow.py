@@ -5,7 +5,7 @@ Its switches are here, for ``keras`` too; its operators are in ``tensorflow_oper
 
 import numpy as np
 
-from probe.backends import onednn
+from probe.backends import onednn, tensorflow_elementwise, tensorflow_operators
 from probe.backends.contract import Backend, Key, Unavailable
 from probe.backends.tensorflow_operators import Session, Tensors, release
 
@@ -37,6 +37,11 @@ KEYS = {
         ("argument", "constant"), "argument", "constant: part of the graph, one graph for each"
     ),
     "deterministic": SWITCHES["deterministic"],
+    "algorithm": Key(
+        ("operator", "elementwise"),
+        "operator",
+        "elementwise: by hand, a tf.multiply and a tf.add for each product",
+    ),
 }
 
 
@@ -103,7 +108,7 @@ class TensorFlow(Backend):
         *(",onednn=0", ",onednn=0,contraction=0", ",onednn=0,threads=1", ",onednn=1"),
         *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",isa=avx512_core_amx"),
         *(",threads=1", ",threads=2", ",mode=graph", ",xla=1", ",weights=constant"),
-        *(",deterministic=1", "@gpu:0", "@gpu:0,deterministic=1"),
+        *(",deterministic=1", ",algorithm=elementwise", "@gpu:0", "@gpu:0,deterministic=1"),
     )
 
     @classmethod
@@ -141,10 +146,13 @@ class TensorFlow(Backend):
     def operator(self, spec):
         constant = self.switches.get("weights") == "constant"
         xla = self.switches.get("xla") == "1"
+        by_hand = self.switches.get("algorithm") == "elementwise"
+        convolve = (tensorflow_elementwise if by_hand else tensorflow_operators).convolution
+        convolve = convolve(self.tf, spec)
         if not self.session:
-            return Tensors(self.tf, spec, self._mode() == "graph", xla, constant)
+            return Tensors(self.tf, spec, convolve, self._mode() == "graph", xla, constant)
         config = session_config(self.tf, self.switches, xla)
-        return Session(self.tf, spec, config, "/" + self.device, constant)
+        return Session(self.tf, spec, convolve, config, "/" + self.device, constant)
 
 
 def session_config(tf, switches, xla=False):

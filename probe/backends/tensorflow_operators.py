@@ -109,13 +109,13 @@ def said(error):
 class TensorFlowOperator(Operator):
     """What eager, function and session share: dtype, bitcasts, rebuilding on constants."""
 
-    def __init__(self, tf, spec, constant):
+    def __init__(self, tf, spec, convolve, constant):
+        """``convolve``: f(x, w) of tensors, such as ``convolution(tf, spec)``."""
         Operator.__init__(self, spec)
-        self.tf, self.constant_weights = tf, constant
+        self.tf, self.convolve, self.constant_weights = tf, convolve, constant
         self.narrow = spec["dtype"] == "bfloat16"
         self.dtype = getattr(tf, spec["dtype"])
         self.shape = weight_shape(spec)
-        self.convolve = convolution(tf, spec)
 
     def tensor(self, array):
         """A tensor of the operator's dtype with a container array's bits (a copy)."""
@@ -143,8 +143,8 @@ class TensorFlowOperator(Operator):
 class Tensors(TensorFlowOperator):
     """TensorFlow 2, and eager mode of 1.x: eager tensors on the process's only device."""
 
-    def __init__(self, tf, spec, function, xla, constant):
-        TensorFlowOperator.__init__(self, tf, spec, constant)
+    def __init__(self, tf, spec, convolve, function, xla, constant):
+        TensorFlowOperator.__init__(self, tf, spec, convolve, constant)
         self.xla = xla
         call = self.compute
         if constant:
@@ -211,8 +211,8 @@ def _awaited(tf, call):
 class Session(TensorFlowOperator):
     """TensorFlow before 2.0: fed placeholders; bfloat16 is fed as uint16 and bitcast."""
 
-    def __init__(self, tf, spec, config, device, constant):
-        TensorFlowOperator.__init__(self, tf, spec, constant)
+    def __init__(self, tf, spec, convolve, config, device, constant):
+        TensorFlowOperator.__init__(self, tf, spec, convolve, constant)
         self.config, self.device = config, device
         self.call = refusing(tf, self.rebuilding(self._constants) if constant else self._fed())
 
