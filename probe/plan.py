@@ -57,17 +57,19 @@ class Plan:
     @cached_property
     def not_compared(self) -> dict[int, int]:
         """By value: outputs without a partner whose window holds the same values."""
-        further = {value: one.further for value, one in self._agreements.items()}
+        if self._prefixes:
+            return dict.fromkeys(self.values, 0)
         return {
-            value: one.not_compared - sum(_size(left) for left, _ in further[value])
+            value: one.not_compared - sum(_size(left) for left, _ in one.further)
             for value, one in self._agreements.items()
         }
 
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
         """By value: the output's shape."""
-        cases = {value: window.case_at(self.case, self.vary, value) for value in self.values}
-        return {value: case.output_shape() for value, case in cases.items()}
+        if self.vary == "filters":
+            return {value: (*self.base.output_shape()[:-1], value) for value in self.values}
+        return {value: self.case.output_shape(**{self.vary: value}) for value in self.values}
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -80,6 +82,14 @@ class Plan:
         """sum|x*w| of every output of the base, float64; costs a convolution."""
         return window.scale(self.base, **self.arrays)
 
+    @property
+    def _prefixes(self) -> bool:
+        """Whether every output must agree with the one of its index: the usual case, told quickly.
+
+        Without padding no window reaches past the shorter input.
+        """
+        return self.vary == "length" and self.case.padding == "valid"
+
     @cached_property
     def _agreements(self) -> dict[int, window.Agreement]:
         return {
@@ -88,8 +98,10 @@ class Plan:
         }
 
     def _item(self, value: int) -> Item:
-        found = self._agreements[value]
         whole = [[0, size, 1] for size in self.shapes[value]]
+        if self._prefixes:
+            return value, [(None, whole)]
+        found = self._agreements[value]
         blocks = []
         for left, right in ((found.left, found.right), *found.further):
             ours, theirs = _ranges(left), _ranges(right)
