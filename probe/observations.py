@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from probe import backends, floats, machine, schema
 from probe.case import Case, by
 from probe.target import Target
+
+Size: TypeAlias = "int | np.ndarray"
 
 _SATURATED = 2**63 - 1
 _COLUMNS = ("at", "compared", "differing", "max_ulp", "first", "seconds")
@@ -102,14 +104,37 @@ def difference_columns(
         **pair,
         "at": np.repeat(at, times),
         "index": index,
-        "batch": index // (rows * positions * filters),
-        "row": index // (positions * filters) % rows,
-        "position": index // filters % positions,
-        "channel": index % filters,
+        **_place(index, rows, positions, filters),
         "bits_at": arrays["bits_at"].astype(np.uint64),
         "bits_against": arrays["bits_against"].astype(np.uint64),
         "ulp": np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps),
         "scaled": scaled,
+    }
+
+
+def output_columns(
+    pair: Mapping[str, Any], at: int, output: np.ndarray, dtype: str
+) -> dict[str, Any]:
+    """Columns of ``outputs``: every element of an output, (batch, *spatial, filters), container."""
+    names = ("run_id", "case_id", "target", "vary")
+    index = np.arange(output.size)
+    rows, positions, filters = _sizes(output.shape)
+    return {
+        **{name: pair[name] for name in names},
+        "at": at,
+        "index": index,
+        **_place(index, rows, positions, filters),
+        "bits": floats.to_bits(output, dtype).reshape(-1).astype(np.uint64),
+    }
+
+
+def _place(index: np.ndarray, rows: Size, positions: Size, filters: Size) -> dict[str, np.ndarray]:
+    """Where flat indices into outputs are; the sizes may change from one index to the next."""
+    return {
+        "batch": index // (rows * positions * filters),
+        "row": index // (positions * filters) % rows,
+        "position": index // filters % positions,
+        "channel": index % filters,
     }
 
 

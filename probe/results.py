@@ -32,6 +32,7 @@ class Results:
     cases: pandas.DataFrame
     comparisons: pandas.DataFrame
     differences: pandas.DataFrame
+    outputs: pandas.DataFrame
     failures: pandas.DataFrame
     orders: pandas.DataFrame
     roundings: pandas.DataFrame

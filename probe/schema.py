@@ -167,6 +167,16 @@ _DIFFERENCES = (
     Column("scaled", "float", "(right - left) / (eps * sum|x*w|)", "1", null="not known"),
 )
 
+_OUTPUTS = (
+    *_PLACE,
+    _key("index", "int", "flat index into the output, shape (batch, *spatial, filters), row-major"),
+    Column("batch", "int", "batch entry"),
+    Column("row", "int", "flat index over the spatial axes except the last; 0 if it has one"),
+    Column("position", "int", "index on the last spatial axis"),
+    Column("channel", "int", "filter"),
+    Column("bits", "bits", "the value's bits, zero-extended"),
+)
+
 _FAILURES = (
     _RUN,
     _key("case_id", "text", "`cases.case_id`", null="failed before any case"),
@@ -227,6 +237,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "cases": _CASES,
     "comparisons": _COMPARISONS,
     "differences": _DIFFERENCES,
+    "outputs": _OUTPUTS,
     "failures": _FAILURES,
     "orders": _ORDERS,
     "roundings": _ROUNDINGS,
@@ -241,6 +252,7 @@ ABOUT: dict[str, str] = {
     "cases": "One row a case: what was computed.",
     "comparisons": "One row a case, target and pair of values of the changed axis.",
     "differences": "One row a differing output.",
+    "outputs": "One row an output that an experiment wanted in full, whether it differs or not.",
     "failures": "One row a failure of a target. Failures are not findings.",
     "orders": "One row a distinct summation tree.",
     "roundings": "One row a distinct way of rounding.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +18,17 @@ import pyarrow.compute as pc
 from probe import latest, machine, observations
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.launch import AnySession, InlineSession, expected_facts, open_session
+from probe.launch import AnySession, InlineSession, open_session
 from probe.plan import Item, Plan, Plans, axis_values
 from probe.store import Store
 from probe.summary import Failure, Summary, TargetSummary
 from probe.target import Target
 
+COLUMNAR = ("differences", "outputs")
+"""Tables whose rows come as columns: there may be millions."""
+
 PATIENCE = 3
-"""Processes that may be lost one after the other, with no result between, before a case is left."""
+"""Processes that may be lost in a row, with no result between, before a case is left."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def sweep(
     keep: int | None = None,
     experiment: str | None = None,
     sessions: Callable[[Target], AnySession] = open_session,
+    whole: Mapping[Case, Sequence[int]] | None = None,
 ) -> Summary:
     """Runs every case on every target at every value and compares with the largest value.
 
@@ -60,7 +64,8 @@ def sweep(
     side, a process each; None: as many as there are processors. Targets that use all processors
     then share them, which changes times but not bits; give 1 to time them. ``keep``: differing
     outputs stored of each comparison, the first ones and the largest; None: all. ``progress`` is
-    called from several threads, one at a time. ``sessions`` opens a target.
+    called from several threads, one at a time. ``sessions`` opens a target. ``whole``: values of
+    the axis at which all outputs of a case are stored, whether they differ or not.
 
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
@@ -79,7 +84,8 @@ def sweep(
         store.flush()
     total = len(cases) * len(values) * len(targets)
     job = _Job(
-        *(plans, vary, against, store, control, keep, experiment, progress, len(targets), total)
+        *(plans, vary, against, store, control, keep, experiment, progress, whole or {}),
+        *(len(targets), total),
     )
     runners = [_Runner(job, sessions(target)) for target in targets]
     start = time.monotonic()
@@ -104,6 +110,7 @@ class _Job:
     keep: int | None
     experiment: str | None
     progress: Callable[[Progress], None] | None
+    whole: Mapping[Case, Sequence[int]]
     targets: int
     total: int
     done: int = 0
@@ -114,9 +121,9 @@ class _Job:
         self.lock = threading.Lock()
 
     def keeps(self, table: str, rows: Any) -> None:
-        """Stores rows, if there is a store: a list or mapping of rows."""
+        """Stores rows, if there is a store: a row or a list of rows; of outputs, columns."""
         if self.store is not None:
-            self.store.append(table, rows)
+            (self.store.extend if table in COLUMNAR else self.store.append)(table, rows)
 
     def tell(self, target: str, case: str, done: int = 0, failures: int = 0) -> None:
         """Counts, and reports."""
@@ -178,8 +185,7 @@ class _Runner:
     def _nothing_to_do(self) -> bool:
         """Counts what is stored, if that is everything: then the library need not even start."""
         session = self.session
-        facts = expected_facts(session.target)
-        row = observations.run_row(session.target, facts, session.variables)
+        row = observations.run_row(session.target, session.expected_facts(), session.variables)
         self.found.run_id = row["run_id"]
         self.stored = self._stored_before()
         if len(self.stored) < self.job.total // self.job.targets:
@@ -277,6 +283,7 @@ class _CaseSweep:
         self.job, self.session = runner.job, runner.session
         self.stage, self.careful, self.lost = "", False, 0
         self.once: TargetError | None = None
+        self.whole = list(self.job.whole.get(plan.case, ()))
         pair = {"run_id": runner.found.run_id, "case_id": plan.id, "target": runner.found.target}
         self.pair = {**pair, "vary": plan.vary, "against": plan.against}
 
@@ -301,6 +308,9 @@ class _CaseSweep:
         self.stage = "load"
         load = {"do": "load", "key": "case", "spec": plan.base.spec()}
         self.session.request(load, plan.arrays)
+        self.stage = "whole"
+        while self.whole:
+            self._keep_whole(self.whole.pop())
         self.stage = "base"
         request = {
             "do": "sweep",
@@ -317,6 +327,11 @@ class _CaseSweep:
             self._take(header, arrays)
             if self.job.stop:
                 break
+
+    def _keep_whole(self, at: int) -> None:
+        plan, run = self.plan, {"do": "run", "key": "case", "at": {self.plan.vary: at}}
+        y = self.session.request(run)[1]["y"]
+        self.job.keeps("outputs", observations.output_columns(self.pair, at, y, plan.base.dtype))
 
     def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """One answer: its failures and its rows."""
@@ -349,16 +364,15 @@ class _CaseSweep:
                 row["kept"] = int(mask[columns["at"] == row["at"]].sum())
             for name, column in columns.items():
                 columns[name] = column[mask] if isinstance(column, np.ndarray) else column
-        if self.job.store is not None:
-            self.job.store.extend("differences", columns)
+        self.job.keeps("differences", columns)
 
     def _after(self, error: TargetError) -> None:
         """Records what a failed attempt says, and drops what can't be done."""
         if self.stage == "start":
             self.runner.fail(error)
-        elif self.stage == "load":
+        elif self.stage in ("load", "whole"):
             self._fail(error, None)
-            self._drop(*self.todo)
+            self._drop(*(self.todo if self.stage == "load" else ()))
         elif not self.session.alive and not self.careful:
             self.careful, self.once = True, error
         elif self.stage == "base":
