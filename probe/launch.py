@@ -114,6 +114,11 @@ class Session:
         self.facts = header["facts"]
         return self
 
+    def expected_facts(self) -> dict[str, Any]:
+        """Those of ``facts`` that decide bits, told without starting; {} for other interpreters."""
+        foreign = self.command is not None and self.command[0] != sys.executable
+        return {} if foreign else _own_facts(self.target)
+
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
         """The last answer of a request: see ``worker.Worker.handle`` for what can be asked."""
         return self._last(header, arrays or {}, self.time_limit)
@@ -242,6 +247,10 @@ class InlineSession:
         said = ", ".join(f"{name}={self.variables[name]}" for name in wrong)
         return f"the library is loaded in this process without {said}" if wrong else ""
 
+    def expected_facts(self) -> dict[str, Any]:
+        """As ``Session.expected_facts``."""
+        return _own_facts(self.target)
+
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
         """As ``Session.request``."""
         return list(self.stream(header, arrays))[-1]
@@ -288,11 +297,8 @@ def library_variables(where: target.Target) -> dict[str, str]:
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
 
 
-def expected_facts(where: target.Target) -> dict[str, Any]:
-    """What decides bits of a started target's ``facts``, told without starting it.
-
-    Right where this interpreter runs the target; a guess that nothing may depend on elsewhere.
-    """
+def _own_facts(where: target.Target) -> dict[str, Any]:
+    """What decides bits of a target's ``facts`` where this interpreter runs it."""
     return {
         "library_version": target.installed_version(backends.get(where.name)),
         "numpy_version": np.__version__,

@@ -52,8 +52,14 @@ def session():
 
 def test_facts_come_from_the_child(session):
     assert session.facts["library"] == "numpy"
-    expected = launch.expected_facts(REFERENCE)
+    expected = session.expected_facts()
     assert {name: session.facts[name] for name in expected} == expected
+
+
+def test_nothing_is_expected_of_another_interpreter():
+    session = launch.Session(REFERENCE, command=("/elsewhere/python3.6", "worker.py"))
+    assert session.expected_facts() == {}
+    session.close()
 
 
 def test_a_child_and_this_process_give_the_same_bits(session):

@@ -1,0 +1,95 @@
+"""What the library itself says it ran: evidence beside a cause, never the cause itself.
+
+``SOURCES`` is the registry: a source says which targets it applies to and answers a question. A
+library that can simply be asked offers ``Backend.kernels(spec, shapes)`` and needs no source here.
+
+>>> from probe import Case, Target, kernels
+>>> case = Case(op="conv1d", kernel=5, in_channels=64, filters=1, length=64)
+>>> kernels.observe(Target.parse("tensorflow"), case, at=5)  # doctest: +SKIP
+[Kernel(source='onednn-verbose', kernel='convolution brg_conv_fwd:avx512_core', missing=None), ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from probe import backends
+from probe.arguments import choice
+from probe.backends.contract import Backend
+from probe.case import Case
+from probe.errors import TargetError
+from probe.kernels import onednn, symbols
+from probe.kernels.question import KEY, Kernel, Question
+from probe.target import Target
+from probe.window import case_at
+
+__all__ = ["ASKED", "SOURCES", "Kernel", "Question", "Source", "by_source", "observe", "rows"]
+
+ASKED = "asked"
+"""The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words."""
+
+
+class Source(NamedTuple):
+    """A way to learn what ran. ``observe`` may raise TargetError, of the target alone."""
+
+    applies: Callable[[Target], bool]
+    observe: Callable[[Question], Kernel | list[Kernel]]
+
+
+def _offers(target: Target) -> bool:
+    return backends.get(target.name).kernels is not Backend.kernels
+
+
+def _ask(question: Question) -> list[Kernel]:
+    """What the backend answers in the child; its sources are its own words."""
+    with question.session() as session:
+        header, _ = session.request({"do": "kernels", "key": KEY})
+    said = header["kernels"].items()
+    return [Kernel.of(source, names, "the library names none") for source, names in said]
+
+
+SOURCES: dict[str, Source] = {
+    onednn.SOURCE: Source(onednn.applies, onednn.observe),
+    symbols.SOURCE: Source(symbols.applies, symbols.observe),
+    ASKED: Source(_offers, _ask),
+}
+
+
+def observe(
+    target: Target,
+    case: Case,
+    at: int | None = None,
+    vary: str = "length",
+    seconds: float = 2.0,
+    sources: Iterable[str] | None = None,
+) -> list[Kernel]:
+    """What every source that applies to the target says about the case's call.
+
+    ``at``: the value of the axis ``vary``; None leaves the case as it is. ``seconds``: how long the
+    call is repeated to be sampled. ``sources``: some of ``SOURCES``, None for all. Costs a start of
+    the library for each source. A source without an answer says why in ``missing``, also where the
+    target fails; InputError for a wrong argument alone.
+    """
+    wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
+    question = Question(target, case if at is None else case_at(case, vary, at), seconds)
+    found: list[Kernel] = []
+    for name in wanted:
+        if not SOURCES[name].applies(target):
+            continue
+        try:
+            answer = SOURCES[name].observe(question)
+        except TargetError as error:
+            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was asked")
+        found += [answer] if isinstance(answer, Kernel) else answer
+    return found
+
+
+def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
+    """{source: names}; where a source could not say, its one entry is why, in brackets."""
+    return {one.source: list(one.names) or [f"({one.missing})"] for one in found}
+
+
+def rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
+    """Rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
+    return [{**place, **one._asdict()} for one in found]
