@@ -25,8 +25,7 @@ from probe.explain import Judge, Pairs, Side, add_orders, must_agree, run
 from probe.launch import Session
 from probe.order import ways
 from probe.order.orders import Way
-from probe.results import machine_folders
-from probe.results import load
+from probe.results import load, machine_folders
 from probe.store import Store
 from probe.target import Target
 
@@ -142,8 +141,11 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
     found = stored.comparisons[stored.comparisons["differing"] > 0]
     keys = ["run_id", "case_id", "target", "vary", "at", "against"]
     done = set(stored.causes[keys].itertuples(index=False, name=None))
-    todo = [row for row in found[[*keys, "differing"]].itertuples(index=False, name=None)
-            if row[:6] not in done]
+    todo = [
+        row
+        for row in found[[*keys, "differing"]].itertuples(index=False, name=None)
+        if row[:6] not in done
+    ]
     result = Causes(explained_before=len(found) - len(todo))
     todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
@@ -236,14 +238,14 @@ def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) 
     if side.orders is None:
         return
     orders = side.orders
-    place = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
+    place: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
     place |= {"vary": job.vary, "at": value}
     cost = {"calls": orders.calls, "seconds": orders.seconds}
     for number, way in enumerate(orders.ways):
         mine = wanted & (orders.index == number)
         if mine.any():
             names = {"order_id": way[0].id, "rounding_id": ways.rounding_id(way[1])}
-            counts = {"outputs": int(mine.sum()), "replayed": int((mine & side.replays).sum())}
+            counts: Row = {"outputs": int(mine.sum()), "replayed": int((mine & side.replays).sum())}
             reveal = place | names | counts | cost | {"ranges": ranges(mine), "evidence": None}
             answer.rows.setdefault("reveals", []).append(reveal)
             answer.rows.setdefault("orders", []).append(order_row(way))
@@ -268,13 +270,13 @@ def _judge(
     causes = np.array(Judge(left, base, pairs).causes(differing), object)
     ours, theirs = pairs.left[differing], pairs.right[differing]
     both = left.replays[tuple(ours.T)] & base.replays[tuple(theirs.T)]
-    pair = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
+    pair: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
     pair |= {"vary": job.vary, "at": value, "against": job.against}
     for cause in sorted(set(causes)):
         mine = causes == cause
         mask = np.zeros(left.replays.shape, bool)
         mask[tuple(ours[mine].T)] = True
-        row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
+        row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
         answer.rows.setdefault("causes", []).append(pair | row | {"ranges": ranges(mask)})
         answer.causes[cause] += int(mine.sum())
         answer.replayed += int(both[mine].sum())

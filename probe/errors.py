@@ -46,7 +46,7 @@ class Nondeterministic(ProbeError):
 
 
 class NotASum(ProbeError):
-    """The operator's answers to the masks fit no summation tree (Winograd, FFT, a non-linearity)."""
+    """The operator's answers to the masks fit no tree (Winograd, FFT, a non-linearity)."""
 
     exit_code = 3
 

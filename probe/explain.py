@@ -8,8 +8,8 @@ replaying them gives both sides' bits. What does not replay is ``unexplained``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +130,7 @@ class Pairs:
 
 @dataclass
 class Explanation:
-    """What ``explain`` found. ``cause`` names each differing pair's; ``differing`` indexes pairs."""
+    """What ``explain`` found. ``differing`` indexes pairs; ``cause`` names each of those'."""
 
     case: Case
     left: Side
@@ -237,13 +237,22 @@ def explain(
             raise InputError(name, None, "the length is open", "give --at N, or --length N")
     conventions = other != target or against_padding is not None
     with ExitStack() as stack:
-        sessions = {target.text: stack.enter_context(open_session(target, inline).start())}
-        if other.text not in sessions:
-            sessions[other.text] = stack.enter_context(open_session(other, inline).start())
-        one = run_side(sessions[target.text], left, windows=conventions)
-        two = run_side(sessions[other.text], right, _ways(one), conventions)
+        first = second = stack.enter_context(_started(target, inline))
+        if other != target:
+            second = stack.enter_context(_started(other, inline))
+        one = run_side(first, left, windows=conventions)
+        two = run_side(second, right, _ways(one), conventions)
     pairs = same_place(one, two) if conventions else must_agree(case, vary, left, right)
     return compare(case, one, two, pairs)
+
+
+@contextmanager
+def _started(target: Target, inline: bool) -> Iterator[AnySession]:
+    session = open_session(target, inline).start()
+    try:
+        yield session
+    finally:
+        session.close()
 
 
 def _ways(side: Side) -> list[Way]:
@@ -313,7 +322,7 @@ def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
 
 
 class Judge:
-    """Names the causes of differing pairs. Ways are compared once, however many outputs share them."""
+    """Names the causes of differing pairs. Each pair of ways is compared once."""
 
     def __init__(self, left: Side, right: Side, pairs: Pairs) -> None:
         self.left, self.right, self.pairs = left, right, pairs
@@ -345,9 +354,7 @@ class Judge:
             [same, no_sum[0] | no_sum[1], replayed[0] & replayed[1], *ways_of, read], axis=1
         ).astype(np.int64)
 
-    def _name(
-        self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int
-    ) -> str:
+    def _name(self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int) -> str:
         if not same:
             return "window"
         if no_sum:

@@ -63,7 +63,12 @@ def test_the_bias_is_a_summand():
 @pytest.mark.parametrize("algorithm", ["winograd", "fft"])
 @pytest.mark.parametrize(
     "case",
-    [conv(), conv(in_channels=1, filters=1), conv("conv2d", length=6, height=5), conv(bias="normal")],
+    [
+        conv(),
+        conv(in_channels=1, filters=1),
+        conv("conv2d", length=6, height=5),
+        conv(bias="normal"),
+    ],
     ids=["conv1d", "one-channel", "conv2d", "bias"],
 )
 def test_transforms_are_no_sums_and_get_no_tree(algorithm, case):

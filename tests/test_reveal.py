@@ -71,8 +71,10 @@ def everywhere(tree, positions=3, filters=2, fused=frozenset()):
 def revealed(operator, apart=False):
     """{(position, filter): Order} and the masks that were used."""
     masks = Masks(operator)
-    reads = [np.array([operator.summands if leaf == BIAS else leaf for leaf in row[0][0].leaves])
-             for row in operator.orders]
+    reads = [
+        np.array([operator.summands if leaf == BIAS else leaf for leaf in row[0][0].leaves])
+        for row in operator.orders
+    ]
     kinds = sorted({tuple(read) for read in reads})
     classes = np.array([kinds.index(tuple(read)) for read in reads])
     found, refused = reveal_trees(masks, classes, [np.array(k) for k in kinds], apart=apart)
@@ -97,7 +99,7 @@ def assert_revealed(operator, **how):
 
 @st.composite
 def trees(draw, leaves):
-    """Any tree over the leaves, nodes of two to four children, and leaves fused where they can be."""
+    """Any tree over the leaves, nodes of two to four children, leaves fused where they can be."""
     parts = list(draw(st.permutations(list(leaves))))
     nodes = []
     while len(parts) > 1:
@@ -162,10 +164,14 @@ def test_all_outputs_cost_what_fprev_needs_for_one():
 
 def test_wide_accumulators_of_16_bit_types_and_where_they_are_cut():
     tree = Tree.sequential(12)
-    operator = Known(everywhere(tree, fused=frozenset(range(12))), 12, dtype="float16", wide=True, narrow=(4,))
+    operator = Known(
+        everywhere(tree, fused=frozenset(range(12))), 12, dtype="float16", wide=True, narrow=(4,)
+    )
     orders, _ = revealed(operator)
     rounding = orders[0, 0].rounding
-    assert rounding.nodes == "float32" and rounding.narrow == {4} and rounding.fused == set(range(12))
+    assert (
+        rounding.nodes == "float32" and rounding.narrow == {4} and rounding.fused == set(range(12))
+    )
 
 
 def test_a_narrow_accumulator_stays_narrow():

@@ -25,7 +25,6 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError
 
-
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
 
@@ -59,8 +58,8 @@ class Scale:
     x: float = 1.0
 
 
-# float16 spans too few binades for a unit of 1, so its unit is the smallest subnormal: 2^15 swallows
-# 2^11 of those in a float32 accumulator as well as in a float16 one.
+# float16 spans too few binades for a unit of 1, so its unit is the smallest subnormal: 2^15
+# swallows 2^11 of those in a float32 accumulator as well as in a float16 one.
 SCALES = {
     "float64": Scale(1.0, 2.0**600, 2**50),
     "float32": Scale(1.0, 2.0**100, 2**23),

@@ -30,7 +30,7 @@ class SessionOperator:
     def run(
         self, x: float | np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
-        """As ``MaskedOperator.run``: float32 for float32, else float64. ``x`` may be a whole input."""
+        """As ``MaskedOperator.run``: float32 or else float64. ``x`` may be a whole input."""
         weights = np.repeat(template[: self.summands], self.filters)
         arrays = {
             "x": self._container(np.broadcast_to(x, self.case.input_shape())),
@@ -50,7 +50,12 @@ class SessionOperator:
         return outputs.reshape(len(leaves), self.positions, self.filters)
 
     def _edits(
-        self, prefix: str, leaves: np.ndarray, which: np.ndarray, values: np.ndarray, base: np.ndarray
+        self,
+        prefix: str,
+        leaves: np.ndarray,
+        which: np.ndarray,
+        values: np.ndarray,
+        base: np.ndarray,
     ) -> dict[str, np.ndarray]:
         """The chosen entries of ``leaves`` as rows of edits, one a call."""
         _, filters, slots = np.nonzero(which)

@@ -22,7 +22,7 @@ from probe.order.masks import Masks
 from probe.order.operator import SessionOperator
 from probe.order.replay import Rounding, replay
 from probe.order.reveal import Refused, reveal_trees
-from probe.order.rounding import reveal_roundings
+from probe.order.rounding import Order, reveal_roundings
 from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
@@ -163,7 +163,9 @@ class _Work:
         """Operands that the reveal did not use, chosen so that other orders give other bits."""
         bias = None if self.case.bias is None else "normal"
         case = self.case.with_(operands="cancel", seed=0xC4EC + seed, weights=None, bias=bias)
-        x, w, b = (None if a is None else floats.to_container(a, case.dtype) for a in case.operands())
+        x, w, b = (
+            None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
+        )
         assert x is not None and w is not None
         self.checks += 1
         return Operands(case, x, w, b, self.operator.apply(x, w, b))
@@ -202,7 +204,8 @@ class _Work:
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
             seen = counted[position, filt]
             self._refuse(
-                wrong, f"units at all leaves add up to {seen:g} where the window reads {expected[position]}"
+                wrong,
+                f"units at all leaves add up to {seen:g}, the window reads {expected[position]}",
             )
 
     def _refuse(self, which: np.ndarray, evidence: str) -> None:
@@ -303,7 +306,7 @@ class _Work:
         return floats.round_to(scaled, self.case.dtype)
 
 
-def _grid(piece: Refused, wanted: np.ndarray) -> np.ndarray:
+def _grid(piece: Refused | Order, wanted: np.ndarray) -> np.ndarray:
     """The piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True

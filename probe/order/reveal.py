@@ -81,43 +81,43 @@ def reveal_trees(
     ``classes`` (positions,) is each position's window class and ``leaves[class]`` the leaves that
     such a position reads, ascending, the bias included. ``apart`` takes no two filters to share
     an order. ``wanted`` (positions, filters) restricts the work; None wants all. Outputs that read
-    one leaf have the trivial tree, those that read none get none. Filters that are taken to share an order are those
-    that answered a few questions alike; the caller checks by replay (``verify``).
+    one leaf have the trivial tree, those that read none get none. Filters that are taken to share
+    an order are those that answered a few questions alike; the caller checks by replay.
     """
-    filters, bias = masks.operator.filters, masks.operator.summands
+    bias = masks.operator.summands
     if wanted is None:
-        wanted = np.ones((masks.operator.positions, filters), bool)
+        wanted = np.ones((masks.operator.positions, masks.operator.filters), bool)
     found: list[Found] = []
     refused: list[Refused] = []
-    teams = []
-    for team in _teams(masks, leaves, wanted, apart):
-        positions = np.flatnonzero(wanted[:, team].any(axis=1))
-        groups = []
+    teams = [_Team(filters, []) for filters in _teams(masks, leaves, wanted, apart)]
+    for team in teams:
+        positions = np.flatnonzero(wanted[:, team.filters].any(axis=1))
         for number, read in enumerate(leaves):
             members = positions[classes[positions] == number]
-            if not len(members):
-                continue
-            if len(read) < 2:
-                alone = [BIAS if leaf == bias else int(leaf) for leaf in read]
-                if alone:
-                    found.append(Found(Tree.sequential(alone), team, members))
-            else:
-                groups.append(_Group(members, read, [_Task(read, -1, 0)]))
-        teams.append(_Team(team, groups))
+            if len(members) and len(read) > 1:
+                team.groups.append(_Group(members, read, [_Task(read, -1, 0)]))
+            elif len(members) and len(read):
+                alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
+                found.append(Found(alone, team.filters, members))
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:
-            open_groups = []
-            for group in team.groups:
-                evidence = _absorb(group)
-                if evidence:
-                    refused.append(Refused(evidence, team.filters, group.positions))
-                elif group.tasks:
-                    open_groups.append(group)
-                else:
-                    found.append(Found(_tree(group, bias), team.filters, group.positions))
-            team.groups = open_groups
+            team.groups = list(_absorb_all(team, bias, found, refused))
     return found, refused
+
+
+def _absorb_all(
+    team: _Team, bias: int, found: list[Found], refused: list[Refused]
+) -> Iterator[_Group]:
+    """Turns a round's answers into trees, refusals, and the groups that have more to ask."""
+    for group in team.groups:
+        evidence = _absorb(group)
+        if evidence:
+            refused.append(Refused(evidence, team.filters, group.positions))
+        elif group.tasks:
+            yield group
+        else:
+            found.append(Found(_tree(group, bias), team.filters, group.positions))
 
 
 @dataclass
@@ -161,7 +161,7 @@ def _questions(team: _Team) -> np.ndarray:
 
 
 def _round(masks: Masks, teams: list[_Team]) -> None:
-    """Asks what all groups of all teams want to know, chunk by chunk, splitting groups on the way."""
+    """Asks what all groups of all teams want to know; splits them as the answers come in."""
     queues = [_questions(team) for team in teams]
     index = [_PairIndex(queue, masks.size) for queue in queues]
     for ask, parts in spread(masks, [team.filters for team in teams], queues):
@@ -254,7 +254,7 @@ def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
         if size != below + len(branch):
             return (
                 pair.format(branch[0], len(group.read) - size)
-                + f", so {size:g} leaves meet there, where the other answers leave {below + len(branch)}"
+                + f", so {size:g} leaves meet there; other answers say {below + len(branch)}"
             )
         group.children.append([current])
         node = len(group.children) - 1
@@ -285,7 +285,7 @@ def _queue(group: _Group, branch: np.ndarray, parent: int, total: int, task: _Ta
 
 
 def _tree(group: _Group, bias: int) -> Tree:
-    """The finished tree. Nodes were found from leaf to root and outwards: sorted depth first here."""
+    """The finished tree. Nodes were found from leaf to root and outwards: sort them here."""
     above = {~c: n for n, children in enumerate(group.children) for c in children if c < 0}
     root = next(n for n in range(len(group.children)) if n not in above)
     order, stack = [], [root]

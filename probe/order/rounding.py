@@ -9,7 +9,7 @@ is mixed. Positions that share a tree may differ in rounding: tails of vector lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,7 +21,13 @@ from probe.order.reveal import Found, column_labels
 from probe.order.tree import Tree
 
 WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
-PATHS = 2  # paths and nodes that are asked of every tree; all are where one shows a wide accumulator
+PATHS = (
+    2  # paths and nodes that are asked of every tree; all are where one shows a wide accumulator
+)
+
+
+def _unasked() -> np.ndarray:
+    return np.zeros((0, 0), np.int32)
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,13 @@ class _Piece:
 
     found: Found
     questions: Questions
-    batches: np.ndarray | None = None
-    singles: np.ndarray | None = None
-    behind: np.ndarray | None = None
-    paths: np.ndarray | None = None
-    sampled: np.ndarray | None = None
-    triples: np.ndarray | None = None
+    batches: np.ndarray = field(default_factory=_unasked)
+    singles: np.ndarray = field(default_factory=_unasked)
+    behind: np.ndarray = field(default_factory=_unasked)
+    paths: np.ndarray = field(default_factory=_unasked)
+    sampled: np.ndarray = field(default_factory=_unasked)
+    triples: np.ndarray = field(default_factory=_unasked)
+    wide: bool = False
 
 
 def reveal_roundings(masks: Masks, found: list[Found]) -> list[Order]:
@@ -62,6 +69,8 @@ def reveal_roundings(masks: Masks, found: list[Found]) -> list[Order]:
     if any((answers == 1).any() for p in pieces for answers in (p.paths, p.sampled)):
         _ask(masks, pieces, "paths", lambda p: p.questions.paths, masks.precision)
         _ask(masks, pieces, "triples", _doubtful, masks.precision)
+        for piece in pieces:
+            piece.wide = True
     return [order for piece in pieces for order in _orders(masks, piece)]
 
 
@@ -72,14 +81,15 @@ def _ask(
     questions: Callable[[_Piece], np.ndarray],
     question: Callable[[np.ndarray], np.ndarray],
 ) -> None:
-    """Puts the answers to each piece's questions into ``piece.name``; equal questions share a call."""
+    """Puts the answers to each piece's questions into ``piece.name``; equal ones share a call."""
     wanted = [questions(piece) for piece in pieces]
     width = max((queue.shape[1] for queue in wanted if len(queue)), default=0)
     teams: dict[bytes, np.ndarray] = {p.found.filters.tobytes(): p.found.filters for p in pieces}
     members = {
         key: [n for n, p in enumerate(pieces) if p.found.filters.tobytes() == key] for key in teams
     }
-    queues, inverse = [], {}
+    queues: list[np.ndarray] = []
+    inverse: dict[int, np.ndarray] = {}
     for mine in members.values():
         stacked = np.concatenate([_widened(wanted[n], width) for n in mine])
         queue, where = np.unique(stacked, axis=0, return_inverse=True)
@@ -97,7 +107,7 @@ def _ask(
 
 
 def _widened(queue: np.ndarray, width: int) -> np.ndarray:
-    """Rows of leaves and partners with room for ``width`` entries in all; triples stay as they are."""
+    """Rows of leaves and partners with room for ``width`` entries; triples stay as they are."""
     if queue.shape[1] == width or not len(queue):
         return queue if len(queue) else np.zeros((0, width), int)
     half, most = queue.shape[1] // 2, width // 2
@@ -108,7 +118,6 @@ def _widened(queue: np.ndarray, width: int) -> np.ndarray:
 
 def _mixed(piece: _Piece) -> list[tuple[int, int]]:
     """Pairs of the batches in which some position fuses some leaves and not others."""
-    assert piece.batches is not None
     pairs: list[tuple[int, int]] = []
     for batch, answers in zip(piece.questions.batches, piece.batches, strict=True):
         if len(batch) > 1 and not np.isin(answers, (0, len(batch))).all():
@@ -117,7 +126,7 @@ def _mixed(piece: _Piece) -> list[tuple[int, int]]:
 
 
 def _sample(piece: _Piece) -> np.ndarray:
-    """Triples of a few nodes spread over the tree: a path that was cut once says nothing of them."""
+    """Triples of a few nodes all over the tree: a path that is cut once says nothing of them."""
     triples = piece.questions.triples
     return triples[:: max(1, -(-len(triples) // PATHS))]
 
@@ -132,7 +141,7 @@ def _orders(masks: Masks, piece: _Piece) -> Iterator[Order]:
     tables = [
         t
         for t in (piece.batches, piece.singles, piece.behind, piece.paths, piece.triples)
-        if t is not None and len(t)
+        if len(t)
     ]
     positions = piece.found.positions
     labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
@@ -147,7 +156,7 @@ def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
     fused, strange = _fused(piece, column)
     dtype = masks.operator.dtype
     products = _operand_format(masks, piece, column) if strange else None
-    if piece.triples is None:
+    if not piece.wide:
         return Rounding(nodes=dtype, fused=frozenset(fused), products=products)
     narrow = (
         {
@@ -169,7 +178,6 @@ def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
 
 def _fused(piece: _Piece, column: int) -> tuple[set[int], bool]:
     """Leaves whose product comes in whole, and whether an answer fitted neither."""
-    assert piece.batches is not None and piece.singles is not None and piece.behind is not None
     answers: dict[int, int] = {}
     for batch, count in zip(piece.questions.batches, piece.batches[:, column], strict=True):
         answers |= {

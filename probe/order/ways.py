@@ -1,4 +1,4 @@
-"""What sets two ways of adding apart: the order, the rounding, the precision, or several of them."""
+"""What sets two ways of adding apart: order, rounding, precision, or several of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from probe.order.tree import BIAS, Tree
 
 Way = tuple[Tree, Rounding]
 
-__all__ = ["BIAS", "Way", "causes", "fused_text", "restricted", "rounding_from_json", "rounding_id", "rounding_json"]
+__all__ = [
+    "BIAS",
+    "Way",
+    "causes",
+    "fused_text",
+    "restricted",
+    "rounding_from_json",
+    "rounding_id",
+    "rounding_json",
+]
 
 
 def restricted(way: Way, read: Iterable[int]) -> Way:
-    """The way over the leaves that a window reads: elsewhere it adds zeros, which change nothing."""
+    """The way over the leaves that a window reads; elsewhere it adds zeros, to no effect."""
     tree, rounding = way
     read = set(read)
     if read.issuperset(tree.leaves):
@@ -24,7 +33,8 @@ def restricted(way: Way, read: Iterable[int]) -> Way:
         fused=frozenset(read & rounding.fused),
         products=rounding.products,
         nodes=rounding.nodes,
-        narrow=rounding.narrow and frozenset({-1}),  # node numbers have changed: only that it is cut
+        narrow=rounding.narrow
+        and frozenset({-1}),  # node numbers have changed: only that it is cut
         product_format=rounding.product_format,
     )
 
@@ -40,11 +50,12 @@ def causes(left: Way, right: Way) -> tuple[str, ...]:
     if tree_left != tree_right:
         found.append("order")
     styles = one.style(tree_left), other.style(tree_right)
-    if styles[0] != styles[1] or (styles[0] == "some" and one.fused != other.fused):
+    comparable = styles[0] == "some" or tree_left == tree_right
+    if styles[0] != styles[1] or (comparable and one.fused != other.fused):
         found.append("rounding")
-    elif tree_left == tree_right and one.fused != other.fused:
-        found.append("rounding")
-    narrow_differs = one.narrow != other.narrow and (not found or bool(one.narrow) != bool(other.narrow))
+    narrow_differs = one.narrow != other.narrow and (
+        not found or bool(one.narrow) != bool(other.narrow)
+    )
     formats = [(r.products, r.nodes, r.product_format) for r in (one, other)]
     if formats[0] != formats[1] or narrow_differs:
         found.append("precision")

@@ -48,6 +48,8 @@ def _digit(operator: SessionOperator, digits: np.ndarray) -> np.ndarray:
     if not (answers == np.rint(answers)).all():
         raise NotASum("a single weight of 1 gives an output that is no integer, from integers")
     split = answers.reshape(calls, operator.positions, case.groups, width)
-    return split.transpose(2, 1, 0, 3).reshape(case.groups, operator.positions, -1)[:, :, :n].astype(
-        np.int64
+    return (
+        split.transpose(2, 1, 0, 3)
+        .reshape(case.groups, operator.positions, -1)[:, :, :n]
+        .astype(np.int64)
     )
