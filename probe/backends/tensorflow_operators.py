@@ -99,7 +99,8 @@ def said(error):
 
     That is its first line after Keras' heading, and its last one where a call stack is in between.
     """
-    lines = [NOISE.sub("", line).strip() for line in str(error).splitlines()]
+    text = str(error).partition("Original stack trace")[0]
+    lines = [NOISE.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("Exception encountered when")]
     if not lines:
         return type(error).__name__
@@ -214,7 +215,18 @@ class Session(TensorFlowOperator):
     def __init__(self, tf, spec, convolve, config, device, constant):
         TensorFlowOperator.__init__(self, tf, spec, convolve, constant)
         self.config, self.device = config, device
-        self.call = refusing(tf, self.rebuilding(self._constants) if constant else self._fed())
+        self.call = refusing(tf, self.rebuilding(self._constants) if constant else self._lazily())
+
+    def _lazily(self):
+        """Builds the graph at the first call, so that a refusal there is one of the operator."""
+        run = None
+
+        def call(x, w, b):
+            nonlocal run
+            run = run or self._fed()
+            return run(x, w, b)
+
+        return call
 
     def _fed(self):
         graph = self.tf.Graph()
