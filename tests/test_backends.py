@@ -175,7 +175,7 @@ def test_a_refusal_is_one_line_that_says_why(ask):
         ("Exception encountered when calling Conv1D.call().\n\n\x1b[1mToo few\x1b[0m", "Too few"),
         ("Graph execution error:\n\nDetected at\nNot here\n\t [[{{node a}}]] [Op:f]", "Not here"),
         (
-            "Graph execution error:\n\nNode: 'a'\nToo deep\n\nOriginal stack trace for 'a':\n  File",
+            "Graph execution error:\n\nNode: 'a'\nToo deep\n\nOriginal stack trace for a:\n  File",
             "Too deep",
         ),
         ("", "ValueError"),
