@@ -134,7 +134,7 @@ class Worker:
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
         shapes = {"x": call.x.shape, "w": call.w.shape}
-        yield {"kernels": self.backend.kernels(call.spec, shapes), "done": True}, {}
+        yield {"kernels": self._started().kernels(call.spec, shapes), "done": True}, {}
 
     def sweep(self, request, arrays):
         return compare.sweep(self._call(request, arrays), request, describe)
@@ -162,12 +162,16 @@ class Worker:
             b = np.zeros(spec["filters"], w.dtype)
         return Call(self._operator, spec, arrays["x"], w, b)
 
-    def _operator(self, spec):
+    def _started(self):
         if self.backend is None:
             raise Refused("do: no backend is started; start one first")
+        return self.backend
+
+    def _operator(self, spec):
+        backend = self._started()
         key = json.dumps(spec, sort_keys=True)
         if key not in self.operators:
-            self.operators[key] = self.backend.operator(spec)
+            self.operators[key] = backend.operator(spec)
         self.operators.move_to_end(key)
         if len(self.operators) > OPERATORS:
             self.operators.popitem(last=False)
