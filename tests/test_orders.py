@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from probe import window
 from probe.case import Case
-from probe.errors import InputError, Nondeterministic
+from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
 from probe.order.fprev import fprev_calls
 from probe.order.operator import SessionOperator
@@ -80,6 +80,46 @@ def test_transforms_are_no_sums_and_get_no_tree(algorithm, case):
 def test_a_random_order_is_nondeterministic():
     with pytest.raises(Nondeterministic, match="the same call again"):
         reveal(session("random"), conv())
+
+
+class Changed(InlineSession):
+    """The reference with something done to its outputs."""
+
+    def __init__(self, change):
+        super().__init__(Target.parse("reference"))
+        self.change = change
+        self.start()
+
+    def stream(self, header, arrays=None):
+        for answer, found in super().stream(header, arrays):
+            names = {"y", "outputs"} & set(found)
+            yield answer, found | {name: self.change(found[name]) for name in names}
+
+
+def test_a_non_linear_operator_gets_no_tree():
+    with pytest.raises(NotASum, match=r"-f\(-x\) gives"):
+        reveal(Changed(lambda y: np.maximum(y, 0)), conv())
+    with pytest.raises(NotASum, match=r"2 f\(x/2\) gives"):
+        reveal(Changed(lambda y: y * np.abs(y)), conv())
+
+
+def test_a_stateful_operator_is_nondeterministic():
+    calls = []
+
+    def drifts(y):
+        calls.append(1)
+        return y + np.float32(len(calls))
+
+    with pytest.raises(Nondeterministic):
+        reveal(Changed(drifts), conv())
+
+
+def test_an_operator_that_saturates_under_the_masks_gets_no_tree():
+    orders = reveal(Changed(lambda y: np.clip(y, -1e9, 1e9)), conv())
+    assert orders.replayed.all() and len(orders.ways) == 1  # the units still count
+    lossy = Changed(lambda y: np.where(np.abs(y) > 30, np.float32(np.inf) * np.sign(y), y))
+    with pytest.raises(NotASum, match="inf"):
+        reveal(lossy, conv(in_channels=16))
 
 
 @pytest.mark.parametrize(

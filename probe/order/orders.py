@@ -171,23 +171,22 @@ class _Work:
         return Operands(case, x, w, b, self.operator.apply(x, w, b))
 
     def _controls(self) -> None:
-        """The same call again, and its mirror image: sums of products are odd in their input."""
+        """The same call again, mirrored and halved: sums of products are linear to the last bit."""
         for each in self.sets:
             self.checks += 1
             again = self.operator.apply(each.x, each.w, each.b)
             found = ulp.differences(each.y, again, self.case.dtype)
             if len(found.index):
                 raise Nondeterministic(self._example("the same call again", found))
-        first = self.sets[0]
-        self.checks += 1
-        mirrored = self.operator.apply(
-            _negative(first.x, self.case.dtype),
-            first.w,
-            None if first.b is None else _negative(first.b, self.case.dtype),
-        )
-        found = ulp.differences(first.y, _negative(mirrored, self.case.dtype), self.case.dtype)
-        if len(found.index):
-            raise NotASum(self._example("-f(-x)", found))
+        dtype, first = self.case.dtype, self.sets[0]
+        scales = {"-f(-x)": -1.0} if dtype == "float16" else {"-f(-x)": -1.0, "2 f(x/2)": 0.5}
+        for name, scale in scales.items():  # exact, but for numbers too small for the dtype
+            self.checks += 1
+            b = None if first.b is None else _scaled(first.b, scale, dtype)
+            y = self.operator.apply(_scaled(first.x, scale, dtype), first.w, b)
+            found = ulp.differences(first.y, _scaled(y, 1 / scale, dtype), dtype)
+            if len(found.index):
+                raise NotASum(self._example(name, found))
 
     def _example(self, what: str, found: ulp.Differences) -> str:
         place = np.unravel_index(int(found.index[0]), self.result.shape)
@@ -313,10 +312,8 @@ def _grid(piece: Refused | Order, wanted: np.ndarray) -> np.ndarray:
     return mask & wanted
 
 
-def _negative(array: np.ndarray, dtype: str) -> np.ndarray:
-    bits = floats.to_bits(array, dtype)
-    sign = bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
-    return floats.from_bits(bits ^ sign, dtype)
+def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
+    return floats.round_to(floats.widen(array, dtype) * scale, dtype)
 
 
 def require_length(case: Case) -> Case:
