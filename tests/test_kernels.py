@@ -116,6 +116,11 @@ def test_generated_code_has_one_name_whatever_its_process():
     assert {names.readable("0x00007f4a6c1bb000", place) for place in places} == {"jit"}
 
 
+def test_generated_code_that_onednn_named_keeps_the_name_without_its_number():
+    found = names.readable("jit_avx512_core_f32_copy_an_kern.0", "[JIT] tid 17854")
+    assert found == "jit_avx512_core_f32_copy_an_kern"
+
+
 REPORT = "\n".join(
     (
         "3528       \tlibpython3.11.so.1.0   \t[.] _PyEval_EvalFrameDefault",

@@ -10,6 +10,7 @@ GENERATED = "jit"
 """The name of code that was generated at run time and has none of its own."""
 
 _ANONYMOUS = re.compile(r"\[JIT\]|//anon|\[anon|anon_inode|memfd:|/?perf-\d+\.map|/dev/zero")
+_GENERATED_NAME = re.compile(r"([A-Za-z_]\w+)(?:\.\d+)?$")
 _NUMERICAL = re.compile(
     r"""Eigen::(?!\w*(?:Thread|Event|Barrier|Notification|RunQueue|MaxSize))
     | dnnl::impl::cpu:: | tensorflow::(?:functor::|\w*Depthwise) | tflite:: | ruy::
@@ -31,11 +32,13 @@ _SPELLED = {"<": "\1", ">": "\2", "(": "\3", ")": "\4"}
 def readable(symbol: str, library: str) -> str | None:
     """The short name of a sampled symbol in numerical code; None for all other code.
 
-    ``symbol``: as the object file has it; ``library``: the name of that file. Only what computes is
-    named: the rest of a library dispatches, allocates and waits, and is the same for every kernel.
+    ``symbol``: as the object file has it; ``library``: the name of that file, or perf's word for
+    generated code. Only what computes is named: the rest of a library dispatches, allocates and
+    waits, and is the same for every kernel.
     """
     if _ANONYMOUS.search(library):
-        return GENERATED
+        named = _GENERATED_NAME.match(symbol)
+        return named[1] if named else GENERATED
     name = shorten(demangle(symbol))
     if not _NUMERICAL.match(name) or _PREPARING.search(name):
         return None

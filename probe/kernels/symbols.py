@@ -1,7 +1,8 @@
 """The source ``symbols``: native functions that perf finds the process in while it repeats a call.
 
 ``cpu-clock`` is a timer of the kernel: it needs no hardware counters, so it works in virtual
-machines. TensorFlow's and Eigen's kernels have symbols; code generated at run time is ``jit``.
+machines. TensorFlow's and Eigen's kernels have symbols. oneDNN writes down the names of what it
+generates (developer guide, "Profiling oneDNN Performance"); other generated code is ``jit``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from probe.kernels.names import readable
 from probe.kernels.question import KEY, Kernel, Question
+from probe.launch import Session
 from probe.target import Target
 
 SOURCE = "symbols"
@@ -25,6 +27,8 @@ FEWEST = 5
 """Samples in numerical code below which nothing is said: what ran may be among what was missed."""
 SHARE = 0.05
 """Of the samples in numerical code, that a function must have to be named."""
+PERFMAP = {"ONEDNN_JIT_PROFILE": "2", "DNNL_JIT_PROFILE": "2"}
+"""Lets oneDNN write the file that perf looks for: the names of generated code by address."""
 PATIENCE = 120.0
 """Seconds for perf to write its samples, and again to read a library's million symbols."""
 
@@ -47,10 +51,8 @@ def observe(question: Question) -> Kernel:
     if (perf := shutil.which("perf")) is None:
         return Kernel(SOURCE, None, NOT_INSTALLED)
     with tempfile.TemporaryDirectory() as folder:
-        samples = Path(folder) / "samples"
         try:
-            refused = _record(perf, samples, question)
-            listed = "" if refused else _report(perf, samples)
+            refused, listed = _sampled(perf, Path(folder) / "samples", question)
         except (OSError, subprocess.TimeoutExpired) as error:
             return Kernel(SOURCE, None, f"perf did not finish: {type(error).__name__}")
     if refused:
@@ -60,23 +62,35 @@ def observe(question: Question) -> Kernel:
     return Kernel.of(SOURCE, top(found), f"{few}: the call is too short to be sampled")
 
 
-def _record(perf: str, samples: Path, question: Question) -> str | None:
-    """Writes the file ``samples``, or says why there is none."""
-    with question.session() as session:
-        session.request({"do": "run", "key": KEY})  # the first call makes what later ones reuse
-        sampling = ("-F", str(frequency()), "-o", str(samples), "-p", str(session.pid))
-        command = [perf, "record", *_EVENT, *sampling]
-        recorder = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+def _sampled(perf: str, samples: Path, question: Question) -> tuple[str | None, str]:
+    """Why perf recorded nothing, or None, and its report."""
+    with question.session(PERFMAP) as session:
+        generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
         try:
-            session.request({"do": "run", "key": KEY, "repeat": question.seconds})
-            ended = recorder.poll()
-            recorder.send_signal(signal.SIGINT)
-            said, _ = recorder.communicate(timeout=PATIENCE)
+            refused = _record(perf, samples, session, question.seconds)
+            return refused, "" if refused else _report(perf, samples)
         finally:
-            recorder.kill()
-            recorder.wait()
+            generated.unlink(missing_ok=True)
+
+
+def _record(perf: str, samples: Path, session: Session, seconds: float) -> str | None:
+    """Writes the file ``samples``, or says why there is none."""
+    session.request({"do": "run", "key": KEY})  # the first call makes what later ones reuse
+    sampling = ("-F", str(frequency()), "-o", str(samples), "-p", str(session.pid))
+    recorder = subprocess.Popen(
+        [perf, "record", *_EVENT, *sampling],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        session.request({"do": "run", "key": KEY, "repeat": seconds})
+        ended = recorder.poll()
+        recorder.send_signal(signal.SIGINT)
+        said, _ = recorder.communicate(timeout=PATIENCE)
+    finally:
+        recorder.kill()
+        recorder.wait()
     return None if ended is None else refusal(ended, said.decode("utf-8", "replace"))
 
 
