@@ -19,7 +19,8 @@ _NUMERICAL = re.compile(
 )
 _PREPARING = re.compile(
     r"""Blocking | UseCustom | CachingSizes | caching_sizes | _ctx_t | _pd_t | engine | storage
-    | stream | scales | _args | _comp_offset | init_ | check_ | [Mm]alloc | _free
+    | stream | scales | _args | _comp_offset | _init$ | init_ | check_ | [Mm]alloc | _free
+    | mayiuse | cpu_isa | xla::cpu::\w*(?:Executable|Thunk)
     | (?P<made>\b\w+)::~?(?P=made)$""",
     re.VERBOSE,
 )
