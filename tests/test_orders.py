@@ -96,6 +96,35 @@ class Changed(InlineSession):
             yield answer, found | {name: self.change(found[name]) for name in names}
 
 
+class ByFilter(InlineSession):
+    """The reference, whose last filter is computed by another algorithm."""
+
+    def __init__(self, algorithm):
+        super().__init__(Target.parse("reference"))
+        self.last = algorithm
+        self.start()
+
+    def stream(self, header, arrays=None):
+        others = []
+        if header["do"] != "start":
+            others = [found for _, found in session(self.last).stream(header, arrays)]
+            self.start()  # all sessions of this process share one backend
+        for number, (answer, found) in enumerate(super().stream(header, arrays)):
+            for name in {"y", "outputs"} & set(found):
+                found[name] = found[name].copy()
+                found[name][..., -1] = others[number][name][..., -1]
+            yield answer, found
+
+
+@pytest.mark.parametrize("algorithm", ["pairwise", "reversed", "blocked"])
+def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkeypatch):
+    monkeypatch.setattr("probe.order.reveal.SIGNATURE_PAIRS", 1)
+    orders = reveal(ByFilter(algorithm), conv())
+    assert orders.replayed.all() and len(orders.ways) == 2
+    assert (orders.index[:, :2] == orders.index[0, 0]).all()
+    assert (orders.index[:, 2] == 1 - orders.index[0, 0]).all()
+
+
 def test_a_non_linear_operator_gets_no_tree():
     with pytest.raises(NotASum, match=r"-f\(-x\) gives"):
         reveal(Changed(lambda y: np.maximum(y, 0)), conv())

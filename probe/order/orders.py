@@ -150,7 +150,7 @@ class _Work:
         shape = (operator.positions, operator.filters)
         self.open = np.ones(shape, bool) if wanted is None else wanted.copy()
         self.wanted = self.open.copy()
-        self.apart = np.zeros(shape, bool)  # did not replay when filters were taken to be alike
+        self.apart = np.zeros(shape, bool)  # no tree fits where filters were taken to be alike
         self.result = Orders(
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
         )
@@ -243,7 +243,10 @@ class _Work:
         wanted &= (self.classes == chosen)[:, None]
         found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
         for piece in refused:
-            self._refuse(_grid(piece, wanted), piece.evidence)
+            if apart:
+                self._refuse(_grid(piece, wanted), piece.evidence)
+            else:  # filters that were taken to be alike may have answered for different trees
+                self.apart |= _grid(piece, wanted)
         if sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.result.replayed |= wanted
