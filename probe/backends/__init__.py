@@ -5,6 +5,10 @@ import importlib
 BACKENDS = {
     "tensorflow": "probe.backends.tensorflow:TensorFlow",
     "keras": "probe.backends.keras:Keras",
+    "torch": "probe.backends.torch:Torch",
+    "jax": "probe.backends.jax:Jax",
+    "onnxruntime": "probe.backends.onnxruntime:OnnxRuntime",
+    "litert": "probe.backends.litert:LiteRT",
     "reference": "probe.backends.reference:Reference",
 }
 

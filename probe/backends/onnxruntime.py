@@ -1,0 +1,228 @@
+"""ONNX Runtime on a model of one Conv node, NCHW, made with the ``onnx`` package.
+
+The sizes of batch and space are symbolic, so one model serves every length. Weights and bias are
+initializers, as in users' models: ONNX Runtime then packs them, lays channels out in blocks, and
+runs other kernels than for weights that are fed (``weights=argument``).
+"""
+
+import os
+import tempfile
+
+import numpy as np
+
+from probe import floats
+from probe.backends import channels_first, onnxruntime_pooling, pooling
+from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unsupported
+
+#: The operator set of the model: the first in which Conv's text is today's.
+OPSET, IR_VERSION = 11, 6
+#: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
+TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
+#: ONNX's names of the conventions whose padding depends on the size.
+AUTO_PAD = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
+
+KEYS = {
+    "threads": Key(None, "one a physical core", "threads within an operator"),
+    "weights": Key(
+        ("argument", "constant"), "constant", "constant: initializers of the model; argument: fed"
+    ),
+    "deterministic": Key(("0", "1"), "0", "the session's use_deterministic_compute"),
+}
+
+
+class OnnxRuntime(Backend):
+    """onnxruntime.InferenceSession, one process a target."""
+
+    name = "onnxruntime"
+    distributions = ("onnxruntime",)
+    module = "onnxruntime"
+    keys = KEYS
+    doc = "a model of one Conv node with constant weights, NCHW"
+    suggestions = (",threads=1", ",threads=2", ",weights=argument")
+
+    @classmethod
+    def requires(cls, switches):
+        """The models are made with ``onnx``."""
+        return (("onnx", "onnx"),)
+
+    def start(self, switches, device):
+        import onnx
+        import onnxruntime
+
+        self.onnx, self.runtime = onnx, onnxruntime
+        self.switches = switches
+        self.options = session_options(onnxruntime, switches)
+        self.constant = switches.get("weights", "constant") == "constant"
+        return {
+            "library": "onnxruntime",
+            "library_version": onnxruntime.__version__,
+            "onnx_version": onnx.__version__,
+            "numpy_version": np.__version__,
+            "devices": ["cpu"],
+            "threads": int(switches["threads"]) if "threads" in switches else None,
+        }
+
+    def operator(self, spec):
+        return ConvNode(self, spec)
+
+    def kernels(self, spec, shapes):
+        """The nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
+        operator = self.operator(spec)
+        w = np.ones(shapes["w"], floats.container(spec["dtype"]))
+        arrays = operator.weights(w), np.ones(spec["filters"], w.dtype)
+        with tempfile.TemporaryDirectory() as folder:
+            options = session_options(self.runtime, self.switches)
+            options.optimized_model_filepath = os.path.join(folder, "optimised.onnx")
+            operator.refusing(operator.session)(*arrays, options=options)
+            nodes = self.onnx.load(options.optimized_model_filepath).graph.node
+        named = [
+            f"{node.op_type} ({node.domain})" if node.domain else node.op_type for node in nodes
+        ]
+        return {"optimised-model": named}
+
+
+def session_options(runtime, switches):
+    """SessionOptions of the switches.
+
+    Idle threads sleep instead of spinning. That moves no bits, and a model is rebuilt for every
+    set of weights: its old threads would take the processor from the new ones.
+    """
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if "threads" in switches:
+        options.intra_op_num_threads = int(switches["threads"])
+        options.inter_op_num_threads = 1
+    if "deterministic" in switches:
+        options.use_deterministic_compute = switches["deterministic"] == "1"
+    return options
+
+
+def conv_model(onnx, spec, constant):
+    """The ModelProto of a spec; its initializers (where ``constant``) are still empty."""
+    helper, rank = onnx.helper, len(spec["kernel"])
+    kind = getattr(onnx.TensorProto, TYPES[spec["dtype"]])
+    named = {"w": [spec["filters"], spec["in_channels"] // spec["groups"]] + list(spec["kernel"])}
+    if spec["bias"]:
+        named["b"] = [spec["filters"]]
+    x = ["batch", spec["in_channels"]] + [f"size{axis}" for axis in range(rank)]
+    y = ["batch", spec["filters"]] + [f"out{axis}" for axis in range(rank)]
+    node = helper.make_node("Conv", ["x"] + list(named), ["y"], **attributes(spec))
+    fed = [helper.make_tensor_value_info("x", kind, x)]
+    kept = []
+    for name, shape in named.items():
+        if constant:
+            kept.append(onnx.TensorProto(name=name, data_type=kind, dims=shape))
+        else:
+            fed.append(helper.make_tensor_value_info(name, kind, shape))
+    returned = [helper.make_tensor_value_info("y", kind, y)]
+    graph = helper.make_graph([node], "convolution", fed, returned, kept)
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
+
+
+def attributes(spec):
+    """Conv's attributes. ``same`` is auto_pad=SAME_UPPER: the odd zero goes after; see AUTO_PAD.
+
+    ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
+    sizes and are written out, as converters do.
+    """
+    found = {
+        "kernel_shape": spec["kernel"],
+        "strides": spec["stride"],
+        "dilations": spec["dilation"],
+        "group": spec["groups"],
+    }
+    name = AUTO_PAD.get(str(spec["padding"]))
+    if name and (set(spec["dilation"]) == {1} or set(spec["stride"]) != {1}):
+        found["auto_pad"] = name
+    elif spec["padding"] != "valid":
+        before, after = zip(*pads(spec))
+        found["pads"] = list(before) + list(after)
+    return found
+
+
+def pads(spec):
+    """(before, after) for each axis, where that does not depend on sizes: explicit, or stride 1."""
+    if spec["padding"] not in AUTO_PAD:
+        return spec["padding"]
+    extents = [(k - 1) * dilation for k, dilation in zip(spec["kernel"], spec["dilation"])]
+    pairs = [(extent // 2, extent - extent // 2) for extent in extents]
+    return pairs if spec["padding"] == "same" else [pair[::-1] for pair in pairs]
+
+
+class ConvNode(Operator):
+    """One spec. Values are NumPy arrays in ONNX's layout."""
+
+    def __init__(self, backend, spec):
+        Operator.__init__(self, spec)
+        if spec["dtype"] not in TYPES:
+            raise Unsupported(f"dtype={spec['dtype']}: it can't be fed from NumPy")
+        self.backend, self.constant_weights = backend, backend.constant
+        if pooling.kind(spec):
+            kind = getattr(backend.onnx.TensorProto, TYPES[spec["dtype"]])
+            self.model = onnxruntime_pooling.model(backend.onnx, spec, kind)
+        else:
+            self.model = conv_model(backend.onnx, spec, backend.constant)
+        fixed = backend.constant or pooling.kind(spec)
+        self.call = self.refusing(self._rebuilding() if fixed else self._fed())
+
+    def session(self, w=None, b=None, options=None):
+        """An InferenceSession's own ``run``, on the model with these weights and bias."""
+        for tensor, array in zip(self.model.graph.initializer, (w, b)):
+            tensor.raw_data = array.tobytes()
+        return self.backend.runtime.InferenceSession(
+            self.model.SerializeToString(),
+            options or self.backend.options,
+            providers=["CPUExecutionProvider"],
+        ).run
+
+    def _rebuilding(self):
+        kept_w = kept_b = run = None
+
+        def call(x, w, b):
+            nonlocal kept_w, kept_b, run
+            if run is None or w is not kept_w or b is not kept_b:
+                kept_w, kept_b, run = w, b, self.session(w, b)
+            return run(["y"], {"x": x})[0]
+
+        return call
+
+    def _fed(self):
+        run = None
+
+        def call(x, w, b):
+            nonlocal run
+            if run is None:
+                run = self.session()
+            return run(["y"], {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b})[0]
+
+        return call
+
+    def refusing(self, call):
+        """``call`` with ONNX Runtime's refusals turned into Unsupported."""
+        said = self.backend.runtime.capi.onnxruntime_pybind11_state
+        refusals = (said.NotImplemented, said.InvalidGraph, said.InvalidArgument, said.Fail)
+
+        def guarded(*given, **options):
+            try:
+                return call(*given, **options)
+            except refusals + (said.RuntimeException,) as error:
+                text = (str(error).strip().splitlines() or [""])[0][:300]
+                if "Failed to allocate memory" in text or "bad_alloc" in text:
+                    raise OutOfMemory(text) from None
+                raise Unsupported("ONNX Runtime refuses: " + text) from None
+
+        return guarded
+
+    def input(self, x):
+        return channels_first.activations(x)
+
+    def weights(self, w):
+        return channels_first.kernels(w)
+
+    def bias(self, b):
+        return None if b is None else channels_first.copied(b)
+
+    def output(self, y):
+        return channels_first.channels_last(y)

@@ -1,0 +1,25 @@
+"""Child processes that the tests of a module share."""
+
+from __future__ import annotations
+
+import pytest
+
+from probe import launch, target
+from probe.target import Target
+
+
+@pytest.fixture(scope="module")
+def started():
+    """started(target text): a running Session; skips with the reason where it can't run."""
+    sessions: dict[str, launch.Session] = {}
+
+    def start(text):
+        if why := target.unavailable(Target.parse(text)):
+            pytest.skip(f"{text}: {why}")
+        if text not in sessions:
+            sessions[text] = launch.Session(Target.parse(text)).start()
+        return sessions[text]
+
+    yield start
+    for session in sessions.values():
+        session.close()
