@@ -20,6 +20,7 @@ import numpy as np
 from probe import backends, protocol, target, worker
 from probe.errors import TargetError
 from probe.pipes import Pipes, by_signal
+from probe.runtimes.runtime import Missing
 
 Arrays = dict[str, np.ndarray]
 Answer = tuple[dict[str, Any], Arrays]
@@ -35,6 +36,9 @@ shell decides bits; what a target needs of those, its switches set."""
 TIME_LIMIT = 120.0
 """Seconds that one answer may take, and that a library may take to start."""
 
+WORKER = ("-E", "-s", "-u", worker.__file__)
+"""What follows the interpreter on a child's command line."""
+
 TAIL = 4000
 """Characters of stderr that go with a failure."""
 
@@ -43,7 +47,8 @@ class Session:
     """One child process of one target: a context manager that starts and ends it.
 
     ``time_limit``: seconds for one answer, None for no limit. ``start_limit``: for the library's
-    start. ``command``: what starts the worker, if it is not this interpreter. ``extra``: variables
+    start. Both are longer where the processor is emulated: ``Runtime.slower``. ``command``: what
+    starts the worker, if it is not what the target says. ``extra``: variables
     beside the target's own, such as ``ONEDNN_VERBOSE``. A session belongs to one thread; only
     ``interrupt`` may be called from another.
 
@@ -65,7 +70,7 @@ class Session:
         self.facts: dict[str, Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the session)
-        self._born = 0
+        self._born, self._slower = 0, 1.0
 
     def __enter__(self) -> Self:
         try:
@@ -93,7 +98,11 @@ class Session:
         if self.command is None and (why := target.unavailable(self.target)):
             raise self._error("unavailable", why)
         self._born = self.mark()
-        command = self.command or (sys.executable, "-E", "-s", "-u", worker.__file__)
+        command, slower = self.command, 1.0
+        if command is None:
+            ran = target.runtime(self.target)
+            command, slower = (*ran.command, *WORKER), ran.slower
+        self._slower = slower
         try:
             self._process = subprocess.Popen(
                 command,
@@ -116,8 +125,13 @@ class Session:
 
     def expected_facts(self) -> dict[str, Any]:
         """Those of ``facts`` that decide bits, told without starting; {} for other interpreters."""
-        foreign = self.command is not None and self.command[0] != sys.executable
-        return {} if foreign else _own_facts(self.target)
+        if self.command is not None:
+            return _own_facts(self.target) if self.command[0] == sys.executable else {}
+        try:
+            facts = target.runtime(self.target).facts
+        except Missing:
+            return {}
+        return _own_facts(self.target) if facts is None else dict(facts)
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
         """The last answer of a request: see ``worker.Worker.handle`` for what can be asked."""
@@ -161,6 +175,7 @@ class Session:
         if self._process is None:
             raise self._error("crash", "its process has ended; start it again")
         answered = False
+        limit = None if limit is None else limit * self._slower
         try:
             self._pipes.limit(limit)
             protocol.send(self._pipes, dict(header), arrays)
@@ -232,7 +247,7 @@ class InlineSession:
 
     def start(self) -> Self:
         """Sets the target's variables in this process, imports its library, sets ``facts``."""
-        if why := target.unavailable(self.target) or self._too_late():
+        if why := target.unavailable(self.target) or self._elsewhere() or self._too_late():
             raise TargetError(self.target.text, "unavailable", why)
         os.environ.update(self.variables)
         self._worker, self.alive = worker.Worker(), True
@@ -246,6 +261,11 @@ class InlineSession:
         wrong = [name for name, text in self.variables.items() if os.environ.get(name) != text]
         said = ", ".join(f"{name}={self.variables[name]}" for name in wrong)
         return f"the library is loaded in this process without {said}" if wrong else ""
+
+    def _elsewhere(self) -> str:
+        ran = target.runtime(self.target)
+        own = ran.facts is None and not ran.emulated
+        return "" if own else "another interpreter runs it, so it can't be in this process"
 
     def expected_facts(self) -> dict[str, Any]:
         """As ``Session.expected_facts``."""
@@ -313,4 +333,5 @@ def open_session(where: target.Target, inline: bool = False, **limits: Any) -> A
 
 def _start_request(where: target.Target) -> dict[str, Any]:
     switches = dict(where.switches)
-    return {"do": "start", "backend": where.name, "switches": switches, "device": where.device}
+    device = "cpu" if target.emulated(where) else where.device
+    return {"do": "start", "backend": where.name, "switches": switches, "device": device}

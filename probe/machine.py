@@ -58,6 +58,12 @@ def facts() -> dict[str, Any]:
     }
 
 
+def emulating(emulator: str, model: str) -> dict[str, Any]:
+    """Columns of ``schema.runs`` for a run on an emulated processor: nothing of this one's."""
+    unknown = ("cpu_vendor", "cpu_family", "cpu_model_number", "cpu_isa")
+    return {"emulated": emulator, "cpu_model": f"{model} (emulated)", **dict.fromkeys(unknown)}
+
+
 @cache
 def label() -> str:
     """Name of this machine's results folder, such as ``amd-epyc-fam25-model17-avx512``.

@@ -11,7 +11,8 @@ import numpy as np
 
 from probe import backends, floats, machine, schema
 from probe.case import Case, by
-from probe.target import Target
+from probe.runtimes.runtime import Missing
+from probe.target import Target, runtime
 
 Size: TypeAlias = "int | np.ndarray"
 
@@ -38,8 +39,18 @@ def run_row(
         "environment": dict(variables),
         **{name: facts.get(name) for name in names},
         **machine.facts(),
+        **_processor(where),
     }
     return {"run_id": schema.run_id(row), **row}
+
+
+def _processor(where: Target) -> dict[str, Any]:
+    """What an emulated target's processor is, instead of this machine's; {} for a native one."""
+    try:
+        ran = runtime(where)
+    except Missing:
+        return {}
+    return machine.emulating(ran.emulated, where.device) if ran.emulated else {}
 
 
 def case_row(case: Case) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from probe import backends
 from probe.backends import onednn
 from probe.backends.contract import Backend
 from probe.errors import InputError
+from probe.runtimes import emulation, environments
+from probe.runtimes.runtime import Missing, Runtime
+from probe.runtimes.runtime import runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
 
@@ -28,7 +31,8 @@ EMULATED = (
     *("skylake-client", "skylake-server", "cascadelake-server", "icelake-server"),
     *("sapphirerapids", "epyc", "epyc-rome", "epyc-milan", "epyc-genoa"),
 )
-"""Processors that an emulator may stand in for, by qemu's names in lower case."""
+"""Processors that an emulator may stand in for, by qemu's names in lower case. Any other one that
+this machine's qemu knows is a device too."""
 
 _SYNTAX = re.compile(r"(?P<name>[^=@,]*)(==(?P<version>[^=@,]*))?(@(?P<device>[^=@,]*))?$")
 _VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*$")
@@ -122,7 +126,26 @@ def _backend(name: str) -> type[Backend]:
 
 def _has_device(backend: type[Backend], device: str) -> bool:
     patterns = [pattern.replace("N", r"\d{1,3}") for pattern in backend.devices]
-    return device in EMULATED or any(re.fullmatch(pattern, device) for pattern in patterns)
+    if device in EMULATED or any(re.fullmatch(pattern, device) for pattern in patterns):
+        return True
+    return device in emulation.models()
+
+
+def emulated(target: Target) -> str | None:
+    """The target's device if that is a processor to emulate, else None."""
+    device = target.device
+    known = device in EMULATED or (device != "cpu" and ":" not in device)
+    return device if known else None
+
+
+def runtime(target: Target) -> Runtime:
+    """What runs a target: an interpreter, perhaps under an emulator. Raises ``runtime.Missing``."""
+    backend, device = _backend(target.name), emulated(target)
+    own = installed_version(backend)
+    if own is None and target.version is None and device != "arm64":
+        library = backend.distributions[0]
+        raise Missing(f"{library} is not installed here; pip install {library}")
+    return find_runtime(target.name, target.version, device, own)
 
 
 def _checked(
@@ -148,19 +171,15 @@ def _checked(
 def unavailable(target: Target) -> str | None:
     """Why a target can't run on this machine with this interpreter, or None. Imports no library."""
     backend = _backend(target.name)
-    if target.device in EMULATED:
-        return f"no emulator is set up for {target.device} here"
-    installed = installed_version(backend)
-    if installed is None:
-        library = backend.distributions[0]
-        return f"{library} is not installed here; pip install {library}"
-    if target.version not in (None, installed):
-        return f"{target.name}=={target.version} is not installed here ({installed} is)"
+    try:
+        own = runtime(target).facts is None
+    except Missing as missing:
+        return str(missing)
     switches = dict(target.switches)
-    for module, library in backend.requires(switches):
+    for module, library in backend.requires(switches) if own else ():
         if util.find_spec(module) is None:
             return f"{library}, which these switches need, is not installed; pip install {library}"
-    return _lacking_hardware(target.device, switches)
+    return None if emulated(target) else _lacking_hardware(target.device, switches)
 
 
 def _lacking_hardware(device: str, switches: Mapping[str, str]) -> str | None:
@@ -228,3 +247,5 @@ def _suggestions() -> Iterator[tuple[Target, str]]:
             target = Target.parse(f"{name}{text}")
             docs = (f"{backend.keys[key].doc}" for key, _ in target.switches)
             yield target, "; ".join(docs) or f"on {target.device}"
+    for found in environments.installed():
+        yield Target.parse(found.target), f"Python {found.facts.get('python_version')}, installed"

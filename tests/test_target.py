@@ -103,15 +103,17 @@ def test_reference_runs_everywhere():
     ("text", "why"),
     [
         ("tensorflow==1.2.1", "tensorflow==1.2.1 is not installed here (2.21.0 is)"),
-        ("tensorflow@haswell", "no emulator is set up for haswell here"),
+        ("tensorflow@haswell", "haswell is emulated by qemu-x86_64, which is not installed"),
         ("keras,backend=jax", "jax, which these switches need, is not installed"),
         ("tensorflow,isa=avx2_vnni", "isa=avx2_vnni needs a CPU with avx_vnni"),
         ("tensorflow@gpu:0", "this machine has no GPU"),
         ("tensorflow@gpu:1", "this machine has no GPU"),
     ],
 )
-def test_what_cannot_run_here_says_why(text, why, monkeypatch):
-    """On a machine made up for the test: TensorFlow 2.21.0, AVX2, no JAX and no GPU."""
+def test_what_cannot_run_here_says_why(text, why, monkeypatch, tmp_path):
+    """On a machine made up for the test: TensorFlow 2.21.0, AVX2, no JAX, no GPU, no qemu."""
+    monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
+    monkeypatch.setattr(target.emulation, "program", lambda name: None)
     monkeypatch.setattr(target.metadata, "version", lambda name: "2.21.0")
     found = target.util.find_spec
     monkeypatch.setattr(

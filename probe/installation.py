@@ -1,0 +1,173 @@
+"""A target that can't run here is given what it needs: its release, or another processor.
+
+An environment is made in place and marked when the target has answered through the worker; what
+fails on the way is taken away, and what a killed process left is taken away by the next try.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import backends, machine, target
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.launch import TIME_LIMIT, WORKER, Session
+from probe.runtimes import emulation, environments, interpreters, packages, pins, runtime, sysroot
+from probe.runtimes.environments import Environment
+from probe.runtimes.packages import Failed
+from probe.runtimes.runtime import Runtime
+from probe.target import Target
+
+Tell = Callable[[int, int, str], None]
+
+STEPS = 3
+CHECK = Case(op="conv2d", kernel="1x3", length=8, operands="ones", weights=(1.0, 2.0, 4.0))
+"""What a new environment has to compute: 7, everywhere."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What ``install`` did. ``environment`` is None where the target uses this interpreter."""
+
+    target: Target
+    environment: Environment | None
+    facts: dict[str, Any]
+    seconds: float
+    already: bool
+
+
+def install(where: Target, tell: Tell | None = None, root: Path | None = None) -> Installed:
+    """Provides what ``where`` needs, and checks that it answers.
+
+    ``root``: an arm64 root folder to use instead of one made of Debian packages. ``tell`` gets
+    steps done, steps in all, and what is being done. Costs minutes at most, 0.2 to 1.5 GB of disk.
+    InputError: nothing is to be installed for such a target. TargetError ``unavailable``: it
+    failed; the message says why in one line.
+    """
+    started = time.monotonic()
+    told = tell or (lambda done, total, text: None)
+    try:
+        found, facts, already = _provide(where, told, root)
+    except Failed as error:
+        why = machine.publishable(str(error))
+        raise TargetError(where.text, "unavailable", why, error.printed) from None
+    except OSError as error:
+        why = f"installing: {error.strerror or error}"
+        raise TargetError(where.text, "unavailable", why) from None
+    return Installed(where, found, facts, round(time.monotonic() - started, 1), already)
+
+
+def _provide(
+    where: Target, tell: Tell, root: Path | None
+) -> tuple[Environment | None, dict[str, Any], bool]:
+    device = target.emulated(where)
+    if device is not None and (why := emulation.missing(device)):
+        raise Failed(why)
+    own = target.installed_version(backends.get(where.name))
+    arm64 = device == "arm64"
+    if not arm64 and where.version in (None, own):
+        return None, _own(where, own, tell), device is None
+    version = where.version or own
+    if version is None:
+        todo = f"name one, {where.name}==1.2.3@arm64"
+        raise InputError(
+            "target", where.text, f"no {where.name} is here to take the version of", todo
+        )
+    recipe = pins.recipe(where.name, version, arm64)
+    folder = environments.folder_of(where.name, version, arm64)
+    with environments.locked(folder):
+        found = environments.find(where.name, version, arm64)
+        if found is None:
+            return *_make(folder, recipe, arm64, root, tell), False
+    if device is None or arm64:
+        return found, found.facts, True
+    tell(2, STEPS, f"asking {where.text}")
+    return found, _answers(where, target.runtime(where)), True
+
+
+def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
+    """Facts of a target of this interpreter, which at most needs an emulator."""
+    if where.device == "cpu" and where.version is None:
+        todo = f"write which, such as {where.name}=={own or '1.2.1'}"
+        raise InputError("target", where.text, "it names no release to install", todo)
+    if why := target.unavailable(where):
+        raise Failed(why)
+    tell(2, STEPS, f"asking {where.text}")
+    return _answers(where, target.runtime(where))
+
+
+def _make(
+    folder: Path, recipe: pins.Recipe, arm64: bool, root: Path | None, tell: Tell
+) -> tuple[Environment, dict[str, Any]]:
+    """A new environment; on any failure none."""
+    environments.remove(folder)
+    named = f"{recipe.library}=={recipe.version}"
+    try:
+        tell(0, STEPS, "an arm64 root folder" if arm64 else f"Python {recipe.python}")
+        if arm64:
+            python = sysroot.environment(sysroot.provide(root), folder)
+            tell(1, STEPS, f"{named} for arm64")
+            sysroot.fill(folder, python, [recipe.choices[-1], *recipe.beside])
+        else:
+            _native(folder, recipe, lambda: tell(1, STEPS, named))
+        tell(2, STEPS, f"asking {named}")
+        ran = runtime.in_folder(folder, arm64)
+        facts = _answers(Target(recipe.library, recipe.version), ran)
+        if not pins.same(str(facts.get("library_version")), recipe.version):
+            why = f"{facts.get('library_version')} answers in its place"
+            raise Failed(f"{named} was installed, but {why}")
+        environments.complete(folder, recipe.library, recipe.version, arm64, facts)
+    except BaseException:
+        environments.remove(folder)
+        raise
+    tell(STEPS, STEPS, named)
+    found = environments.read(folder)
+    assert found is not None
+    return found, facts
+
+
+def _native(folder: Path, recipe: pins.Recipe, then: Callable[[], None]) -> None:
+    python = interpreters.find(recipe.python)
+    if python is None:
+        raise Failed(interpreters.missing(recipe.python))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    packages.create(folder, python)
+    then()
+    packages.install(folder, recipe)
+
+
+def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
+    """Starts the worker there and has it compute :data:`CHECK`; the facts that it tells."""
+    command = (*ran.command, *WORKER)
+    limit = TIME_LIMIT * ran.slower
+    try:
+        with Session(where, limit, limit, command) as session:
+            x, w, _ = CHECK.operands()
+            request = {"do": "run", "spec": CHECK.spec()}
+            y = session.request(request, {"x": x, "w": w})[1]["y"]
+            facts = dict(session.facts)
+    except TargetError as error:
+        raise Failed(f"it was installed, but does not answer: {error.why}", error.stderr) from None
+    if not np.array_equal(y, np.full(CHECK.output_shape(), 7.0, np.float32)):
+        raise Failed("it was installed, but computes 1 + 2 + 4 wrongly")
+    kept = ("library", "library_version", "python_version", "numpy_version")
+    return {name: facts.get(name) for name in kept}
+
+
+def remove(where: Target) -> Environment:
+    """Takes a release's environment away. InputError where there is none."""
+    own = target.installed_version(backends.get(where.name))
+    version, arm64 = where.version or own or "", where.device == "arm64"
+    found = environments.find(where.name, version, arm64)
+    if found is None:
+        there = ", ".join(one.target for one in environments.installed()) or "none"
+        raise InputError("target", where.text, "it is not installed", f"there are: {there}")
+    with environments.locked(found.folder):
+        environments.remove(found.folder)
+    return found

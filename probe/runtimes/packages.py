@@ -1,0 +1,119 @@
+"""Environments and what is in them, by uv where it is on PATH, else by pip."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from probe.runtimes import environments, interpreters
+from probe.runtimes.pins import OLD_PIP, Recipe
+
+LIMIT = 1800
+"""Seconds that one installer may take."""
+
+WHEELS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
+"""Platforms whose arm64 wheels are taken, best first."""
+
+PRIVATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
+"""Variables that would lead an installer elsewhere. Where packages come from is the user's own."""
+
+
+class Failed(Exception):
+    """An installation failed: one line. ``printed``: the tail of what the installer printed."""
+
+    def __init__(self, why: str, printed: str = "") -> None:
+        self.printed = printed
+        super().__init__(why)
+
+
+def create(folder: Path, python: Path) -> None:
+    """Makes an empty environment of an interpreter. Raises Failed."""
+    if tool := interpreters.uv():
+        run([tool, "venv", "--quiet", "--python", str(python), str(folder)], "uv venv")
+        return
+    run([str(python), "-E", "-s", "-m", "venv", str(folder)], "python -m venv")
+
+
+def install(folder: Path, recipe: Recipe) -> str:
+    """Installs a recipe's first choice that can be had; which one it was. Raises Failed."""
+    for choice in recipe.choices[:-1]:
+        try:
+            _install(folder, [choice, *recipe.beside], recipe)
+        except Failed as error:
+            if not NONE_SUCH.search(error.printed):
+                raise
+        else:
+            return choice
+    _install(folder, [recipe.choices[-1], *recipe.beside], recipe)
+    return recipe.choices[-1]
+
+
+NONE_SUCH = re.compile(
+    r"[Nn]o matching distribution|no version of|not found in the package|No solu"
+)
+
+
+def _install(folder: Path, requirements: Sequence[str], recipe: Recipe) -> None:
+    python, what = str(environments.python_of(folder)), f"installing {requirements[0]}"
+    if tool := interpreters.uv():
+        backend = ["--torch-backend", "cpu"] if recipe.library == "torch" else []
+        run([tool, "pip", "install", "--quiet", "--python", python, *backend, *requirements], what)
+        return
+    pip = [python, "-E", "-s", "-m", "pip", "install", "--quiet"]
+    if own := OLD_PIP.get(recipe.python):
+        run([*pip, "--upgrade", *own], f"installing {own[0]}")
+    run([*pip, *requirements, *recipe.pip_beside], what)
+
+
+def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> None:
+    """Unpacks arm64 wheels of Python ``python`` into a folder; runs none of them. Raises Failed."""
+    what = f"installing {requirements[0]} for arm64"
+    if tool := interpreters.uv():
+        where = ["--python-platform", "aarch64-manylinux_2_28", "--python-version", python]
+        run(
+            [tool, "pip", "install", "--quiet", *where, "--only-binary", ":all:"]
+            + ["--target", str(into), *requirements],
+            what,
+        )
+        return
+    where = [word for name in WHEELS for word in ("--platform", name)]
+    own = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
+    run([*own, "--python-version", python, "--target", str(into), *requirements], what)
+
+
+def run(command: Sequence[str], what: str, environment: Mapping[str, str] | None = None) -> None:
+    """Runs an installer to its end; Failed says in one line what it complained about."""
+    given = dict(os.environ if environment is None else environment)
+    kept = {name: text for name, text in given.items() if name not in PRIVATE}
+    try:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT,
+            env=kept,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{what}: not done after {LIMIT} s; try again") from None
+    except OSError as error:
+        raise Failed(f"{what}: {Path(command[0]).name}: {error.strerror}") from None
+    if done.returncode:
+        printed = done.stdout.decode("utf-8", "replace")
+        raise Failed(f"{what}: {complaint(printed)}", printed[-4000:])
+
+
+def complaint(printed: str) -> str:
+    """What an installer's output says went wrong, in one line of at most 300 characters."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
+    lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]
+    full = [line for line in lines if "No space left" in line]
+    errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal)\b", line)]
+    said = full[:1] or errors[:2] or lines[-3:] or ["it failed and said nothing"]
+    return " ".join(said)[:300]
