@@ -2,9 +2,11 @@
 
 ``valid`` adds none. ``same`` is TensorFlow's: ``ceil(size / stride)`` outputs, and where the zeros
 needed are odd in number the extra one goes *after*, so with a stride the padding before depends on
-the size. ``caffe`` is symmetric, ``(extent - 1) // 2`` on both sides, whatever the size. Explicit
-padding is one ``(before, after)`` pair an axis. Sources: TensorFlow's API documentation of
-``tf.nn.convolution`` ("Notes on padding") and Caffe's ``conv_layer.cpp``.
+the size. ``same_lower`` is ONNX's SAME_LOWER: as many zeros, the odd one *before*. ``caffe`` is
+symmetric, ``(extent - 1) // 2`` on both sides, whatever the size, and its pooling rounds the number
+of outputs up. Explicit padding is one ``(before, after)`` pair an axis. Sources: TensorFlow's API
+documentation of ``tf.nn.convolution`` ("Notes on padding"), ONNX's of Conv, Caffe's
+``conv_layer.cpp`` and ``pooling_layer.cpp``.
 """
 
 from __future__ import annotations
@@ -19,9 +21,13 @@ Padding = str | tuple[Pair, ...]
 CONVENTIONS = {
     "valid": "no padding: only windows that lie inside the input",
     "same": "TensorFlow's: ceil(size / stride) outputs, the odd zero goes after the input",
+    "same_lower": "ONNX's SAME_LOWER: as same, but the odd zero goes before the input",
     "caffe": "(extent - 1) // 2 zeros on both sides",
 }
-HOW = "use valid, same, caffe, N, L:R, or one of N and L:R for each spatial axis such as 0:1,2:2"
+HOW = (
+    "use valid, same, same_lower, caffe, N, L:R, "
+    "or one of N and L:R for each spatial axis such as 0:1,2:2"
+)
 
 
 def parse(padding: object, rank: int) -> Padding:
@@ -75,10 +81,11 @@ def around(padding: Padding, axis: int, size: int, extent: int, stride: int) -> 
     """The zeros before and after ``size`` inputs on one axis; ``extent``: of the dilated kernel."""
     if padding == "valid":
         return 0, 0
-    if padding == "same":
+    if padding in ("same", "same_lower"):
         outputs = -(-size // stride)
         total = max((outputs - 1) * stride + extent - size, 0)
-        return total // 2, total - total // 2
+        less, more = total // 2, total - total // 2
+        return (less, more) if padding == "same" else (more, less)
     if padding == "caffe":
         return (extent - 1) // 2, (extent - 1) // 2
     if isinstance(padding, str):
@@ -86,7 +93,17 @@ def around(padding: Padding, axis: int, size: int, extent: int, stride: int) -> 
     return padding[axis]
 
 
-def output_size(padding: Padding, axis: int, size: int, extent: int, stride: int) -> int:
-    """How many outputs one axis has; 0 where not even one window fits."""
+def output_size(
+    padding: Padding, axis: int, size: int, extent: int, stride: int, ceil: bool = False
+) -> int:
+    """How many outputs one axis has; 0 where not even one window fits.
+
+    ``ceil``: the last window may reach beyond the padded input, as long as it starts in the input
+    or in the padding before it (PyTorch's ``ceil_mode``; Caffe's pooling).
+    """
     before, after = around(padding, axis, size, extent, stride)
-    return max((size + before + after - extent) // stride + 1, 0)
+    room = size + before + after - extent
+    if not ceil:
+        return max(room // stride + 1, 0)
+    outputs = -(-room // stride) + 1
+    return max(outputs - ((outputs - 1) * stride >= size + before), 0)

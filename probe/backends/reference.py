@@ -13,7 +13,7 @@ from collections import namedtuple
 import numpy as np
 
 from probe import floats
-from probe.backends import reference_transforms
+from probe.backends import pooling, reference_pooling, reference_transforms
 from probe.backends.contract import Backend, Key, Operator, Unsupported
 
 #: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
@@ -191,9 +191,11 @@ def zeros_around(spec, axis, size):
     stride = spec["stride"][axis]
     extent = (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
     before = after = 0
-    if spec["padding"] == "same":
+    if spec["padding"] in ("same", "same_lower"):
         missing = max((-(-size // stride) - 1) * stride + extent - size, 0)
         before, after = missing // 2, missing - missing // 2
+        if spec["padding"] == "same_lower":
+            before, after = after, before
     elif spec["padding"] != "valid":
         before, after = spec["padding"][axis]
     return (before, after), max((size + before + after - extent) // stride + 1, 0)
@@ -260,6 +262,8 @@ class Reference(Backend):
     def operator(self, spec):
         """Raises Unsupported where the algorithm has no form for the spec."""
         arithmetic = Arithmetic(spec["dtype"])
+        if pooling.kind(spec):
+            return reference_pooling.ReferencePool(spec, arithmetic)
         short = summing(spec, SUMS["sequential"], arithmetic)
         if self.algorithm in TRANSFORMS:
             long = TRANSFORMS[self.algorithm](spec, arithmetic)

@@ -1,0 +1,105 @@
+"""Pooling windows, and pooling made of a library's padding and its pooling of whole windows.
+
+A pooling spec is a depthwise one without weights, with two entries more: ``ceil_mode`` (a last
+window may reach beyond the padded input, as long as it starts in the input or before it) and
+``pad_with``: what padding puts into a window: ``nothing`` (no maximum, not counted in an average)
+or ``zeros`` (a maximum of 0, counted). What lies beyond the padding is never counted.
+"""
+
+from collections import namedtuple
+
+from probe.backends.contract import Operator
+
+#: One axis: padding on both sides, what the last window reads beyond it, and how many outputs.
+Span = namedtuple("Span", "before after beyond outputs")
+
+
+def kind(spec):
+    """``max`` or ``avg`` of a pooling spec; empty for any other operator."""
+    found, pool, _ = spec["op"].partition("_pool")
+    return found if pool else ""
+
+
+def extent(spec, axis):
+    """What the dilated window spans on an axis."""
+    return (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
+
+
+def span(spec, axis, size):
+    """The Span of an axis of that many inputs."""
+    stride, reach, padding = spec["stride"][axis], extent(spec, axis), spec["padding"]
+    before = after = 0
+    if padding in ("same", "same_lower"):
+        missing = max((-(-size // stride) - 1) * stride + reach - size, 0)
+        before, after = missing // 2, missing - missing // 2
+        if padding == "same_lower":
+            before, after = after, before
+    elif padding != "valid":
+        before, after = padding[axis]
+    room = size + before + after - reach
+    outputs = max((-(-room // stride) if spec["ceil_mode"] else room // stride) + 1, 0)
+    if spec["ceil_mode"] and (outputs - 1) * stride >= size + before:
+        outputs -= 1
+    beyond = max((outputs - 1) * stride + reach - (size + before + after), 0)
+    return Span(before, after, beyond, outputs)
+
+
+def spans(spec, sizes):
+    """The Span of every axis. ValueError where a size is not known: in a graph of open sizes."""
+    if any(size is None for size in sizes):
+        raise ValueError("ceil_mode and explicit padding need sizes, which are open in a graph")
+    return [span(spec, axis, int(size)) for axis, size in enumerate(sizes)]
+
+
+class Library:
+    """What ``pool`` below needs of a library, as functions of its own values.
+
+    ``pad(x, pairs, value)``: pairs of the spatial axes. ``whole(x)``: pooling of whole windows,
+    without padding. ``ones(x)``: as x, all 1. ``native(x, spans)``: the library's own padded
+    pooling, or None where it has none for them.
+    """
+
+    def __init__(self, pad, whole, ones, native=lambda x, found: None):
+        self.pad, self.whole, self.ones, self.native = pad, whole, ones, native
+
+
+def pool(spec, library, sizes):
+    """f(x) for an input of these spatial sizes.
+
+    What the library has no word for is padded by hand: a maximum with -inf or 0; an average that
+    leaves padding out is divided by the average of ones.
+    """
+    found = spans(spec, sizes)
+    pads = [(one.before, one.after) for one in found]
+    beyond = [(0, one.beyond) for one in found]
+    zeros, largest = spec["pad_with"] == "zeros", kind(spec) == "max"
+
+    def padded(x, value):
+        return library.pad(x, pads, value) if any(map(any, pads)) else x
+
+    def reached(x, value):
+        return library.pad(x, beyond, value) if any(map(any, beyond)) else x
+
+    def call(x):
+        y = library.native(x, found)
+        if y is not None:
+            return y
+        if largest:
+            outside = -float("inf")
+            return library.whole(reached(padded(x, 0.0 if zeros else outside), outside))
+        mean = library.whole(reached(padded(x, 0.0), 0.0))
+        if not any(map(any, beyond)) and (zeros or not any(map(any, pads))):
+            return mean
+        return mean / library.whole(reached(padded(library.ones(x), float(zeros)), 0.0))
+
+    return call
+
+
+class Pool(Operator):
+    """A pooling operator of channels-last values; weights and bias are not given to it."""
+
+    def weights(self, w):
+        return None
+
+    def bias(self, b):
+        return None
