@@ -144,7 +144,7 @@ def attributes(spec):
 
 def pads(spec):
     """(before, after) for each axis, where that does not depend on sizes: explicit, or stride 1."""
-    if spec["padding"] not in AUTO_PAD:
+    if not isinstance(spec["padding"], str):
         return spec["padding"]
     extents = [(k - 1) * dilation for k, dilation in zip(spec["kernel"], spec["dilation"])]
     pairs = [(extent // 2, extent - extent // 2) for extent in extents]
