@@ -1,0 +1,252 @@
+"""A sweep that no operands can fool: orders and roundings are compared, not bits.
+
+Every value of the axis is revealed and compared with the largest one: outputs that add the same
+products in another order, or round elsewhere, are found even where the bits agree by luck. Ways of
+adding that are known from other values are tried first, so most values cost a few check calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe import window
+from probe.case import Case
+from probe.causes import order_row, ranges, rounding_row
+from probe.errors import TargetError
+from probe.explain import Pairs, Side, classes_of, must_agree, run_side
+from probe.launch import AnySession
+from probe.order import ways
+from probe.order.orders import Orders, Way
+from probe.order.tree import BIAS
+from probe.plan import axis_values
+
+Row = dict[str, Any]
+MOST_KNOWN = 24  # ways of other values that are tried before any question is asked
+PATIENCE = 3  # processes that may be lost one after the other
+
+
+@dataclass
+class AtValue:
+    """One value of the axis against the largest one.
+
+    ``compared``: outputs that must agree; of these ``unknown`` have no proved way of adding on one
+    side, and ``outputs`` are added in another way. ``causes`` counts those by ``order``,
+    ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first, None if
+    there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
+    ``not-a-sum``, or what the target's failure was.
+    """
+
+    at: int
+    orders: Orders | None = None
+    refusal: str = ""
+    compared: int = 0
+    unknown: int = 0
+    outputs: int = 0
+    first: int | None = None
+    causes: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class ByOrder:
+    """A sweep by order of one case on one target. ``values`` are all but the largest one."""
+
+    case: Case
+    target: str
+    vary: str
+    base: AtValue
+    values: list[AtValue] = field(default_factory=list)
+
+    @property
+    def compared(self) -> int:
+        """Outputs of all values that must agree with those of the largest."""
+        return sum(found.compared for found in self.values)
+
+    @property
+    def differing(self) -> int:
+        """Those of them that are added in another way."""
+        return sum(found.outputs for found in self.values)
+
+    @property
+    def ways(self) -> list[Way]:
+        """All ways of adding, those of the largest value first."""
+        every = [self.base, *self.values]
+        return list(dict.fromkeys(way for one in every if one.orders for way in one.orders.ways))
+
+    def to_json(self) -> Row:
+        """What ``probe sweep --by order --json`` prints for one target."""
+        every = [*self.values, self.base]
+        known = [one for one in every if one.orders]
+        return {
+            "target": self.target,
+            "by": "order",
+            "vary": self.vary,
+            "against": self.base.at,
+            "compared": self.compared,
+            "differing": self.differing,
+            "unknown": sum(found.unknown for found in self.values),
+            "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
+            "refused": [{self.vary: one.at, "why": one.refusal} for one in every if one.refusal],
+            "orders": [self._told(way) for way in self.ways],
+            "calls": sum(one.orders.calls + one.orders.checks for one in known if one.orders),
+            "seconds": round(sum(one.orders.seconds for one in known if one.orders), 3),
+        }
+
+    def _told(self, way: Way) -> Row:
+        """One way of adding, and at which values how many outputs have it."""
+        tree, rounding = way
+        counts = {
+            one.at: int(one.orders.counts()[one.orders.ways.index(way)])
+            for one in [*self.values, self.base]
+            if one.orders and way in one.orders.ways
+        }
+        return {
+            "id": tree.id,
+            "tree": tree.text,
+            "fused": sorted(rounding.fused),
+            "rounding": rounding.style(tree),
+            "accumulator": rounding.nodes or self.case.dtype,
+            "outputs": sum(counts.values()),
+            "at": sorted(at for at, count in counts.items() if count),
+        }
+
+    def rows(self, run_id: str) -> dict[str, list[Row]]:
+        """Rows of the store's tables ``reveals``, ``orders`` and ``roundings``."""
+        place = {"run_id": run_id, "case_id": self.case.id, "target": self.target}
+        place |= {"vary": self.vary}
+        reveals = [
+            row
+            for one in [*self.values, self.base]
+            if one.orders
+            for row in reveal_rows(one.orders, place | {"at": one.at})
+        ]
+        return {
+            "reveals": reveals,
+            "orders": [order_row(way) for way in self.ways],
+            "roundings": [rounding_row(way) for way in self.ways],
+        }
+
+
+def _entry(found: AtValue, vary: str) -> Row:
+    causes = dict(sorted(found.causes.items()))
+    return {vary: found.at, "outputs": found.outputs, "causes": causes, "first": found.first}
+
+
+def reveal_rows(orders: Orders, place: Row) -> list[Row]:
+    """Rows of ``reveals`` for a call's outputs; ``place``: the columns that name the call."""
+    cost: Row = {"calls": orders.calls, "seconds": orders.seconds}
+    found = []
+    for number, (tree, rounding) in enumerate(orders.ways):
+        mine = orders.index == number
+        if mine.any():
+            names: Row = {"order_id": tree.id, "rounding_id": ways.rounding_id(rounding)}
+            proved = int((mine & orders.replayed).sum())
+            counts: Row = {"outputs": int(mine.sum()), "replayed": proved, "ranges": ranges(mine)}
+            found.append(place | names | counts | cost | {"evidence": None})
+    rest = (orders.index < 0) & ~orders.replayed
+    if rest.any():
+        counts = {"outputs": int(rest.sum()), "replayed": 0, "ranges": ranges(rest)}
+        nothing = {"order_id": None, "rounding_id": None, "evidence": orders.evidence}
+        found.append(place | counts | cost | nothing)
+    return found
+
+
+def sweep(
+    session: AnySession,
+    case: Case,
+    values: Sequence[int],
+    vary: str = "length",
+    progress: Callable[[int, int], None] | None = None,
+) -> ByOrder:
+    """Reveals ``case`` at every value of the axis and compares each with the largest.
+
+    ``session``: started. ``values``: two or more of ``vary`` (``length``, ``batch``, ``filters``).
+    ``progress(done, total)``. What a target refuses is told in the result; TargetError only after
+    ``PATIENCE`` lost processes in a row. InputError: a value does not fit the case.
+    """
+    shorter, against = axis_values(values, vary)
+    case = case.with_(length=None) if vary == "length" else window.case_for(case, vary, values)
+    cases = {value: window.case_at(case, vary, value) for value in (*shorter, against)}
+    work = _Work(session)
+    base, right = work.at(cases[against], against)
+    result = ByOrder(case, session.target.text, vary, base)
+    for done, value in enumerate(reversed(shorter), 1):
+        found, left = work.at(cases[value], value)
+        if left and right and left.orders and right.orders:
+            _contrast(found, left, right, must_agree(case, vary, cases[value], cases[against]))
+        result.values.insert(0, found)
+        if progress:
+            progress(done, len(shorter))
+    return result
+
+
+class _Work:
+    """The values' reveals, one after the other, with what was learnt so far."""
+
+    def __init__(self, session: AnySession) -> None:
+        self.session, self.lost = session, 0
+        self.known: list[Way] = []
+
+    def at(self, case: Case, value: int) -> tuple[AtValue, Side | None]:
+        try:
+            side = run_side(self.session, case, self.known)
+        except TargetError as error:
+            self._mend(error)
+            return AtValue(value, refusal=f"{error.kind}: {error.why}"), None
+        self.lost = 0
+        own = [] if side.orders is None else side.orders.ways
+        self.known = list(dict.fromkeys([*own, *self.known]))[:MOST_KNOWN]
+        return AtValue(value, side.orders, side.refusal), side
+
+    def _mend(self, error: TargetError) -> None:
+        if not self.session.alive:
+            self.lost += 1
+            if self.lost >= PATIENCE:
+                raise error
+            self.session.start()
+
+
+def _contrast(found: AtValue, left: Side, right: Side, pairs: Pairs) -> None:
+    """Fills in which of the outputs that must agree are added in another way."""
+    apart, found.unknown = differing_ways(left, right, pairs)
+    found.compared = len(pairs.left)
+    places = [pair for pairs_of in apart.values() for pair in pairs_of]
+    found.outputs = len(places)
+    found.causes = Counter({cause: len(pairs_of) for cause, pairs_of in apart.items()})
+    if places:
+        flat = pairs.left[places] @ np.array([left.case.filters, 1])
+        found.first = int(flat.min())
+
+
+def differing_ways(left: Side, right: Side, pairs: Pairs) -> tuple[dict[str, list[int]], int]:
+    """Pairs that are added in other ways, by cause, and how many have no proved way on a side.
+
+    Ways are compared over the leaves that the outputs read: in the padding all add zeros.
+    """
+    assert left.orders is not None and right.orders is not None
+    one, two = (
+        np.where(orders.replayed[at], orders.index[at], -2)
+        for orders, at in ((left.orders, tuple(pairs.left.T)), (right.orders, tuple(pairs.right.T)))
+    )
+    classes, leaves = classes_of(left.case)
+    kinds, number = np.unique(
+        np.stack([one, two, classes[pairs.left[:, 0]]], axis=1), axis=0, return_inverse=True
+    )
+    bias = () if left.case.bias is None else (BIAS,)
+    apart: dict[str, list[int]] = {}
+    unknown = 0
+    for k, (ours, theirs, read) in enumerate(kinds.tolist()):
+        members = np.flatnonzero(number.reshape(-1) == k).tolist()
+        if min(ours, theirs) < 0:  # -1 twice: windows that read nothing
+            unknown += len(members) if -2 in (ours, theirs) else 0
+            continue
+        sides = left.orders.ways[ours], right.orders.ways[theirs]
+        window_leaves = (*map(int, leaves[read]), *bias)
+        causes = ways.causes(*(ways.restricted(way, window_leaves) for way in sides))
+        if causes:
+            apart.setdefault("+".join(causes), []).extend(members)
+    return apart, unknown

@@ -1,0 +1,171 @@
+"""A revealed run as one Python file that gives the library's bits wherever NumPy runs.
+
+The file is ``evaluator.py`` with its data at the end: operands, windows, trees, roundings and the
+library's own bits as compressed arrays in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.errors import InputError
+from probe.evaluator import NOTHING_READ
+from probe.explain import Pairs, Side
+from probe.order import ways
+from probe.order.orders import Orders, Way
+from probe.window import Geometry
+
+LARGEST = 1 << 28
+"""Bytes of operands and outputs that a file may hold. Python reads the file whole."""
+
+TREE_SHOWN = 120
+
+
+def save(
+    sides: Side | Sequence[Side],
+    path: str | Path,
+    *,
+    pairs: Pairs | None = None,
+    partial: bool = False,
+    note: str = "",
+) -> Path:
+    """Writes a file that replays ``sides`` with NumPy (1.17 or later) and Python (3.8) alone.
+
+    Run, it prints the orders and bits and exits with 0 if all are the library's, else with 1.
+    ``pairs``: outputs of the first two sides that must agree; the file prints those that differ.
+    ``note``: a line printed first. ``partial``: outputs whose bits the replay did not give are left
+    out and counted in what the file prints; without it they are an InputError, as is a side with
+    no orders at all. Writes some MB for a large layer: the operands, mostly.
+    """
+    chosen = [sides] if isinstance(sides, Side) else list(sides)
+    return write(text(chosen, pairs=pairs, partial=partial, note=note), path)
+
+
+def write(program: str, path: str | Path) -> Path:
+    """Writes a program's text; InputError where that fails."""
+    target = Path(path)
+    try:
+        target.write_text(program, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or "it can't be written"
+        raise InputError("out", path, why, "give a file in a folder that exists") from None
+    return target
+
+
+def text(
+    sides: Sequence[Side],
+    *,
+    pairs: Pairs | None = None,
+    partial: bool = False,
+    note: str = "",
+) -> str:
+    """The program that ``save`` writes."""
+    about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
+    arrays: dict[str, np.ndarray] = {}
+    for number, side in enumerate(sides):
+        described, own = _run(side, partial)
+        about["runs"].append(described)
+        arrays |= {f"{number}.{name}": array for name, array in own.items()}
+    if pairs is not None:
+        for name, places, side in zip(
+            ("left", "right"), (pairs.left, pairs.right), sides, strict=False
+        ):
+            arrays[name] = places @ np.array([side.case.filters, 1])
+    size = sum(array.nbytes for array in arrays.values())
+    if size > LARGEST:
+        why = f"operands and outputs are {size >> 20} MiB, more than a Python file should hold"
+        raise InputError("case", sides[0].case.label, why, "take a shorter length or fewer filters")
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    stored = io.BytesIO()
+    np.savez_compressed(stored, **arrays)  # type: ignore[arg-type]
+    lines = "\n".join(textwrap.wrap(base64.b64encode(stored.getvalue()).decode(), 96))
+    head, marker, tail = _template().rpartition('\nDATA = ""\n')
+    assert marker
+    return f'{head}\nDATA = """\n{lines}\n"""\n{tail}'
+
+
+def _template() -> str:
+    return Path(__file__).with_name("evaluator.py").read_text(encoding="utf-8")
+
+
+def _run(side: Side, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is told of one side, and its arrays."""
+    if side.orders is None:
+        why = f"its outputs are {side.refusal}: there is no order to replay"
+        raise InputError("target", side.target.text, why, "take another target, or a nearby length")
+    case, operands, orders = side.case, side.operands, side.orders
+    index = _index(orders, side.replays)
+    missing = int((index == -1).sum())
+    if missing and not partial:
+        why = f"{missing} of {index.size} outputs did not replay"
+        raise InputError("case", case.label, why, "save the others with partial=True (--partial)")
+    arrays = {"x": operands.x, "w": operands.w, "y": operands.y, "index": _small(index)}
+    arrays |= {} if operands.b is None else {"b": operands.b}
+    described = []
+    for number, way in enumerate(orders.ways):
+        told, own = _way(way)
+        described.append(told)
+        arrays |= {f"{number}.{name}": array for name, array in own.items()}
+    geometry = Geometry.of(case)
+    windows = {name: list(getattr(geometry, name)) for name in ("sizes", "outputs", "kernel")}
+    windows |= {name: list(getattr(geometry, name)) for name in ("stride", "dilation")}
+    about = {
+        "target": side.target.text,
+        "case": case.label,
+        "dtype": case.dtype,
+        "windows": windows
+        | {"before": [before for before, _ in geometry.around], "groups": geometry.groups},
+        "ways": described,
+    }
+    return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def _index(orders: Orders, replays: np.ndarray) -> np.ndarray:
+    """Each output's way; -1 where the replay of the case's operands did not give its bits."""
+    index = np.where(replays, orders.index, -1)
+    index[(orders.index < 0) & orders.replayed] = NOTHING_READ
+    return index
+
+
+def _small(index: np.ndarray) -> np.ndarray:
+    """The index in the smallest type that holds it."""
+    return index.astype(np.int8 if index.max(initial=0) < 128 else np.int32)
+
+
+def _way(way: Way) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    tree, rounding = way
+    shown = tree.text
+    if len(shown) > TREE_SHOWN:
+        shown = f"tree {tree.id}, {len(tree.leaves)} summands, {tree.depth} additions deep"
+    formats = ("products", "nodes", "product_format")
+    told = {
+        "tree": shown,
+        "text": _rounding_text(way),
+        "leaf": tree.leaves[0],
+        "rounding": {name: getattr(rounding, name) for name in formats},
+    }
+    flat = [child for node in tree.nodes for child in node]
+    lists = {
+        "children": flat,
+        "counts": [len(node) for node in tree.nodes],
+        "fused": sorted(rounding.fused),
+        "narrow": sorted(rounding.narrow),
+    }
+    return told, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}
+
+
+def _rounding_text(way: Way) -> str:
+    fused, rounding = ways.fused_text(way), way[1]
+    plain = {"none": "products rounded", "all": "products fused"}
+    parts = [plain.get(fused, f"fused: {fused}" if len(fused) < 60 else "some products fused")]
+    parts += [f"operands in {rounding.products}"] * (rounding.products is not None)
+    parts += [f"sums in {rounding.nodes}"] * (rounding.nodes is not None)
+    return ", ".join(parts)

@@ -1,0 +1,370 @@
+"""Adds up recorded runs in the recorded order and rounding: NumPy alone, Python 3.8 or later.
+
+A saved run is this very file with the run's data at its end: operands, summation trees, roundings
+and the bits that the library gave. It needs neither the library nor its processor. Every node of a
+tree is the exact sum of its children rounded once; a fused leaf enters as its exact product, any
+other one as its rounded product.
+
+    python FILE          the orders, the first outputs, and whether all bits are the library's
+    python FILE --all    every output
+
+Exit status: 0 if every output has the library's bits, 1 if one has not.
+"""
+# ruff: noqa: B905 (zip has no strict= in Python 3.8)
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+import sys
+from fractions import Fraction
+
+import numpy as np
+
+SHOWN = 12  # outputs that are printed without --all
+AT_ONCE = 1 << 16  # outputs that are added up at once
+BIAS = 1 << 30  # the leaf number of the bias
+NOTHING_READ = -2  # in an index of ways: the window reads padding only, the output is 0
+
+# name: precision with the hidden bit, exponents of the smallest normal and largest finite value
+GRIDS = {
+    "float16": (11, -14, 15),
+    "bfloat16": (8, -126, 127),
+    "tf32": (11, -126, 127),
+    "float32": (24, -126, 127),
+    "float64": (53, -1022, 1023),
+}
+
+
+def nearest(values: np.ndarray, name: str) -> np.ndarray:
+    """float64 values rounded once to the grid of a format: to the nearest, ties to even."""
+    precision, emin, emax = GRIDS[name]
+    if name == "float64":
+        return values
+    if name == "float32":
+        return values.astype(np.float32).astype(np.float64)
+    drop, one = np.uint64(53 - precision), np.uint64(1)
+    bits = values.view(np.uint64)
+    rounded = bits + ((one << (drop - one)) - one) + ((bits >> drop) & one)
+    rounded = ((rounded >> drop) << drop).view(np.float64)
+    shift = 1.5 * 2.0 ** (emin - precision + 53)  # below the normal range the grid is even
+    small = np.copysign(values + shift - shift, values)
+    rounded = np.where(np.abs(values) < 2.0**emin, small, rounded)
+    largest = (2.0 - 2.0 ** (1 - precision)) * 2.0**emax
+    rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, values), rounded)
+    return np.where(np.abs(values) < np.inf, rounded, values)
+
+
+def widen(array: np.ndarray, name: str) -> np.ndarray:
+    """Exact float64 values of an array; bfloat16 comes as uint16 bit patterns."""
+    if name == "bfloat16":
+        array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return array.astype(np.float64)
+
+
+def narrow(values: np.ndarray, name: str) -> np.ndarray:
+    """float64 values rounded once to an array of the format; bfloat16 as uint16 bit patterns."""
+    exact = nearest(values, name)
+    if name == "bfloat16":
+        return (exact.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return exact.astype(name)
+
+
+def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rounded sum and its exact error (Knuth)."""
+    total = a + b
+    other = total - a
+    return total, (a - (total - other)) + (b - other)
+
+
+def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rounded product and its exact error (Dekker); nothing may over- or underflow."""
+    product = a * b
+    halves = []
+    for values in (a, b):
+        scaled = 134217729.0 * values  # 2**27 + 1
+        high = scaled - (scaled - values)
+        halves.append((high, values - high))
+    (ah, al), (bh, bl) = halves
+    return product, ((ah * bh - product + ah * bl) + al * bh) + al * bl
+
+
+def to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """A rounded sum and its error to the sum rounded to odd, from which one more rounding is exact.
+
+    Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
+    rounding to odd", IEEE Transactions on Computers 57, 2008.
+    """
+    bits = total.view(np.int64)
+    even = ((bits & 1) == 0) & (error != 0) & np.isfinite(total) & np.isfinite(error)
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    return np.where(even, bits + step, bits).view(np.float64)
+
+
+def exact_sum(products: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
+    """The exact sum of products and terms as the nearest float64 and the sign of what is left."""
+    loose = [a * b for a, b in products if not (math.isfinite(a) and math.isfinite(b))]
+    loose += [term for term in terms if not math.isfinite(term)]
+    if loose:
+        return float(np.sum(loose)), 0.0
+    exact = sum((Fraction(a) * Fraction(b) for a, b in products), Fraction(0))
+    exact += sum(map(Fraction, terms), Fraction(0))
+    try:
+        total = exact.numerator / exact.denominator  # Python rounds this once
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf, 0.0
+    rest = exact - Fraction(total)
+    return total, float((rest > 0) - (rest < 0))
+
+
+def add(terms: list[np.ndarray], name: str) -> np.ndarray:
+    """The exact sum of float64 terms rounded once to a format."""
+    total, error = two_sum(terms[0], terms[1])
+    lost = np.zeros(total.shape, bool)
+    for term in terms[2:]:
+        total, below = two_sum(total, term)
+        error, more = two_sum(error, below)
+        lost |= more != 0
+    if len(terms) > 2:
+        total, error = two_sum(total, error)
+        lost |= ~np.isfinite(total)
+        for place in np.flatnonzero(lost):
+            values = [float(term[place]) for term in terms]
+            total[place], error[place] = exact_sum([], values)
+    return total if name == "float64" else nearest(to_odd(total, error), name)
+
+
+def add_products(
+    products: list[tuple[np.ndarray, np.ndarray]], terms: list[np.ndarray]
+) -> np.ndarray:
+    """The exact sum of float64 products and terms rounded once to float64."""
+    safe = np.ones(products[0][0].shape, bool)
+    for a, b in products:
+        size = np.abs(a * b)
+        safe &= (((size >= 2.0**-960) & (size <= 2.0**1000)) | (size == 0)) & (size == size)
+        safe &= ((size != 0) | (a == 0) | (b == 0)) & (np.maximum(np.abs(a), np.abs(b)) <= 2.0**990)
+    for term in terms:
+        safe &= np.abs(term) <= 2.0**1010
+    if len(products) == len(terms) == 1:
+        high, low = two_product(*products[0])
+        above, below = two_sum(terms[0], low)
+        total, rest = two_sum(high, above)
+        total = total + to_odd(*two_sum(below, rest))
+    else:
+        total = add([part for pair in products for part in two_product(*pair)] + terms, "float64")
+    for place in np.flatnonzero(~safe):
+        pairs = [(float(a[place]), float(b[place])) for a, b in products]
+        total[place] = exact_sum(pairs, [float(term[place]) for term in terms])[0]
+    return total
+
+
+class Way:
+    """A summation tree with its rounding: how some outputs add their products.
+
+    ``nodes``: children of each node, children first: a leaf as its number, node k as ~k.
+    ``rounding``: ``products``, the format that operands are rounded to; ``nodes``, that of partial
+    sums; ``product_format``, that of products that are not fused; ``dtype`` where one is None.
+    """
+
+    def __init__(
+        self, nodes: list[list[int]], leaf: int, fused: set[int], narrowed: set[int], rounding: dict
+    ) -> None:
+        self.nodes, self.leaf, self.fused, self.narrowed = nodes, leaf, fused, narrowed
+        self.rounding = rounding
+
+    def add_up(self, run: Run, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        """Outputs of these positions and filters, as float64 values."""
+        self.run, self.positions, self.filters = run, positions, filters
+        self.sums = self.rounding["nodes"] or run.dtype
+        found: dict[int, np.ndarray] = {}
+        for number, children in enumerate(self.nodes):
+            terms = [found.pop(child) for child in children if child < 0]
+            products = []
+            for leaf in children:
+                if leaf >= 0 and run.dtype == "float64" and leaf in self.fused:
+                    products.append(self._factors(leaf))
+                elif leaf >= 0:
+                    terms.append(self._leaf(leaf))
+            total = add_products(products, terms) if products else add(terms, self.sums)
+            found[~number] = nearest(total, run.dtype) if number in self.narrowed else total
+        return found.popitem()[1] if self.nodes else self._leaf(self.leaf)
+
+    def _leaf(self, leaf: int) -> np.ndarray:
+        if leaf == BIAS:
+            assert self.run.b is not None
+            return widen(self.run.b[self.filters], self.run.dtype)
+        a, b = self._factors(leaf)
+        if leaf in self.fused and self.nodes:
+            return a * b  # exact: operands of 24 bits or less
+        form = self.rounding["product_format"] or self.sums
+        if self.run.dtype == "float64" and form != "float64":
+            return nearest(to_odd(*two_product(a, b)), form)
+        return nearest(a * b, form)
+
+    def _factors(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
+        pair = self.run.operands(leaf, self.positions, self.filters)
+        grid = self.rounding["products"]
+        return (nearest(pair[0], grid), nearest(pair[1], grid)) if grid else pair
+
+
+class Run:
+    """One call: operands, windows, what the library gave, and how each output is added up.
+
+    A position is a batch entry and a place on the output's spatial axes, row by row. ``index``
+    (positions, filters) numbers the ways; -1 where none is known.
+    """
+
+    def __init__(self, about: dict, arrays: dict, number: int) -> None:
+        mine = [name for name in arrays if name.startswith(f"{number}.")]
+        own = {name.split(".", 1)[1]: arrays[name] for name in mine}
+        self.about, self.dtype, self.windows = about, about["dtype"], about["windows"]
+        self.x, self.w, self.b, self.y = own["x"], own["w"], own.get("b"), own["y"]
+        self.index = own["index"].astype(np.int64)
+        self.ways = [
+            Way(
+                split(own[f"{k}.children"].tolist(), own[f"{k}.counts"].tolist()),
+                way["leaf"],
+                set(own[f"{k}.fused"].tolist()),
+                set(own[f"{k}.narrow"].tolist()),
+                way["rounding"],
+            )
+            for k, way in enumerate(about["ways"])
+        ]
+        rows = self.x.reshape(self.x.shape[0], -1, self.x.shape[-1])
+        self.rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # row -1: padding
+        self.weights = self.w.reshape(-1, self.w.shape[-1])
+        self.reads = self._reads()
+
+    def _reads(self) -> np.ndarray:
+        """Row of x that each kernel position meets at each place: (places, kernel); -1: padding."""
+        w = self.windows
+        flat, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+        for axis, size in enumerate(w["sizes"]):
+            starts = np.arange(w["outputs"][axis]) * w["stride"][axis] - w["before"][axis]
+            index = starts[:, None] + np.arange(w["kernel"][axis]) * w["dilation"][axis]
+            shape = (len(flat) * len(index), -1)
+            flat = (flat[:, None, :, None] * size + index[:, None, :]).reshape(shape)
+            read = (index >= 0) & (index < size)
+            inside = (inside[:, None, :, None] & read[:, None, :]).reshape(shape)
+        return np.where(inside, flat, -1)
+
+    def operands(
+        self, leaf: int, positions: np.ndarray, filters: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What leaf number ``leaf`` multiplies in each output: input and weight, float64."""
+        groups = self.windows["groups"]
+        channels = self.rows.shape[2] // groups
+        entries, places = np.divmod(positions, len(self.reads))
+        channel = filters // (self.weights.shape[1] // groups) * channels + leaf % channels
+        x = self.rows[entries, self.reads[places, leaf // channels], channel]
+        return widen(x, self.dtype), widen(self.weights[leaf, filters], self.dtype)
+
+    def outputs(self) -> np.ndarray:
+        """All outputs, (positions, filters); 0 where no way is known."""
+        out = np.zeros(self.y.shape, self.y.dtype)
+        with np.errstate(all="ignore"):
+            for number, way in enumerate(self.ways):
+                positions, filters = np.nonzero(self.index == number)
+                for start in range(0, len(positions), AT_ONCE):
+                    part = slice(start, start + AT_ONCE)
+                    place = positions[part], filters[part]
+                    out[place] = narrow(way.add_up(self, *place), self.dtype)
+        return out
+
+    @property
+    def known(self) -> np.ndarray:
+        """Outputs whose way is known."""
+        return (self.index >= 0) | (self.index == NOTHING_READ)
+
+    def place(self, flat: int) -> str:
+        """An output's indices from its flat one."""
+        shape = (self.x.shape[0], *self.windows["outputs"], self.w.shape[-1])
+        return f"out[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
+
+    def text(self, value: np.ndarray) -> str:
+        """One value with its bits, such as 97.20009 (0x42c26672)."""
+        shown = widen(value, self.dtype).astype(np.float32) if self.dtype == "bfloat16" else value
+        return f"{shown!s} (0x{int(bits(value.reshape(1))[0]):0{2 * value.dtype.itemsize}x})"
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """The bit patterns of an array."""
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def equal(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
+    """Where bits are the same; zeros of either sign are equal, and so is any NaN."""
+    wide_a, wide_b = widen(a, dtype), widen(b, dtype)
+    both_nan = (wide_a != wide_a) & (wide_b != wide_b)
+    return (bits(a) == bits(b)) | ((wide_a == 0) & (wide_b == 0)) | both_nan
+
+
+def split(children: list[int], counts: list[int]) -> list[list[int]]:
+    """Nodes from all children one after the other and how many each node has."""
+    nodes, start = [], 0
+    for count in counts:
+        nodes.append(children[start : start + count])
+        start += count
+    return nodes
+
+
+def load(text: str) -> tuple[dict, list[Run], dict]:
+    """What was saved, the runs, and all arrays, from base64 text."""
+    with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    about = json.loads(arrays.pop("about").tobytes().decode("utf-8"))
+    return about, [Run(one, arrays, k) for k, one in enumerate(about["runs"])], arrays
+
+
+def show(run: Run, out: np.ndarray, most: int) -> bool:
+    """Prints one run; whether every output whose order is known has the library's bits."""
+    counts = [int((run.index == number).sum()) for number in range(len(run.ways))]
+    print(f"{run.about['target']}: {run.about['case']}")
+    for count, way in zip(counts, run.about["ways"]):
+        print(f"  {way['tree']}, {way['text']}: {count} outputs")
+    good, known = equal(out, run.y, run.dtype), run.known
+    flat, wrong = out.reshape(-1), np.flatnonzero(known & ~good)
+    for k in np.flatnonzero(known)[:most]:
+        print(f"  {run.place(k)} = {run.text(flat[k])}")
+    for k in wrong[:SHOWN]:
+        library = run.text(run.y.reshape(-1)[k])
+        print(f"  {run.place(k)} = {run.text(flat[k])}, the library gave {library}")
+    digest = hashlib.sha256(np.ascontiguousarray(out).tobytes()).hexdigest()[:16]
+    right = int(known.sum()) - len(wrong)
+    print(f"  {right} of {good.size} outputs have the library's bits; sha256 {digest}")
+    if not known.all():
+        print(f"  of {(~known).sum()} outputs no order is known: they are left out")
+    return not len(wrong)
+
+
+def show_pairs(runs: list[Run], outs: list[np.ndarray], arrays: dict, most: int) -> None:
+    """Prints outputs of the first two runs that read the same values and differ."""
+    places = arrays["left"], arrays["right"]
+    one, two = (out.reshape(-1)[place] for out, place in zip(outs, places))
+    differ = np.flatnonzero(~equal(one, two, runs[0].dtype))
+    print(f"outputs that add the same products in both: {len(one)}, differing: {len(differ)}")
+    for k in differ[:most]:
+        left, right = (run.place(place[k]) for run, place in zip(runs, places))
+        print(f"  {left} = {runs[0].text(one[k])}; {right} = {runs[1].text(two[k])}")
+
+
+def main(text: str, arguments: list[str]) -> int:
+    """Adds everything up, prints it, and returns the exit status."""
+    about, runs, arrays = load(text)
+    most = sys.maxsize if "--all" in arguments else SHOWN
+    if about["note"]:
+        print(about["note"])
+    outs = [run.outputs() for run in runs]
+    good = [show(run, out, most) for run, out in zip(runs, outs)]
+    if "left" in arrays:
+        show_pairs(runs, outs, arrays, most)
+    return 0 if all(good) else 1
+
+
+DATA = ""
+
+if __name__ == "__main__":
+    sys.exit(main(DATA, sys.argv[1:]))

@@ -1,0 +1,335 @@
+"""Which known way of adding every output of a call follows: told from bits, a few calls a length.
+
+The input repeats every ``PERIOD`` elements along the length, so the outputs of a call of any length
+are those of few distinct windows: each known way is replayed on these once, and then any length
+costs its own calls and a comparison. Only outputs that follow no known way are revealed, a few rows
+of them at the length where they were met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from probe import ulp, window
+from probe.case import Case
+from probe.launch import AnySession
+from probe.order import ways
+from probe.order.masks import Masks
+from probe.order.operator import SessionOperator
+from probe.order.orders import Way
+from probe.order.reveal import column_labels, reveal_trees
+from probe.order.rounding import reveal_roundings
+from probe.periodic import PERIOD, SEED, Columns, Periodic
+from probe.window import Geometry
+
+ALL = 1 << 22  # outputs up to which all of a call are looked at
+ENDS = 256  # rows at either end, in the middle and scattered, where a call has more outputs
+REVEALED = 8  # rows that are revealed at once
+TRIES = 3  # lengths in a row at which nothing could be revealed, before it isn't tried again
+
+UNKNOWN = -1
+NOTHING = -2  # a window that reads padding only: there is nothing to add
+
+Kind = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How the rows of one call are added up. A row is a batch entry and an output position.
+
+    ``kinds``: numbers of the rows' kinds (see ``Recogniser.kinds``) for the rows that were looked
+    at, all or (``whole`` False) those at both ends, in the middle and scattered between.
+    ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
+    (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
+    the tail of other kinds. ``unknown``: outputs that follow no known way. ``steady``: the same
+    call gave the same bits again.
+    """
+
+    length: int
+    kinds: np.ndarray
+    whole: bool
+    interior: int
+    tail: tuple[tuple[int, int], ...]
+    elsewhere: int
+    unknown: int
+    steady: bool
+
+
+@dataclass
+class Recogniser:
+    """Knows ways of adding of one case on one target, and learns new ones where it meets them.
+
+    ``case``: its length may be open. ``ways``: all that were met so far. ``kinds``: the distinct
+    rows, each the number of every filter's way, ``UNKNOWN`` for none. ``calls``: runs of the
+    operator. ``evidence``: why some outputs have no way.
+    """
+
+    session: AnySession
+    case: Case
+    ways: list[Way] = field(default_factory=list)
+    kinds: list[Kind] = field(default_factory=list)
+    calls: int = 0
+    evidence: str = ""
+
+    def __post_init__(self) -> None:
+        self.periodic = Periodic(self.case)
+        self.popular = list(range(len(self.ways)))
+        self.failed = 0
+
+    def pattern(self, length: int) -> Pattern:
+        """How the call at ``length`` adds up; reveals what follows no way known so far.
+
+        Costs one more call of the operator than there are sets of weights, where everything is
+        known. Raises TargetError.
+        """
+        call = _Call(self, length)
+        if not call.steady:
+            self.evidence = self.evidence or "the same call again gave other bits"
+            return call.pattern()
+        call.recognise(self.popular)
+        apart = False
+        while call.open.any() and self.failed < TRIES:
+            if call.recognise(call.reveal(apart)):
+                apart = False
+            elif apart:
+                break
+            else:
+                apart = True
+        if call.open.any():
+            self.failed += 1
+            self.evidence = self.evidence or "the answers fit a tree that does not replay"
+        else:
+            self.failed = 0
+        self.popular.sort(key=lambda number: -call.count_of(number))
+        return call.pattern()
+
+    def learn(self, way: Way) -> int:
+        """The number of a way, a new one if it was not known."""
+        if way not in self.ways:
+            self.ways.append(way)
+            self.popular.append(len(self.ways) - 1)
+        return self.ways.index(way)
+
+    def kind(self, row: Kind) -> int:
+        """The number of a kind of row, a new one if it was not met yet."""
+        if row not in self.kinds:
+            self.kinds.append(row)
+        return self.kinds.index(row)
+
+    def causes(self, one: int, other: int) -> tuple[str, ...]:
+        """What sets two kinds apart: ``order``, ``rounding``, ``precision``, ``unknown``."""
+        found: set[str] = set()
+        for left, right in set(zip(self.kinds[one], self.kinds[other], strict=True)):
+            if left != right:
+                known = min(left, right) > UNKNOWN
+                found |= {*ways.causes(self.ways[left], self.ways[right])} if known else {"unknown"}
+        return tuple(sorted(found))
+
+
+class _Call:
+    """One length: the rows that are looked at, their bits, and the ways found for them."""
+
+    def __init__(self, known: Recogniser, length: int) -> None:
+        self.known, self.case = known, known.case.with_(length=length)
+        self.filters = self.case.filters
+        self.geometry = Geometry.of(self.case)
+        self.x = known.periodic.input(length)
+        self.count = self.case.batch * self.geometry.positions
+        self.whole = self.count * self.filters <= ALL
+        self.rows = np.arange(self.count) if self.whole else _some(self.count)
+        self.outputs, self.steady = self._run()
+        self.index = np.full((len(self.rows), self.filters), UNKNOWN)
+        self._place()
+
+    @property
+    def open(self) -> np.ndarray:
+        """Outputs without a way, bool (rows, filters)."""
+        return self.index == UNKNOWN
+
+    def _run(self) -> tuple[list[np.ndarray], bool]:
+        """The rows' outputs for every set of weights, and whether the first came out again."""
+        sets = [*self.known.periodic.sets, self.known.periodic.sets[0]]
+        size = sets[0][0].size
+        arrays = {"x": self.x, "w": sets[0][0]}
+        arrays |= _edits("", [w.reshape(-1) for w, _ in sets], size)
+        if sets[0][1] is not None:
+            biases = [b for _, b in sets if b is not None]
+            arrays |= {"b": biases[0]} | _edits("b_", biases, self.filters)
+        if not self.whole:
+            arrays["select"] = (self.rows[:, None] * self.filters + np.arange(self.filters)).ravel()
+        header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
+        found = [
+            one.reshape(len(self.rows), self.filters)
+            for _, answer in self.known.session.stream(header, arrays)
+            for one in answer["outputs"]
+        ]
+        self.known.calls += len(found)
+        return found[:-1], ulp.equal(found[0], found[-1], self.case.dtype)
+
+    def _place(self) -> None:
+        """Which distinct window every row holds; rows that meet padding keep their own columns."""
+        width = self.geometry.outputs[-1]
+        lines, along = np.divmod(self.rows, width)
+        starts = along * self.geometry.stride[-1] - self.geometry.around[-1][0]
+        inside = (starts >= 0) & (
+            starts + self.case.effective_kernel[-1] <= self.geometry.sizes[-1]
+        )
+        self.inner = np.flatnonzero(inside)
+        self.window = (lines * PERIOD + starts % PERIOD)[self.inner]
+        self.edge = np.flatnonzero(~inside)
+        self._classify(lines)
+        empty = np.array([len(leaf) == 0 for leaf in self.leaves])[self.classes]
+        self.index[empty] = NOTHING
+        self.full = np.array([len(leaf) == self.case.summands for leaf in self.leaves])[
+            self.classes
+        ]
+        self.edges = self._edge_columns() if len(self.edge) else []
+
+    def _classify(self, lines: np.ndarray) -> None:
+        """Rows by the leaves that they read: inside of a line all read alike."""
+        _, first, line = np.unique(lines[self.inner], return_index=True, return_inverse=True)
+        chosen = np.concatenate([self.inner[first], self.edge])
+        read = self.geometry.reads(self.rows[chosen] % self.geometry.positions) >= 0
+        patterns, found = np.unique(read, axis=0, return_inverse=True)
+        found = found.reshape(-1)
+        self.classes = np.empty(len(self.rows), int)
+        self.classes[self.inner] = found[: len(first)][line]
+        self.classes[self.edge] = found[len(first) :]
+        self.leaves = [np.flatnonzero(np.repeat(p, self.case.group_channels)) for p in patterns]
+
+    def _edge_columns(self) -> Columns:
+        """The windows that meet padding along the length."""
+        per_group = self.filters // self.case.groups
+        w = self.known.periodic.sets[0][0]
+        first = self.rows[self.edge] * self.filters
+        groups = range(self.case.groups)
+        return [window.gather(self.case, self.x, w, first + g * per_group)[0] for g in groups]
+
+    def count_of(self, number: int) -> int:
+        """Outputs that follow a way."""
+        return int((self.index == number).sum())
+
+    def recognise(self, numbers: list[int]) -> int:
+        """Gives open outputs a way that fits all sets; how many got one.
+
+        Windows that meet padding may fit several: the way of their filter's other outputs is tried
+        first, then those that most outputs follow.
+        """
+        before = int(self.open.sum())
+        for number in numbers:
+            self._try(number, self.open & self.full[:, None])
+        every = sorted({*numbers, *self.known.popular}, key=lambda number: -self.count_of(number))
+        counts = np.array([(self.index == number).sum(axis=0) for number in every])
+        usual = np.array(every)[counts.argmax(axis=0)] if every else np.zeros(self.filters, int)
+        for number in every:
+            self._try(number, self.open & ~self.full[:, None] & (usual == number))
+        for number in every:
+            self._try(number, self.open & ~self.full[:, None])
+        return before - int(self.open.sum())
+
+    def _try(self, number: int, wanted: np.ndarray) -> None:
+        known, way = self.known.periodic, self.known.ways[number]
+        leaves = set(way[0].leaves)
+        fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
+        wanted = wanted & fits[self.classes][:, None]
+        if wanted[self.inner].any():
+            self._compare(number, wanted, self.inner, known.table(way), self.window)
+        if wanted[self.edge].any():
+            every = known.replayed(way, self.edges)
+            self._compare(number, wanted, self.edge, every, np.arange(len(self.edge)))
+
+    def _compare(
+        self,
+        number: int,
+        wanted: np.ndarray,
+        rows: np.ndarray,
+        replayed: Iterable[np.ndarray],
+        place: np.ndarray,
+    ) -> None:
+        """Notes the way where its replay of every set has the outputs' bits."""
+        at, filters = np.nonzero(wanted[rows])
+        for expected, got in zip(replayed, self.outputs, strict=False):
+            if not len(at):
+                return
+            pair = expected[place[at], filters], got[rows[at], filters]
+            agrees = np.ones(len(at), bool)
+            agrees[ulp.differences(*pair, self.case.dtype).index] = False
+            at, filters = at[agrees], filters[agrees]
+        self.index[rows[at], filters] = number
+
+    def reveal(self, apart: bool) -> list[int]:
+        """Reveals a few of the rows with open outputs; the numbers of the ways found."""
+        waiting = np.flatnonzero(self.open.any(axis=1))
+        pick = waiting[np.unique(np.linspace(0, len(waiting) - 1, REVEALED).astype(int))]
+        flat = (self.rows[pick][:, None] * self.filters + np.arange(self.filters)).ravel()
+        operator = SessionOperator(
+            cast(AnySession, _Selecting(self.known.session, flat)), self.case
+        )
+        operator.positions = len(pick)
+        masks = Masks(operator)
+        bias = [self.case.summands] if operator.bias else []
+        leaves = [np.array([*read, *bias], int) for read in self.leaves]
+        found, refused = reveal_trees(masks, self.classes[pick], leaves, apart, self.open[pick])
+        orders = reveal_roundings(masks, found)
+        numbers = [self.known.learn((order.tree, order.rounding)) for order in orders]
+        self.known.calls += masks.calls
+        if refused:
+            self.known.evidence = self.known.evidence or refused[0].evidence
+        return numbers
+
+    def pattern(self) -> Pattern:
+        labels = column_labels(self.index.T)
+        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        numbers = [self.known.kind(tuple(row)) for row in self.index[first].tolist()]
+        kinds = np.array(numbers)[inverse.reshape(-1)]
+        typical = kinds[self.full] if self.full.any() else kinds
+        interior = int(np.bincount(typical).argmax())
+        last = int(np.flatnonzero(kinds == interior)[-1])
+        tail = _runs(kinds[last + 1 :])
+        elsewhere = int((kinds[: last + 1] != interior).sum())
+        unknown = int(self.open.sum())
+        place = self.case.length or 0
+        kinds = kinds.astype(np.int16)
+        return Pattern(place, kinds, self.whole, interior, tail, elsewhere, unknown, self.steady)
+
+
+@dataclass
+class _Selecting:
+    """A session of which only the named outputs are fetched."""
+
+    session: AnySession
+    select: np.ndarray
+
+    def stream(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Any]:
+        """As ``Session.stream``."""
+        return self.session.stream(header, arrays | {"select": self.select})
+
+
+def _edits(prefix: str, rows: list[np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """Edits that set every element of an operand in each call."""
+    return {
+        prefix + "offsets": np.arange(len(rows) + 1) * size,
+        prefix + "flat": np.tile(np.arange(size), len(rows)),
+        prefix + "values": np.concatenate(rows),
+    }
+
+
+def _some(count: int) -> np.ndarray:
+    """Row numbers at both ends, in the middle, and scattered between them."""
+    middle = count // 2 - ENDS // 2
+    ends = (np.arange(ENDS), np.arange(middle, middle + ENDS), np.arange(count - ENDS, count))
+    scattered = np.random.default_rng(SEED).integers(0, count, ENDS)
+    return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))
+
+
+def _runs(kinds: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """(kind, rows) one after the other."""
+    if not len(kinds):
+        return ()
+    starts = np.flatnonzero(np.concatenate([[True], kinds[1:] != kinds[:-1]]))
+    counts = np.diff(np.append(starts, len(kinds)))
+    return tuple(zip(kinds[starts].tolist(), counts.tolist(), strict=True))
