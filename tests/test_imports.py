@@ -13,9 +13,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
-    errors floats ulp protocol schema arguments operators padding operands case window backends runtimes target
-    call compare masked worker machine pipes launch installation parquet latest rows results store
-    plan observations summary sweep order kernels explain plots cli
+    errors floats ulp protocol schema backends arguments operators padding operands case window
+    runtimes target call compare masked worker machine pipes launch installation parquet latest rows results store
+    plan observations summary sweep order kernels explain causes
+    evaluator emulate by_order periodic recognition thresholds plots cli
 """.split()
 NAMES = ("floats", "ulp", "protocol", "call", "compare", "masked", "worker")
 CHILD = [
