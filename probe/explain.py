@@ -40,7 +40,8 @@ class Side:
     """One run: a case at one shape on one target, its bits, and how each output was added.
 
     ``orders`` is None where the target is nondeterministic or no linear operator; ``refusal`` says
-    so. ``replays`` (positions, filters): the replay gave the library's bits on the case's operands.
+    so, and ``evidence`` what was seen. ``replays`` (positions, filters): the replay gave the
+    library's bits on the case's operands.
     """
 
     target: Target
@@ -49,6 +50,7 @@ class Side:
     operands: Operands
     orders: Orders | None = None
     refusal: str = ""
+    evidence: str = ""
     replays: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     windows: np.ndarray | None = None
 
@@ -87,7 +89,8 @@ def run(session: AnySession, case: Case) -> Side:
     y = found["y"].reshape(-1, case.filters)
     side = Side(session.target, case, header["control"], Operands(case, x, w, b, y))
     side.replays = np.zeros(y.shape, bool)
-    side.refusal = "" if side.control == "equal" else "nondeterministic"
+    if side.control != "equal":
+        side.refusal, side.evidence = "nondeterministic", "the same shape again gives other bits"
     return side
 
 
@@ -97,11 +100,12 @@ def add_orders(
     """Reveals and replays the outputs of a side: ``wanted`` (positions, filters), None for all."""
     try:
         side.orders = reveal(session, side.case, known, wanted)
-    except Nondeterministic:
-        side.refusal = "nondeterministic"
-    except NotASum:
-        side.refusal = "not-a-sum"
+    except Nondeterministic as error:
+        side.refusal, side.evidence = "nondeterministic", str(error)
+    except NotASum as error:
+        side.refusal, side.evidence = "not-a-sum", error.evidence
     else:
+        side.evidence = side.orders.evidence
         side.replays = replays(side.orders, side.operands)
     return side
 
@@ -194,17 +198,22 @@ def side_orders(side: Side, places: np.ndarray) -> list[dict[str, Any]]:
         return []
     numbers = side.orders.index[places[:, 0], places[:, 1]]
     found = [
-        {
-            "id": tree.id,
-            "tree": tree.text,
-            "fused": sorted(rounding.fused),
-            "rounding": rounding.style(tree),
-            "accumulator": rounding.nodes or side.case.dtype,
-            "outputs": int((numbers == number).sum()),
-        }
-        for number, (tree, rounding) in enumerate(side.orders.ways)
+        way_json(way, side.case.dtype) | {"outputs": int((numbers == number).sum())}
+        for number, way in enumerate(side.orders.ways)
     ]
     return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
+
+
+def way_json(way: Way, dtype: str) -> dict[str, Any]:
+    """One way of adding as the JSON outputs have it."""
+    tree, rounding = way
+    return {
+        "id": tree.id,
+        "tree": tree.text,
+        "fused": sorted(rounding.fused),
+        "rounding": rounding.style(tree),
+        "accumulator": rounding.nodes or dtype,
+    }
 
 
 def explain(

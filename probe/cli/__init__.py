@@ -1,0 +1,17 @@
+"""The command line: thin. It reads words, calls the rooms, and prints what they found.
+
+Results go to stdout (``--json``: exactly one object), progress and notes to stderr. It exits with
+0 when done, 1 for a finding where ``--fail-on`` asks for it, 2 where the input is wrong, 3 where
+the target failed, 130 after Ctrl-C. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from probe.cli import shell
+
+
+def main() -> None:
+    """The script ``probe``: runs the command of ``sys.argv`` and exits with its status."""
+    sys.exit(shell.run(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""Options that several commands share: the case's words, the target, ``--json``, ``--fail-on``."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from probe.case import Case
+    from probe.target import Target
+
+Command = Callable[..., Any]
+
+CASE_WORDS = {
+    "op": ("conv1d|conv2d|conv3d|...", "The operator."),
+    "kernel": ("5|1x5", "Kernel size; one number serves every axis."),
+    "in_channels": ("N", "Input channels; 1 if not given."),
+    "filters": ("N", "Output channels; 1 if not given (depthwise: the channels)."),
+    "stride": ("N|1x2", "Stride; 1 if not given."),
+    "dilation": ("N|1x2", "Dilation; 1 if not given."),
+    "groups": ("N", "Channel groups; 1 if not given."),
+    "padding": ("valid|same|caffe|N|L:R", "Padding, one N or L:R an axis where they differ."),
+    "batch": ("N", "Batch size; 1 if not given."),
+    "height": ("N|4x6", "The spatial axes before the last; the kernel's extent if not given."),
+    "length": ("N", "The last spatial axis."),
+    "dtype": ("float32|float64|float16|bfloat16", "Format of all operands; float32 if not given."),
+    "operands": ("normal|ramp|cancel|...", "Which operands are generated; normal if not given."),
+    "seed": ("N", "Seed of the generated operands; 0 if not given."),
+    "weights": ("-0.7,1.1,...", "These weights, row by row, instead of generated ones."),
+    "bias": ("0.04|normal|a,b,...", "One bias for all filters, one for each, or generated ones."),
+    "split": ("N", "Add the first N channels in one call and the others in a second one."),
+}
+"""The words of a case, as in ``Case(...)``: what the command line shows for a value, and help."""
+
+DEFAULT_TARGET = "tensorflow"
+
+
+def case_options(command: Command) -> Command:
+    """Adds the case's words and ``--case FILE``; the command gets ``words``, for ``case_of``."""
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> Any:
+        words = {name: given.pop(name) for name in (*CASE_WORDS, "case_file")}
+        return command(words={k: v for k, v in words.items() if v is not None}, **given)
+
+    doc = "A JSON file with a case; other words change it."
+    file = click.option("--case", "case_file", metavar="FILE", help=doc)
+    found = file(wrapped)
+    for name, (shown, doc) in reversed(CASE_WORDS.items()):
+        found = click.option(_flag(name), name, metavar=shown, help=doc)(found)
+    return found
+
+
+def case_of(words: Mapping[str, str]) -> Case:
+    """The case that the given words say. Raises InputError."""
+    from probe.case import Case
+    from probe.errors import InputError
+
+    given: dict[str, Any] = dict(words)
+    if file := given.pop("case_file", None):
+        found = Case.from_file(file)
+        return found.with_(**given) if given else found
+    if "op" not in given:
+        raise InputError("op", "(none)", "a case needs it", "give --op conv1d, or --case FILE")
+    return Case(**given)
+
+
+def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
+    """The words that make this case on a command line, without those at their defaults."""
+    from probe.case import OPERATORS, Case, by
+    from probe.padding import text
+
+    plain = Case(case.op, case.kernel, case.in_channels).arguments()
+    parts = []
+    for name, value in case.arguments().items():
+        needed = name == "op" or (name == "kernel" and OPERATORS[case.op].windows)
+        if name in leave_out or (value == plain[name] and not needed):
+            continue
+        if name == "padding":
+            value = text(value)
+        elif isinstance(value, tuple):
+            value = by(value) if isinstance(value[0], int) else ",".join(map(repr, value))
+        parts.append(f"{_flag(name)} {shlex.quote(str(value))}")
+    if case.in_channels != 1:
+        parts.insert(2, f"--in-channels {case.in_channels}")
+    return " ".join(parts)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def target_option(several: bool = False) -> Callable[[Command], Command]:
+    """Adds ``--target``: a text, or with ``several`` a tuple of texts."""
+    doc = "Where it runs: NAME[==VERSION][@DEVICE][,key=value...], see `probe targets`" + (
+        "; may be given again." if several else "."
+    )
+    default: Any = (DEFAULT_TARGET,) if several else DEFAULT_TARGET
+    return click.option(
+        *("--target", "targets" if several else "target"),
+        metavar="T",
+        multiple=several,
+        default=default,
+        show_default=DEFAULT_TARGET,
+        help=doc,
+    )
+
+
+def targets_of(texts: tuple[str, ...]) -> list[Target]:
+    """The targets of the texts, each once. Raises InputError."""
+    from probe.target import Target
+
+    return list(dict.fromkeys(Target.parse(text) for text in texts))
+
+
+def output_options(command: Command) -> Command:
+    """Adds ``--json`` and ``--verbose``; the command gets ``out``, an ``Output``."""
+
+    @functools.wraps(command)
+    def wrapped(as_json: bool, verbose: bool, **given: Any) -> Any:
+        from probe.cli.output import Output
+
+        return command(out=Output(as_json, verbose), **given)
+
+    doc = "Show what a failing target printed, or where probe failed."
+    found = click.option("--verbose", is_flag=True, help=doc)(wrapped)
+    doc = "Print one JSON object instead of text."
+    return click.option("--json", "as_json", is_flag=True, help=doc)(found)
+
+
+def fail_on_option(**what: str) -> Callable[[Command], Command]:
+    """Adds ``--fail-on`` with these choices and what each stands for."""
+    choices = "; ".join(f"{name}: {meaning}" for name, meaning in what.items())
+    doc = f"Exit with 1 on a finding. {choices}."
+    return click.option("--fail-on", type=click.Choice(list(what)), help=doc)

@@ -1,0 +1,115 @@
+"""Why two runs differ: one sentence, the causes, both sides' orders, one output in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from probe.cli import numbers
+from probe.cli.show import causes, orders
+from probe.cli.show.example import example
+from probe.evidence import Evidence
+from probe.explain import Explanation, Side, side_orders
+from probe.order.orders import Way
+
+MOST = 5
+"""Ways of adding that are written out for a side."""
+
+
+def explanation(found: Explanation, evidence: Evidence | None, width: int) -> RenderableType:
+    """Everything ``probe explain`` says of two runs."""
+    parts: list[RenderableType] = [headline(found), _sides(found)]
+    if found.causes:
+        parts += ["", causes.counted(found.causes)]
+    parts += list(_refusals(found))
+    for name, side, places in (
+        ("left", found.left, found.pairs.left),
+        ("right", found.right, found.pairs.right),
+    ):
+        parts += _orders(name, side, side_orders(side, places))
+    parts += list(_kernels(found.kernels))
+    if evidence is not None:
+        parts += ["", *example(evidence, width)]
+    return Group(*parts)
+
+
+def headline(found: Explanation) -> Text:
+    """``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
+    compared, differing = len(found.pairs.left), len(found.differing)
+    text = Text(style="bold")
+    if not compared:
+        return text.append("no output of the two sides must agree: all windows differ", "yellow")
+    if differing:
+        far = "" if found.max_ulp is None else f", up to {found.max_ulp:,} ulp"
+        verb = "differs" if differing == 1 else "differ"
+        outputs = numbers.counted(compared, "output")
+        text.append(f"{differing:,} of {outputs} {verb}{far}", "red")
+        text.append(f": {', '.join(found.causes)}")
+    else:
+        text.append(f"none of {numbers.counted(compared, 'output')} differs", "green")
+        if found.by_order:
+            text.append(
+                f", but {found.by_order:,} are added in another way: other operands will differ",
+                "yellow",
+            )
+    style = "green" if found.replayed == compared else "yellow"
+    return text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
+
+
+def _sides(found: Explanation) -> Text:
+    """Both targets, with the length and whatever else sets the sides apart."""
+    sides = found.left, found.right
+    told = [
+        {
+            "length": str(side.case.length),
+            "batch": str(side.case.batch),
+            "filters": str(side.case.filters),
+            "padding": side.case.padding_text,
+        }
+        for side in sides
+    ]
+    shown = [
+        "length",
+        *(key for key in told[0] if key != "length" and told[0][key] != told[1][key]),
+    ]
+    text = Text(found.left.case.with_(length=None).label)
+    for name, side, words in zip((" left", "right"), sides, told, strict=True):
+        text.append(f"\n{name}: {side.target.text}, {', '.join(f'{k} {words[k]}' for k in shown)}")
+    return text
+
+
+def _refusals(found: Explanation) -> Iterator[RenderableType]:
+    for name, side in (("left", found.left), ("right", found.right)):
+        if side.refusal:
+            yield Text(f"{name}: {side.refusal}: {side.evidence}", "red")
+        elif side.evidence:
+            yield Text(f"{name}: {side.evidence}", "yellow")
+
+
+def _orders(name: str, side: Side, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """How the compared outputs of one side are added."""
+    if side.orders is None or not told:
+        return
+    yield Text(f"\n{name} adds", "bold")
+    ways: dict[tuple[str, tuple[int, ...]], Way] = {
+        (tree.id, tuple(sorted(rounding.fused))): (tree, rounding)
+        for tree, rounding in side.orders.ways
+    }
+    for one in told[:MOST]:
+        way = ways[one["id"], tuple(one["fused"])]
+        count = Text(f"  {numbers.counted(one['outputs'], 'output')} as ", "default")
+        count.append(f"order {one['id']}", "cyan")
+        yield count
+        yield Padding(orders.way(way, side.case.dtype, drawn=False), (0, 0, 0, 4), expand=False)
+    if len(told) > MOST:
+        rest = sum(one["outputs"] for one in told[MOST:])
+        yield Text(f"  {rest:,} outputs in {len(told) - MOST} other ways; --json has all", "dim")
+
+
+def _kernels(kernels: Mapping[str, Sequence[str]]) -> Iterator[RenderableType]:
+    for where, names in kernels.items():
+        yield Text(f"kernels, {where}: {', '.join(names) or 'not told'}", "dim")

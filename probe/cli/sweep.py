@@ -1,0 +1,179 @@
+"""``probe sweep``: runs a case at many values of an axis, compares with the longest, stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.cli import numbers
+from probe.cli.options import (
+    case_of,
+    case_options,
+    fail_on_option,
+    output_options,
+    target_option,
+    targets_of,
+)
+from probe.cli.shell import INTERRUPTED
+
+if TYPE_CHECKING:
+    from probe.case import Case
+    from probe.cli.output import Output
+    from probe.store import Store
+    from probe.summary import Summary
+
+DEFAULT_STORE = Path("results", "sweep")
+
+
+@click.command(short_help="Where bits differ along an axis, and by how much.")
+@case_options
+@click.option(
+    "--lengths",
+    "--values",
+    "values",
+    metavar="5..64",
+    required=True,
+    help="Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest.",
+)
+@click.option(
+    "--vary",
+    metavar="AXIS",
+    default="length",
+    show_default=True,
+    help="The axis: length, batch or filters.",
+)
+@target_option(several=True)
+@click.option(
+    "--store",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Where results are kept, in DIR/<machine>. What is there is not measured again.",
+)
+@click.option("--no-store", is_flag=True, help="Keep nothing.")
+@click.option(
+    "--keep",
+    metavar="N",
+    help="Differing outputs stored of each comparison (the first N and the largest); "
+    "all if not given.",
+)
+@click.option(
+    "--control",
+    metavar="WHICH",
+    default="every",
+    show_default=True,
+    help="every: each shape runs again, from another alignment too; differing: only "
+    "those that differ.",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    help="Targets side by side; as many as there are processors if not given.",
+)
+@fail_on_option(
+    differing="an output differs",
+    finding="an output differs, or a shape does not repeat its own bits",
+)
+@output_options
+def sweep(
+    words: dict[str, str],
+    values: str,
+    vary: str,
+    targets: tuple[str, ...],
+    folder: Path,
+    no_store: bool,
+    keep: str | None,
+    control: str,
+    workers: str | None,
+    fail_on: str | None,
+    out: Output,
+) -> int:
+    """Runs a case at many lengths and compares each with the longest, output by output.
+
+    Outputs whose windows hold the same values must agree, to the bit; those that don't are counted
+    in ulps. Ctrl-C keeps what was measured, and the same command again goes on from there.
+    """
+    from probe import sweep as room
+    from probe.cli.show import sweeps
+
+    case, wanted = case_of(words), numbers.parse(_named(vary), values)
+    if vary == "length" and "length" in words:
+        out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
+    chosen = targets_of(targets)
+    limits = {"keep": _count("keep", keep), "workers": _count("workers", workers)}
+    _check(case, vary, wanted, control)
+    store = None if no_store else _store(folder)
+    with out.progress("sweep") as tell:
+        found = room.sweep(
+            [case],
+            chosen,
+            wanted,
+            vary,
+            store,
+            control=control,
+            workers=limits["workers"],
+            keep=limits["keep"],
+            progress=lambda now: tell(now.done, now.total, now.target),
+        )
+    if store is not None and not found.interrupted:
+        store.compact()
+    report = _report(found, case)
+    out.give(report, lambda: sweeps.summary(found, case, wanted[:-1], out.verbose))
+    return _status(found, fail_on)
+
+
+def _named(vary: str) -> str:
+    return "lengths" if vary == "length" else f"{vary} values"
+
+
+def _count(name: str, text: str | None) -> int | None:
+    from probe.arguments import count
+
+    return None if text is None else count(name, text)
+
+
+def _check(case: Case, vary: str, values: list[int], control: str) -> None:
+    """Says what does not fit before a store is opened."""
+    from probe.arguments import choice
+    from probe.plan import Plans, axis_values
+
+    choice("control", control, ("every", "differing"))
+    shorter, against = axis_values(values, vary)
+    Plans([case], vary, shorter, against)
+
+
+def _store(folder: Path) -> Store:
+    from probe.store import Store
+
+    return Store.here(folder)
+
+
+def _report(found: Summary, case: Case) -> dict[str, Any]:
+    """What ``--json`` prints: with several targets, their totals beside them."""
+    report = found.to_json()
+    if "targets" in report:
+        parts = list(report["targets"].values())
+        for name in ("compared", "differing", "not_compared", "comparisons", "stored_before"):
+            report[name] = sum(part[name] for part in parts)
+        ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
+        report["max_ulp"] = max(ulps) if ulps else None
+        report["failures"] = [
+            {"target": name} | failure
+            for name, part in report["targets"].items()
+            for failure in part["failures"]
+        ]
+    return report | {"case": case.to_json()}
+
+
+def _status(found: Summary, fail_on: str | None) -> int:
+    """Ctrl-C; then a target of which nothing could be measured; then a finding."""
+    if found.interrupted:
+        return INTERRUPTED
+    if any(one.failures and not one.comparisons for one in found.targets.values()):
+        return 3
+    strange = any(one.nondeterministic for one in found.targets.values())
+    return int(bool(fail_on and (found.differing or (fail_on == "finding" and strange))))

@@ -1,0 +1,241 @@
+"""One differing output in full: both orders, every partial sum, and where the two sides part."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.explain import Explanation, Side, classes_of
+from probe.order import ways
+from probe.order.orders import Way
+from probe.order.replay import PartialSum, partial_sums
+from probe.order.tree import BIAS
+
+Table = dict[Hashable, int]
+
+
+@dataclass(frozen=True)
+class Product:
+    """What one leaf meets: bits of the input and of the weight."""
+
+    leaf: int
+    x: int
+    w: int
+
+
+@dataclass
+class Added:
+    """How one side came to its output. Bits are those of ``dtype``, zero-extended.
+
+    ``way`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
+    ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
+    sums what a node of the other side sums, to other bits. ``reads``: the flat index into x
+    that each leaf meets, -1 for padding; None where the windows were not read off.
+    """
+
+    side: Side
+    output: tuple[int, ...]
+    dtype: str
+    library: int
+    products: list[Product] = field(default_factory=list)
+    bias: int | None = None
+    way: Way | None = None
+    sums: list[PartialSum] = field(default_factory=list)
+    result: int | None = None
+    own: frozenset[int] = frozenset()
+    bits_part: int | None = None
+    reads: list[int] | None = None
+
+    @property
+    def parts_at(self) -> int | None:
+        """The first node in the order of evaluation that the other side does not have."""
+        return min(self.own, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``probe explain --json`` has it; bits are hexadecimal text."""
+        found = self.side.named() | {
+            "output": list(self.output),
+            "library": self._value(self.library),
+            "replayed": None if self.result is None else self._value(self.result),
+            "parts_at": self.parts_at,
+            "bits_part_at": self.bits_part,
+            "reads": self.reads,
+            "products": [
+                {"leaf": one.leaf, "x": self._value(one.x), "w": self._value(one.w)}
+                for one in self.products
+            ],
+            "bias": None if self.bias is None else self._value(self.bias),
+            "partial_sums": [
+                {
+                    "node": one.node,
+                    "terms": list(one.terms),
+                    "value": floats.text(one.bits, one.format),
+                    "own": one.node in self.own,
+                }
+                for one in self.sums
+            ],
+        }
+        if self.way is None:
+            return found | {"order": None, "tree": None, "fused": None}
+        tree, rounding = self.way
+        return found | {"order": tree.id, "tree": tree.text, "fused": sorted(rounding.fused)}
+
+    def _value(self, bits: int) -> str:
+        return floats.text(bits, self.dtype)
+
+
+@dataclass
+class Evidence:
+    """One differing output. ``ulp`` is signed, right minus left; None where it is no number."""
+
+    cause: str
+    ulp: int | None
+    left: Added
+    right: Added
+
+    def to_json(self) -> dict[str, Any]:
+        """The key ``example`` of what ``probe explain --json`` prints."""
+        sides = {"left": self.left.to_json(), "right": self.right.to_json()}
+        return {"cause": self.cause, "ulp": self.ulp, **sides}
+
+
+def example(explanation: Explanation) -> Evidence | None:
+    """The differing output that is easiest to follow, in full; None if nothing differs.
+
+    Of those that replay on both sides (if any does) the one that reads the fewest inputs, then the
+    first. Costs one evaluation of its trees.
+    """
+    if not len(explanation.differing):
+        return None
+    number = _smallest(explanation)
+    pair = int(explanation.differing[number])
+    one, two = explanation.pairs.left[pair], explanation.pairs.right[pair]
+    left = _added(explanation.left, (int(one[0]), int(one[1])))
+    right = _added(explanation.right, (int(two[0]), int(two[1])))
+    cause = explanation.cause[number]
+    if left.way is not None and right.way is not None and cause != "window":
+        left.own, right.own = part(left.way, right.way, left.dtype)
+        left.bits_part, right.bits_part = _bits_part(left, right)
+    distance = int(explanation.ulps[number])
+    told = None if distance == ulp.NAN else distance
+    return Evidence(cause, told, left, right)
+
+
+def _smallest(explanation: Explanation) -> int:
+    """Which of the differing outputs to show."""
+    left, right = (
+        places[explanation.differing]
+        for places in (explanation.pairs.left, explanation.pairs.right)
+    )
+    proved = explanation.left.replays[tuple(left.T)] & explanation.right.replays[tuple(right.T)]
+    classes, leaves = classes_of(explanation.left.case)
+    read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
+    flat = left[:, 0] * explanation.left.case.filters + left[:, 1]
+    return int(np.lexsort((flat, read, ~proved))[0])
+
+
+def _added(side: Side, place: tuple[int, int]) -> Added:
+    case, given = side.case, side.operands
+    position, filter_ = place
+    found = Added(
+        side,
+        tuple(
+            int(i) for i in np.unravel_index(position * case.filters + filter_, case.output_shape())
+        ),
+        case.dtype,
+        _bits(given.y[position, filter_], case.dtype),
+    )
+    group = filter_ // (case.filters // case.groups)
+    if side.windows is not None:
+        found.reads = side.windows[group, position].tolist()
+    x = given.columns[group][:, position].reshape(-1, 1)
+    w = given.weights[:, filter_].reshape(-1, 1)
+    classes, leaves = classes_of(case)
+    read = leaves[classes[position]].tolist()
+    found.products = [
+        Product(leaf, _bits(x[leaf, 0], case.dtype), _bits(w[leaf, 0], case.dtype)) for leaf in read
+    ]
+    bias = None if given.b is None else given.b[filter_]
+    found.bias = None if bias is None else _bits(bias, case.dtype)
+    if (way := side.way(place)) is not None:
+        _add_up(found, way, read, x, w, bias)
+    return found
+
+
+def _add_up(
+    found: Added, way: Way, read: list[int], x: np.ndarray, w: np.ndarray, bias: Any
+) -> None:
+    """Evaluates the output's tree, without the leaves that meet padding: they add nothing."""
+    place = np.ravel_multi_index(found.output, found.side.case.output_shape())
+    position, filter_ = divmod(int(place), found.side.case.filters)
+    replayed = found.side.operands.replay(way, np.array([position]), np.array([filter_]))
+    found.result = _bits(replayed[0], found.dtype)
+    kept = [*read, BIAS] if bias is not None else read
+    found.way = way if way[1].narrow else ways.restricted(way, kept)
+    added = None if BIAS not in found.way[0].leaves else np.asarray(bias)
+    found.sums = partial_sums(*found.way, x, w, found.dtype, added)
+
+
+def part(left: Way, right: Way, dtype: str) -> tuple[frozenset[int], frozenset[int]]:
+    """The nodes of each side's tree that the other side does not have.
+
+    Two nodes are the same if they add the same leaves in the same order with the same roundings.
+    """
+    table: Table = {}
+    one, two = _numbered(left, dtype, table), _numbered(right, dtype, table)
+    shared = set(one) & set(two)
+    ours, theirs = (
+        frozenset(node for node, number in enumerate(side) if number not in shared)
+        for side in (one, two)
+    )
+    return ours, theirs
+
+
+def _numbered(way: Way, dtype: str, table: Table) -> list[int]:
+    """A number for every node: equal numbers for nodes that are evaluated alike."""
+    tree, rounding = way
+    formats = (rounding.nodes or dtype, rounding.products, rounding.product_format)
+    numbers: list[int] = []
+    for node, children in enumerate(tree.nodes):
+        terms = [
+            numbers[~child] if child < 0 else _number(table, (child, child in rounding.fused))
+            for child in children
+        ]
+        kind = (formats, node in rounding.narrow, tuple(sorted(terms)))
+        numbers.append(_number(table, kind))
+    return numbers
+
+
+def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
+    """The first node on the left that the right sums to other bits, and that node on the right."""
+    assert left.way is not None and right.way is not None
+    theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.way))}
+    for node, leaves in enumerate(_leaf_sets(left.way)):
+        other = theirs.get(leaves)
+        if other is not None and left.sums[node].value != right.sums[other].value:
+            return node, other
+    return None, None
+
+
+def _leaf_sets(way: Way) -> list[int]:
+    """A number for every node that stands for the set of its leaves: a random one a leaf, xored."""
+    found: list[int] = []
+    for children in way[0].nodes:
+        number = 0
+        for child in children:
+            number ^= found[~child] if child < 0 else Random(child).getrandbits(64)
+        found.append(number)
+    return found
+
+
+def _number(table: Table, key: Hashable) -> int:
+    return table.setdefault(key, len(table))
+
+
+def _bits(value: Any, dtype: str) -> int:
+    return int(floats.to_bits(np.asarray(value).reshape(1), dtype)[0])

@@ -1,0 +1,153 @@
+"""probe explain, order and window: the objects they print, and what people read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from probe.cli import shell
+from probe.evidence import example, part
+from probe.explain import explain
+from probe.order.replay import Rounding
+from probe.order.tree import Tree
+from probe.target import Target
+
+SWITCHES = "reference,algorithm=pairwise,length_switch=8"
+CASE = "--op conv1d --kernel 5 --operands cancel"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def ran(capsys, command, status=0):
+    """The object and the text that a command prints."""
+    assert shell.run([*command.split(), "--json"]) == status
+    found = json.loads(capsys.readouterr().out)
+    assert shell.run(command.split()) == status
+    text, err = capsys.readouterr()
+    assert not err and "\x1b" not in text
+    return found, text
+
+
+def test_an_order_is_explained_and_shown_in_full(capsys):
+    command = f"explain {CASE} --at 6 --against 20 --target {SWITCHES}"
+    found, text = ran(capsys, command)
+    assert found["causes"] == {"order": found["differing"]} and found["replayed"] == 2
+    assert found["left_orders"][0]["tree"] == "((((0+1)+2)+3)+4)"
+    assert found["right_orders"][0]["tree"] == "(((0+1)+(2+3))+4)"
+    assert found["left"] == {"target": SWITCHES, "length": 6, "batch": 1}
+    example = found["example"]
+    assert example["cause"] == "order" and example["ulp"]
+    for side in ("left", "right"):
+        assert example[side]["library"] == example[side]["replayed"]
+        assert example[side]["partial_sums"][-1]["value"] == example[side]["library"]
+        assert [one["own"] for one in example[side]["partial_sums"]] == [False, True, True, True]
+        assert example[side]["parts_at"] == 1 and len(example[side]["products"]) == 5
+    assert text.startswith("2 of 2 outputs differ, up to ") and ": order; replayed 2 of 2" in text
+    assert "= the library's bits" in text and "← order" in text and "2 ───┴─┐" in text
+    assert shell.run([*command.split(), "--fail-on", "differing"]) == 1
+
+
+def test_length_says_the_same_as_at(capsys):
+    command = f"{CASE} --against 20 --target {SWITCHES}"
+    at, _ = ran(capsys, f"explain --at 6 {command}")
+    length, _ = ran(capsys, f"explain --length 6 {command}")
+    assert at["causes"] == length["causes"] and at["example"] == length["example"]
+
+
+@pytest.mark.parametrize(("algorithm", "cause"), [("fused", "rounding"), ("pairwise", "order")])
+def test_two_targets_at_one_shape(algorithm, cause, capsys):
+    words = f"--length 9 --target reference --against-target reference,algorithm={algorithm}"
+    found, text = ran(capsys, f"explain {CASE} {words}")
+    assert set(found["causes"]) == {cause} and found["replayed"] == found["compared"] == 5
+    assert found["left"]["length"] == found["right"]["length"] == 9
+    assert cause in text.splitlines()[0]
+
+
+def test_other_windows_are_told_from_rounding(capsys):
+    words = "--stride 2 --padding same --length 8 --against-padding caffe --target reference"
+    found, text = ran(capsys, f"explain --op conv1d --kernel 3 {words}")
+    assert set(found["causes"]) == {"window"} and found["windows_differ"] == 4
+    assert found["example"]["left"]["reads"] != found["example"]["right"]["reads"]
+    assert "reads x[6] x[7] x[-]" in text and "← order" not in text
+
+
+def test_what_is_no_sum_gets_no_tree(capsys):
+    words = "--op conv1d --kernel 3 --in-channels 4 --length 8 --target"
+    found, text = ran(capsys, f"order {words} reference,algorithm=winograd")
+    assert found["orders"] == [] and found["replayed"] == 0 and found["evidence"]
+    assert found["not_a_sum"] == found["outputs"] == 6 and "not a sum" in text
+    other = "--against-target reference,algorithm=winograd"
+    found, text = ran(capsys, f"explain {words} reference {other}")
+    assert set(found["causes"]) == {"not-a-sum"} and "order not known" in text
+    assert found["example"]["right"]["tree"] is None
+
+
+def test_what_does_not_repeat_itself_is_said(capsys):
+    words = "--op conv1d --kernel 3 --in-channels 4 --length 8 --target reference,algorithm=random"
+    found, text = ran(capsys, f"order {words} --fail-on finding", status=1)
+    assert found["refusal"] == "nondeterministic" and found["orders"] == []
+    assert "nondeterministic: the same shape again gives other bits" in text
+
+
+def test_the_orders_of_one_shape(capsys):
+    words = "--op conv1d --kernel 3 --in-channels 2 --filters 3 --padding same --bias normal"
+    found, text = ran(capsys, f"order {words} --length 9 --target reference --fail-on finding")
+    assert found["outputs"] == found["replayed"] == 27 and found["shape"] == [1, 9, 3]
+    assert {"calls", "seconds", "checks", "evidence", "not_a_sum"} <= set(found)
+    assert sum(one["outputs"] for one in found["orders"]) == 27
+    for one in found["orders"]:
+        assert {"id", "tree", "fused", "rounding", "accumulator"} <= set(one)
+        assert sum(one["ranges"][1::2]) - sum(one["ranges"][::2]) == one["outputs"]
+    assert found["orders"][0]["tree"] == "((((((0+1)+2)+3)+4)+5)+b)"
+    assert "out[1..7, *]" in text and "one after the other, the bias last" in text
+
+
+def test_windows_as_predicted(capsys):
+    found, text = ran(
+        capsys, "window --op conv1d --kernel 3 --padding same --length 4 --target reference"
+    )
+    assert found["as_predicted"] == found["windows_read"] == 4
+    assert [one["reads"] for one in found["windows"]] == [
+        *([None, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, None])
+    ]
+    assert "out[0] reads x[-] x[0] x[1]" in text and "all where padding=same says" in text
+
+
+def test_windows_of_groups_and_a_batch(capsys):
+    words = "--op conv2d --kernel 2 --in-channels 4 --filters 4 --groups 2 --batch 2 --length 3"
+    found, text = ran(capsys, f"window {words} --target reference --padding caffe")
+    assert found["as_predicted"] == found["windows_read"] == len(found["windows"])
+    last = found["windows"][-1]
+    assert last["filter"] == 2 and last["output"][0] == 1
+    assert max(last["reads"]) == 2 * 2 * 3 * 4 - 1
+    assert "x[0, 0, 0, 0..1]" in text and "the other groups read alike" in text
+
+
+def test_the_example_is_the_smallest_that_replays():
+    from probe.case import Case
+
+    case = Case(op="conv1d", kernel=5, in_channels=2, filters=2, padding="same", operands="cancel")
+    target = Target.parse(SWITCHES)
+    found = explain(case, target, 6, 20, inline=True)
+    evidence = example(found)
+    assert evidence is not None and evidence.left.output == evidence.right.output
+    fewest = min(len(example_leaves) for example_leaves in [evidence.left.products])
+    assert fewest == 6  # the first output reads three of five places, two channels each
+    assert evidence.left.result == evidence.left.library
+    assert evidence.right.result == evidence.right.library
+    assert example(explain(case, Target.parse("reference"), 6, 20, inline=True)) is None
+
+
+def test_sides_part_where_their_trees_do():
+    plain = Rounding()
+    one, two = Tree.sequential(5), Tree.pairwise(5)
+    assert part((one, plain), (one, plain), "float32") == (frozenset(), frozenset())
+    assert part((one, plain), (two, plain), "float32") == ({1, 2, 3}, {1, 2, 3})
+    fused = Rounding(fused=frozenset({3}))
+    assert part((one, plain), (one, fused), "float32") == ({2, 3}, {2, 3})
+    wide = Rounding(nodes="float64")
+    assert part((one, plain), (one, wide), "float32")[0] == {0, 1, 2, 3}

@@ -1,0 +1,122 @@
+"""probe results, merge, explain --from and run: what is on the disk."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+
+from probe import machine
+from probe.cli import experiment, shell
+from probe.errors import ProbeError
+
+SWITCHES = "reference,algorithm=pairwise,length_switch=8"
+SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def ran(capsys, command, status=0):
+    assert shell.run([*command.split(), "--json"]) == status
+    found = json.loads(capsys.readouterr().out)
+    assert shell.run(command.split()) == status
+    text, err = capsys.readouterr()
+    assert not err
+    return found, text
+
+
+def test_results_are_summed_up_by_target(capsys):
+    assert shell.run([*SWEEP.split(), "--target", "reference==0.1"]) == 3
+    capsys.readouterr()
+    found, text = ran(capsys, "results results")
+    assert found["machines"] == [machine.label()] and found["compared"] == 28
+    one, failed = found["targets"]
+    assert one["target"] == SWITCHES and one["comparisons"] == 7 and one["unstable"] > 0
+    assert failed["target"] == "reference==0.1" and failed["failures"] == 1
+    assert not failed["comparisons"] and failed["max_ulp"] == 0
+    assert SWITCHES in text and "1 case, 1 machine" in text
+    ran(capsys, "results results --fail-on differing", status=1)
+
+
+def test_stores_are_merged_by_machine(capsys):
+    assert shell.run(SWEEP.split()) == 0
+    capsys.readouterr()
+    found, text = ran(capsys, "merge results/sweep --out all")
+    assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
+    assert ran(capsys, "results all")[0] == ran(capsys, "results results")[0]
+    assert shell.run("merge all --out all".split()) == 2
+    assert "choose another folder" in capsys.readouterr().err
+
+
+def test_a_store_is_explained(capsys):
+    assert shell.run(SWEEP.split()) == 0
+    capsys.readouterr()
+    assert shell.run("explain --from results/sweep --workers 1 --json".split()) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["causes"] == {"order": found["differing"]}
+    assert found["replayed"] == found["differing"] > 0 and found["failures"] == []
+    stored, text = ran(capsys, "results results")
+    assert stored["targets"][0]["causes"] == found["causes"] and "order" in text
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+print("hello", *sys.argv[1:])
+Path("results/demo").mkdir(parents=True)
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for folder in ("experiments", "notebooks", "below"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "experiments" / "demo.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def notebook(checkout, source):
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, id="one")])
+    path = checkout / "notebooks" / "demo.ipynb"
+    nbformat.write(book, path)
+    return path
+
+
+def test_an_experiment_and_its_notebook_are_run(checkout, capfd, monkeypatch):
+    path = notebook(checkout, "from pathlib import Path\nPath('../results/demo').is_dir()")
+    monkeypatch.chdir(checkout / "below")
+    assert shell.run(["run", "demo", "--json"]) == 0
+    out, err = capfd.readouterr()
+    found = json.loads(out)
+    assert "hello" in err and found["status"] == 0 and found["notebook"].endswith("demo.ipynb")
+    (cell,) = nbformat.read(path, as_version=4).cells
+    assert cell.outputs[0]["data"]["text/plain"] == "True"
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_an_experiment_that_fails_leaves_its_notebook_alone(checkout, capfd):
+    path = notebook(checkout, "1 / 0")
+    before = path.read_bytes()
+    assert shell.run(["run", "demo", "--", "3"]) == 3
+    assert path.read_bytes() == before and "hello 3" in capfd.readouterr().out
+
+
+def test_a_cell_that_fails_is_one_line(checkout):
+    path = notebook(checkout, "1 / 0")
+    before = path.read_bytes()
+    with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
+        experiment.execute(path)
+    assert path.read_bytes() == before
+
+
+def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
+    assert shell.run(["run", "demo"]) == 0
+    out, err = capfd.readouterr()
+    assert "results in results/demo" in out and "there is no notebooks/demo.ipynb" in err
+    assert shell.run(["run", "other"]) == 2
+    assert "run one of demo" in capfd.readouterr().err

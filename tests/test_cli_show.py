@@ -1,0 +1,96 @@
+"""How findings are written: trees, sets of outputs, tables that fit a terminal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probe.cli.show import places, trees
+from probe.order.tree import BIAS, Tree
+
+
+@pytest.mark.parametrize(
+    ("tree", "short", "name"),
+    [
+        (Tree.sequential(3), "0+1+2", "one after the other"),
+        (Tree.sequential(320), "0+1+...+319", "one after the other"),
+        (Tree.sequential(range(9, -1, -1)), "9+8+...+0", "one after the other"),
+        (Tree.pairwise(5), "((0+1)+(2+3))+4", "pairwise"),
+        (Tree.parse("((((0+2)+(1+3))+4)+b)"), "((0+2)+(1+3))+4+b", ""),
+        (Tree.parse("((((0+1)+2)+3)+b)"), "0+1+2+3+b", "one after the other, the bias last"),
+        (Tree.parse("(((b+0)+1)+2)"), "0+b+1+2", "one after the other, the bias first"),
+        (
+            Tree.lanes(32, 4),
+            "((0+4+...+28)+(1+5+...+29))+((2+6+...+30)+(3+7+...+31))",
+            "4 running sums, added pairwise",
+        ),
+        (Tree.chain([[i, i + 1] for i in range(0, 40, 2)]), "(0+1)+(2+3)+...+(38+39)", ""),
+        (Tree.together(4), "{0+1+2+3}", "all in one step"),
+        (Tree.chain([[0, 1, 2], [3, 4, 5]]), "{0+1+2}+{3+4+5}", ""),
+        (
+            Tree.sequential([c + 64 * k for c in range(64) for k in range(3)]),
+            "0+64+128+1+65+129+...+63+127+191",
+            "one after the other",
+        ),
+        (Tree((7,), ()), "7", ""),
+    ],
+)
+def test_trees_as_short_sums(tree, short, name):
+    assert trees.short(tree) == short
+    assert trees.named(tree) == name
+
+
+def test_drawings_have_a_line_a_leaf():
+    tree = Tree.parse("((((0+2)+(1+3))+4)+b)")
+    assert trees.drawing(tree, frozenset({4})) == [
+        "0  ─┐",
+        "2  ─┴─┐",
+        "1  ─┐ │",
+        "3  ─┴─┴─┐",
+        "4* ─────┴─┐",
+        "b  ───────┴─",
+    ]
+    assert trees.drawing(Tree.together(3)) == ["0 ─┐", "1 ─┤", "2 ─┴─"]
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=60, unique=True), st.integers(2, 5))
+def test_any_tree_can_be_written(leaves, width):
+    groups = [leaves[i : i + width] for i in range(0, len(leaves), width)]
+    tree = Tree.chain(groups)
+    text = trees.short(tree)
+    assert text.count("(") == text.count(")") and len(text) <= 300
+    assert len(trees.drawing(tree)) == len(leaves)
+    assert isinstance(trees.named(tree), str)
+
+
+def test_deep_and_wide_trees_stay_short():
+    nodes, leaf = [(0, 1)], 2
+    for _ in range(800):  # a leaf, then a pair, then a leaf, ...
+        nodes += [(leaf, leaf + 1), (~(len(nodes) - 1), ~len(nodes)), (~(len(nodes) + 1), leaf + 2)]
+        leaf += 3
+    for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
+        assert len(trees.short(tree)) <= 300
+
+
+@given(st.integers(0, 2**24 - 1))
+def test_regions_are_the_mask_again(number):
+    mask = np.array([number >> bit & 1 for bit in range(24)], bool).reshape(2, 4, 3)
+    again = np.zeros_like(mask, int)
+    for region in places.regions(mask):
+        again[np.ix_(*region)] += 1
+    np.testing.assert_array_equal(again, mask)
+
+
+def test_outputs_are_named_by_their_axes():
+    mask = np.zeros((1, 9, 4), bool)
+    mask[0, 2:7] = True
+    assert places.outputs(mask) == "out[2..6, *]"
+    mask[0, 8] = True
+    assert places.outputs(mask) == "out[(2..6, 8), *]"
+    assert places.outputs(np.ones((1, 1, 1), bool)) == "the output"
+    assert places.outputs(np.ones((1, 5, 1), bool)) == "out[*]"
+    odd = np.zeros((1, 12, 2), bool)
+    odd[0, np.arange(12), np.arange(12) % 2] = True
+    assert places.outputs(odd).count("out[") == 2
