@@ -82,6 +82,8 @@ class Convolution(Operator):
 
     def __init__(self, backend, spec):
         Operator.__init__(self, spec)
+        if litert_model.two_dimensional(spec)["op"] not in litert_model.OPERATORS:
+            raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
         if spec["dtype"] not in litert_model.TYPES:
             known = ", ".join(litert_model.TYPES)
             raise Unsupported(f"dtype={spec['dtype']}: LiteRT's convolutions have {known}")
