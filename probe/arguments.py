@@ -16,6 +16,11 @@ Numbers = float | str | Iterable[float]
 Sizes = int | str | Iterable[int]
 
 
+def by(entries: Iterable[int]) -> str:
+    """Sizes as the command line writes them: ``5``, ``1x5``."""
+    return "x".join(map(str, entries))
+
+
 def count(name: str, value: object, least: int = 1) -> int:
     """``value`` as an int of at least ``least``; text of digits is taken too. Raises InputError."""
     whole = isinstance(value, (int, str, np.integer)) and not isinstance(value, bool)

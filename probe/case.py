@@ -3,6 +3,7 @@
 The words are the same in ``Case(...)``, in JSON, on the command line, in the store and in figure
 titles. Arrays are channels-last: x (batch, *spatial, in_channels), w (*kernel, in_channels/groups,
 filters), b (filters,); ``length`` is the last spatial axis, ``height`` the ones before it.
+Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe.operators`.
 """
 
 from __future__ import annotations
@@ -13,28 +14,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from probe import floats, operands, padding
-from probe.arguments import Numbers, Sizes, choice, count, numbers, sizes
+from probe import floats, operands, operators, padding
+from probe.arguments import Numbers, Sizes, by, choice, count, numbers, sizes
 from probe.errors import InputError
-
-
-class Operator(NamedTuple):
-    """What an operator's name means for shapes."""
-
-    spatial_rank: int
-    depthwise: bool = False
-
-
-OPERATORS = {
-    "conv1d": Operator(1),
-    "conv2d": Operator(2),
-    "conv3d": Operator(3),
-    "depthwise_conv2d": Operator(2, depthwise=True),
-}
+from probe.operators import OPERATORS
 
 
 @dataclass(frozen=True, init=False)
@@ -47,7 +34,11 @@ class Case:
     ``height=None`` is the dilated kernel's extent. ``weights=None`` generates them; else all of
     them, row by row. ``bias``: None (no bias), one number for all filters, one for each, or
     ``"normal"`` (generated). ``padding``: see :mod:`probe.padding`; ``operands``: see
-    :data:`probe.operands.KINDS`.
+    :data:`probe.operands.KINDS`. ``matmul``, ``dot`` and ``sum`` need no ``kernel``.
+
+    ``split``: the first ``split`` channels go through one call and the rest through a second one,
+    whose outputs are added (each rounded to the dtype; the bias is the first call's). None: one
+    call for all channels.
     """
 
     op: str
@@ -66,11 +57,12 @@ class Case:
     seed: int
     weights: tuple[float, ...] | None
     bias: float | str | tuple[float, ...] | None
+    split: int | None
 
     def __init__(
         self,
         op: str,
-        kernel: Sizes,
+        kernel: Sizes | None = None,
         in_channels: int | str = 1,
         filters: int | str | None = None,
         length: int | str | None = None,
@@ -85,29 +77,34 @@ class Case:
         seed: int | str = 0,
         weights: Numbers | None = None,
         bias: Numbers | None = None,
+        split: int | str | None = None,
     ) -> None:
         put: dict[str, Any] = {"op": choice("op", op, OPERATORS)}
         rank = OPERATORS[op].spatial_rank
-        put["kernel"] = sizes("kernel", kernel, rank)
+        put["kernel"] = operators.kernel(op, kernel)
         put["in_channels"] = count("in_channels", in_channels)
-        put["groups"], put["filters"] = _groups_and_filters(op, put["in_channels"], groups, filters)
+        put["groups"], put["filters"] = operators.groups_and_filters(
+            op, put["in_channels"], groups, filters
+        )
         put["length"] = None if length is None else count("length", length)
         put["stride"] = sizes("stride", stride, rank)
         put["dilation"] = sizes("dilation", dilation, rank)
         put["padding"] = _padding(padding, rank)
         put["batch"] = count("batch", batch)
-        put["height"] = None if height is None else _height(height, rank)
+        put["height"] = None if height is None else operators.height(height, rank)
         put["dtype"] = choice("dtype", dtype, floats.FORMATS)
         put["kind"] = choice("operands", operands, _KINDS)
         put["seed"] = _seed(seed)
         put["weights"] = None if weights is None else numbers("weights", weights, dtype)
         put["bias"] = _bias(bias, dtype)
+        put["split"] = None if split is None else count("split", split)
         for name, value in put.items():
             object.__setattr__(self, name, value)
         self._check_fit()
 
     def _check_fit(self) -> None:
         """What only holds between fields: windows fit, and explicit numbers are enough."""
+        self._check_operator()
         if self.weights is not None and len(self.weights) != math.prod(self.weight_shape):
             shape = " x ".join(map(str, self.weight_shape))
             why = f"{len(self.weights)} weights for a kernel of shape {shape}"
@@ -125,6 +122,18 @@ class Case:
                 why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
                 raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
 
+    def _check_operator(self) -> None:
+        """What the operator does not have is at its default, and a split leaves two parts."""
+        operators.check(self.op, self.arguments())
+        if self.split is None:
+            return
+        if self.groups > 1:
+            why = f"the channels of {self.groups} groups are separate sums already"
+            raise InputError("split", self.split, why, "use groups=1")
+        if self.split >= self.in_channels:
+            why = f"there are {self.in_channels} channels, and the second call needs some"
+            raise InputError("split", self.split, why, "use fewer, or leave it out")
+
     def _outputs(self, axis: int, size: int) -> int:
         extent = self.effective_kernel[axis]
         return padding.output_size(self.padding, axis, size, extent, self.stride[axis])
@@ -137,6 +146,11 @@ class Case:
     def spatial_rank(self) -> int:
         """How many spatial axes the operator has."""
         return OPERATORS[self.op].spatial_rank
+
+    @property
+    def weighted(self) -> bool:
+        """False: all weights are 1, as in a sum, and the library is not given any."""
+        return OPERATORS[self.op].weighted
 
     @property
     def effective_kernel(self) -> tuple[int, ...]:
@@ -208,8 +222,13 @@ class Case:
         return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
 
     def to_json(self) -> dict[str, Any]:
-        """All arguments as a JSON object; ``from_json`` gives an equal case."""
+        """All arguments as a JSON object; ``from_json`` gives an equal case.
+
+        ``split`` is there only in a case that has one: cases were stored before it was known.
+        """
         plain: dict[str, Any] = json.loads(json.dumps(self.arguments()))
+        if plain["split"] is None:
+            del plain["split"]
         return plain
 
     @classmethod
@@ -224,9 +243,8 @@ class Case:
         if not isinstance(given, dict):
             raise InputError("case", repr(given)[:40], "not a JSON object", 'write {"op": ...}')
         _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])
-        for name in ("op", "kernel"):
-            if name not in given:
-                raise InputError(name, None, "a case needs it", f"write {name} into the case")
+        if "op" not in given:
+            raise InputError("op", None, "a case needs it", "write op into the case")
         return cls(**given)
 
     @classmethod
@@ -277,7 +295,7 @@ class Case:
             ]
         if not isinstance(pads, str):
             pads = [list(pair) for pair in pads]
-        return {
+        spec = {
             "op": self.op,
             "kernel": list(self.kernel),
             "stride": list(self.stride),
@@ -289,6 +307,7 @@ class Case:
             "filters": self.filters,
             "bias": self.bias is not None,
         }
+        return spec if self.split is None else spec | {"split": self.split}
 
     @property
     def padding_text(self) -> str:
@@ -298,10 +317,13 @@ class Case:
     @property
     def label(self) -> str:
         """A short text for figure titles: what differs from the defaults."""
-        parts = [f"{self.op} {by(self.kernel)}", f"{self.in_channels} -> {self.filters}"]
+        what = OPERATORS[self.op]
+        parts = [f"{self.op} {by(self.kernel)}" if what.windows else self.op]
+        parts += [f"{self.in_channels}" + f" -> {self.filters}" * what.weighted]
+        parts += [f"split {self.split}+{self.in_channels - (self.split or 0)}"] * bool(self.split)
         parts += [f"stride {by(self.stride)}"] * (set(self.stride) != {1})
         parts += [f"dilation {by(self.dilation)}"] * (set(self.dilation) != {1})
-        grouped = self.groups > 1 and not OPERATORS[self.op].depthwise
+        grouped = self.groups > 1 and not what.depthwise
         parts += [f"{self.groups} groups"] * grouped
         parts += [self.padding_text] * (self.padding != "valid")
         parts += [f"batch {self.batch}"] * (self.batch > 1)
@@ -310,11 +332,6 @@ class Case:
         parts += [self.dtype] * (self.dtype != "float32")
         parts += [self.kind] * (self.kind != "normal")
         return ", ".join(parts)
-
-
-def by(entries: Iterable[int]) -> str:
-    """Sizes as the command line writes them: ``5``, ``1x5``."""
-    return "x".join(map(str, entries))
 
 
 _KINDS = operands.KINDS  # ``Case.__init__`` has an argument of the module's name
@@ -333,16 +350,9 @@ def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
 
 def _seed(seed: object) -> int:
     number = count("seed", seed, least=0)
-    if number >= 2**64:
-        raise InputError("seed", seed, "needs more than 64 bits", "use a smaller one")
+    if number >= 2**63:
+        raise InputError("seed", seed, "needs more than 63 bits", "use a smaller one")
     return number
-
-
-def _height(height: Sizes, rank: int) -> tuple[int, ...] | None:
-    if rank > 1:
-        return sizes("height", height, rank - 1)
-    why = "this operator has one spatial axis only"
-    raise InputError("height", height, why, "leave it out, or use conv2d")
 
 
 def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
@@ -353,21 +363,3 @@ def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
     values = numbers("bias", bias, dtype)  # type: ignore[arg-type]
     single = isinstance(bias, (int, float)) or (isinstance(bias, str) and len(values) == 1)
     return values[0] if single else values
-
-
-def _groups_and_filters(op: str, channels: int, groups: object, filters: object) -> tuple[int, int]:
-    """Groups and filters with their defaults, checked against the channels."""
-    depthwise = OPERATORS[op].depthwise
-    default = channels if depthwise else 1
-    group_count = default if groups is None else count("groups", groups)
-    filter_count = default if filters is None else count("filters", filters)
-    if depthwise and group_count not in (1, channels):
-        why = f"a depthwise operator has as many groups as channels, {channels}"
-        raise InputError("groups", group_count, why, "leave it out")
-    group_count = channels if depthwise else group_count
-    for name, number in (("in_channels", channels), ("filters", filter_count)):
-        if number % group_count:
-            why = f"not divisible by the {group_count} groups"
-            todo = f"use a multiple of {group_count}" + ("" if depthwise else ", or other groups")
-            raise InputError(name, number, why, todo)
-    return group_count, filter_count

@@ -31,7 +31,7 @@ class Drawn(Protocol):
 
     @property
     def seed(self) -> int:
-        """From 0 to 2**64 - 1."""
+        """From 0 to 2**63 - 1."""
 
     @property
     def dtype(self) -> str:
@@ -44,6 +44,10 @@ class Drawn(Protocol):
     @property
     def filters(self) -> int:
         """Output channels."""
+
+    @property
+    def weighted(self) -> bool:
+        """False: a plain sum, whose weights are 1."""
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -80,11 +84,17 @@ class Kind(NamedTuple):
 def generate(case: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(x, w, b) as container arrays of the case's dtype; b is None without a bias.
 
-    Explicit weights and biases are rounded once to the dtype; they replace the generated ones.
+    Explicit weights and biases are rounded once to the dtype; they replace the generated ones. What
+    is not weighted has weights of 1, and for ``cancel`` its input takes up the drawn ones: they are
+    what makes a sum cancel.
     """
     kind = KINDS[case.kind]
     x = kind.input(case, case.input_shape())
-    if case.weights is None:
+    if not case.weighted:
+        w = np.ones(case.weight_shape)
+        if case.kind == "cancel":
+            x = x * kind.weights(case, case.weight_shape).reshape(-1)
+    elif case.weights is None:
         w = kind.weights(case, case.weight_shape)
     else:
         w = np.array(case.weights, dtype=np.float64).reshape(case.weight_shape)
