@@ -25,15 +25,20 @@ class Call:
     def at(self, axes=None):
         """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
-        Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them).
-        ValueError for any other axis and for a value outside of the operands.
+        Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
+        ``channels``: nothing is cut, but those beyond go through a second call whose output is
+        added (see ``backends.split``). ValueError for any other axis and for a value outside of
+        the operands.
         """
         axes = dict(axes or {})
         x = _cut(self.x, -2, "length", axes.pop("length", None))
         x = _cut(x, 0, "batch", axes.pop("batch", None))
-        filters = axes.pop("filters", None)
+        filters, channels = axes.pop("filters", None), axes.pop("channels", None)
         if axes:
-            raise ValueError(f"axis={sorted(axes)}: can't be cut; length, batch and filters can")
+            known = "length, batch, filters and channels can"
+            raise ValueError(f"axis={sorted(axes)}: can't be cut; {known}")
+        if channels is not None and channels != self.x.shape[-1]:
+            return self._split(x, channels)
         if filters is not None and filters != self.w.shape[-1]:
             return self._fewer(x, filters)
         operator = self._operator
@@ -41,6 +46,13 @@ class Call:
             self._weights = operator.weights(np.ascontiguousarray(self.w))
             self._bias = operator.bias(self.b)
         return Prepared(operator, x, self._weights, self._bias)
+
+    def _split(self, x, channels):
+        if not 0 < channels < x.shape[-1]:
+            raise ValueError(f"channels={channels}: the operands have {x.shape[-1]}")
+        operator = self.operators(dict(self.spec, split=channels))
+        weights = operator.weights(np.ascontiguousarray(self.w))
+        return Prepared(operator, x, weights, operator.bias(self.b))
 
     def _fewer(self, x, filters):
         w = np.ascontiguousarray(_cut(self.w, -1, "filters", filters))

@@ -234,6 +234,8 @@ def explain(
     read off both sides, and outputs whose windows differ are told apart from rounding. Costs a
     reveal on each side. InputError: there is nothing to compare. TargetError: a target failed.
     """
+    values = (case.in_channels if value is None else value for value in (at, against))
+    case = window.case_for(case, vary, values)
     left = case if at is None else window.case_at(case, vary, at)
     right = left if against is None else window.case_at(case, vary, against)
     if against_padding is not None:
@@ -270,7 +272,9 @@ def _ways(side: Side) -> list[Way]:
 
 def must_agree(case: Case, vary: str, left: Case, right: Case) -> Pairs:
     """Outputs of two shapes of one case that read the same inputs with the same weights."""
-    found = window.agreement(case, vary, value_of(left, vary), value_of(right, vary))
+    at, against = window.value_of(left, vary), window.value_of(right, vary)
+    assert at is not None and against is not None
+    found = window.agreement(case, vary, at, against)
     one = np.concatenate([places(left, block) for block, _ in found.blocks] or [NO_PLACES])
     two = np.concatenate([places(right, block) for _, block in found.blocks] or [NO_PLACES])
     return Pairs(one, two, np.ones(len(one), bool))
@@ -287,12 +291,6 @@ def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
     """``window.read_classes`` with a class for every (batch entry, output position)."""
     classes, leaves = window.read_classes(case)
     return np.tile(classes, case.batch), leaves
-
-
-def value_of(case: Case, vary: str) -> int:
-    """The case's size on the varied axis."""
-    value = {"length": case.length, "batch": case.batch, "filters": case.filters}.get(vary)
-    return value if value is not None else case.in_channels
 
 
 def same_place(left: Side, right: Side) -> Pairs:

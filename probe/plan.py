@@ -36,12 +36,13 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
 class Plan:
     """One case of a sweep. Checked when made: a value that does not fit it is an InputError.
 
-    ``case`` is the case as it is stored, with an open length where the length is varied; ``base``
-    the one at ``against``.
+    ``case`` is the case as it is stored, with an open length where the length is varied and all
+    channels where they are; ``base`` the one at ``against``.
     """
 
     def __init__(self, case: Case, vary: str, values: Sequence[int], against: int) -> None:
-        self.case = case.with_(length=None) if vary == "length" else case
+        case = case.with_(length=None) if vary == "length" else case
+        self.case = window.case_for(case, vary, (against,))
         self.vary, self.values, self.against = vary, values, against
         for value in (values[0], against) if vary == "length" else (*values, against):
             window.case_at(self.case, vary, value)
@@ -67,6 +68,8 @@ class Plan:
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
         """By value: the output's shape."""
+        if self.vary == "channels":
+            return dict.fromkeys(self.values, self.base.output_shape())
         if self.vary == "filters":
             return {value: (*self.base.output_shape()[:-1], value) for value in self.values}
         return {value: self.case.output_shape(**{self.vary: value}) for value in self.values}

@@ -16,6 +16,7 @@ import time
 import traceback
 import types
 from collections import OrderedDict
+from typing import Dict, List
 
 if __name__ == "__main__":  # a bare package, without this folder's names on the top level
     _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -28,6 +29,7 @@ import numpy as np
 
 from probe import backends, compare, masked, protocol
 from probe.backends import contract
+from probe.backends.split import SplitOperator, parts
 from probe.call import Call
 
 #: Operators kept ready; the least recently used one is dropped.
@@ -133,8 +135,14 @@ class Worker:
 
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
-        shapes = {"x": call.x.shape, "w": call.w.shape}
-        yield {"kernels": self._started().kernels(call.spec, shapes), "done": True}, {}
+        found: Dict[str, List[str]] = {}
+        for spec in parts(call.spec):
+            channels = spec["in_channels"]
+            inner = (channels // spec["groups"],) + call.w.shape[-1:]
+            shapes = {"x": call.x.shape[:-1] + (channels,), "w": call.w.shape[:-2] + inner}
+            for source, names in self._started().kernels(spec, shapes).items():
+                found.setdefault(source, []).extend(names)
+        yield {"kernels": found, "done": True}, {}
 
     def sweep(self, request, arrays):
         return compare.sweep(self._call(request, arrays), request, describe)
@@ -171,7 +179,8 @@ class Worker:
         backend = self._started()
         key = json.dumps(spec, sort_keys=True)
         if key not in self.operators:
-            self.operators[key] = backend.operator(spec)
+            make = SplitOperator if "split" in spec else type(backend).operator
+            self.operators[key] = make(backend, spec)
         self.operators.move_to_end(key)
         if len(self.operators) > OPERATORS:
             self.operators.popitem(last=False)

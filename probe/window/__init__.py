@@ -10,6 +10,8 @@ from probe.window.agreement import (
     agreement,
     agreement_same_shape,
     case_at,
+    case_for,
+    value_of,
 )
 from probe.window.gathering import columns, gather, scale
 from probe.window.geometry import Geometry, read_classes
@@ -21,8 +23,10 @@ __all__ = [
     "agreement",
     "agreement_same_shape",
     "case_at",
+    "case_for",
     "columns",
     "gather",
     "read_classes",
     "scale",
+    "value_of",
 ]

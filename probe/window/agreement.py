@@ -5,12 +5,17 @@ padding before depends on the length (``same`` with a stride), output o of one s
 ``o + (before' - before) / stride`` of the other. Along each axis the partners are runs of
 neighbours; there is more than one run only where a dilated window steps over the elements that one
 side lacks, or where groups of filters shift.
+
+``channels`` is another matter: both sides read the same windows, but the first A channels of B and
+the other B - A go through two calls whose outputs are added, against one call for all B. All
+outputs are equal in exact arithmetic and are compared; that the orders differ is by construction.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +25,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.window.geometry import Geometry
 
-VARY = ("length", "batch", "filters")
+VARY = ("length", "batch", "filters", "channels")
 
 Slices = tuple[slice, ...]
 Run = tuple[slice, slice]
@@ -56,12 +61,34 @@ class Agreement:
         }
 
 
+def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
+    """The case that ``case_at`` takes for each of the values. Raises InputError.
+
+    The same, but for ``channels``: it has as many as the largest value, from which the others
+    split off the first ones. Explicit weights keep those of these channels.
+    """
+    if choice("vary", vary, VARY) != "channels":
+        return case
+    total = max(count("channels", value) for value in values)
+    changes: dict[str, object] = {"in_channels": total, "split": None}
+    if case.weights is not None:
+        if total > case.in_channels:
+            why = f"weights are given for {case.in_channels} channels only"
+            raise InputError("channels", total, why, "give weights for all, or fewer channels")
+        table = np.array(case.weights).reshape(-1, case.group_channels, case.filters)
+        changes["weights"] = tuple(table[:, :total].ravel().tolist())
+    return case.with_(**changes)
+
+
 def case_at(case: Case, vary: str, value: int) -> Case:
     """The case with its length, batch or filters set to ``value``. Raises InputError.
 
-    Explicit weights and biases keep those of the first ``value`` filters.
+    Explicit weights and biases keep those of the first ``value`` filters. ``channels``: those
+    beyond ``value`` go through a second call (``Case.split``), so it is at most ``in_channels``.
     """
     choice("vary", vary, VARY)
+    if vary == "channels":
+        return _split_at(case, count("channels", value))
     if vary != "filters":
         return case.with_(**{vary: value})
     value = count("filters", value)
@@ -76,6 +103,21 @@ def case_at(case: Case, vary: str, value: int) -> Case:
         table = np.array(numbers).reshape(-1, case.filters)
         changes[name] = tuple(table[:, :value].ravel().tolist())
     return case.with_(**changes)
+
+
+def value_of(case: Case, vary: str) -> int | None:
+    """The case's value on an axis, which ``case_at`` would give it; None: an open length."""
+    if choice("vary", vary, VARY) == "channels":
+        return case.split or case.in_channels
+    value: int | None = getattr(case, vary)
+    return value
+
+
+def _split_at(case: Case, value: int) -> Case:
+    if value > case.in_channels:
+        why = f"the case has {case.in_channels} channels to split"
+        raise InputError("channels", value, why, f"use {case.in_channels} or fewer")
+    return case.with_(split=None if value == case.in_channels else value)
 
 
 def agreement(
@@ -139,6 +181,8 @@ def _side(case: Case, vary: str, value: int) -> _Side:
         return _Side(windows, case.batch, case.filters)
     if vary == "batch":
         return _Side(Geometry.of(case), value, case.filters)
+    if vary == "channels":
+        return _Side(Geometry.of(_split_at(case, value)), case.batch, case.filters)
     return _Side(Geometry.of(case_at(case, "filters", value)), case.batch, value)
 
 
