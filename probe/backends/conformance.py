@@ -37,6 +37,7 @@ def specs(dtypes=DTYPES):
 
 
 def _shapes():
+    yield from _products()
     wide = {"in_channels": 4, "filters": 6}
     grouped = dict(wide, groups=2)
     yield spec("conv1d", [5]), [5], 1
@@ -65,6 +66,19 @@ def _shapes():
         yield spec("depthwise_conv2d", [2, 3], **dict(deep, **pads)), [5, 8], 1
 
 
+def _products():
+    """Matrix products and sums: matrices, one row, one column, one of each, a stack of matrices."""
+    for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (7, 1, 1)):
+        for op in ("matmul", "dot"):
+            sizes = {"in_channels": channels, "filters": filters}
+            yield spec(op, [1], **sizes), [rows], 1
+            yield spec(op, [1], bias=True, **sizes), [rows], 1
+        yield spec("sum", [1], in_channels=channels), [rows], 1
+    for bias in (False, True):
+        yield spec("matmul", [1], bias=bias, in_channels=4, filters=6), [5], 3
+    yield spec("sum", [1], in_channels=9), [5], 3
+
+
 def _steps(op, kernel, sizes, channels):
     """Strides and dilations under both conventions, for even and odd sizes of the last axis."""
     rank = len(kernel)
@@ -87,7 +101,7 @@ def operands(made, sizes, batch):
     largest = 1 if made["dtype"] == "bfloat16" else 2
     shape = tuple(made["kernel"]) + (made["in_channels"] // made["groups"], made["filters"])
     x = _small((batch,) + tuple(sizes) + (made["in_channels"],), 3, largest)
-    w = _small(shape, 5, largest)
+    w = np.ones(shape, np.int64) if made["op"] == "sum" else _small(shape, 5, largest)
     return x, w, _small((made["filters"],), 7, 3) if made["bias"] else None
 
 

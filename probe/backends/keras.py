@@ -8,6 +8,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 - On TensorFlow a convolution with groups goes through XLA in every mode, because CPUs used to have
   none; called eagerly, it is compiled again at every call.
 - Strides with dilations are refused, except in depthwise convolutions, which are thinned out.
+- ``matmul`` is a Dense layer: the rows are its batch, and stacks of them have an axis more.
 - The bias is an addition, not ``tf.nn.bias_add``. There is no explicit padding: a ZeroPadding layer
   goes before a ``valid`` one.
 """
@@ -15,6 +16,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 import numpy as np
 
 from probe import floats
+from probe.backends import products
 from probe.backends import tensorflow as below
 from probe.backends.contract import Backend, Key, Operator, Unavailable, Unsupported
 from probe.backends.tensorflow_operators import refusing, said
@@ -38,6 +40,12 @@ LAYERS = {
 
 def layers(keras, spec):
     """(convolution, padding layer or None) of a spec, built, for every length and batch."""
+    if spec["op"] == "matmul":
+        layer = keras.layers.Dense(spec["filters"], use_bias=spec["bias"], dtype=spec["dtype"])
+        layer.build((None, spec["in_channels"]))
+        return layer, None
+    if spec["op"] not in LAYERS:
+        raise Unsupported(f"op={spec['op']}: Keras has no layer for it")
     name, padding_name = LAYERS[spec["op"]]
     explicit = not isinstance(spec["padding"], str)
     options = {
@@ -93,7 +101,7 @@ class Layers(Operator):
         return self.keras.ops.convert_to_tensor(array)
 
     def input(self, x):
-        return self._tensor(x)
+        return self._tensor(products.left(self.spec, x))
 
     def weights(self, w):
         return self._tensor(np.reshape(w, self.shape))
@@ -103,7 +111,7 @@ class Layers(Operator):
 
     def output(self, y):
         y = np.ascontiguousarray(self.keras.ops.convert_to_numpy(y))
-        return y.view(np.uint16) if self.narrow else y
+        return products.restored(self.spec, y.view(np.uint16) if self.narrow else y)
 
 
 class Keras(Backend):
@@ -183,7 +191,19 @@ class Keras(Backend):
             return lambda x: run(x).block_until_ready()
         if self.switches.get("mode") != "graph" and self.switches.get("xla") != "1":
             return run
-        shape = (None,) * (1 + len(spec["kernel"])) + (spec["in_channels"],)
-        signature = [self.tf.TensorSpec(shape, getattr(self.tf, spec["dtype"]))]
+        traced = {}  # by rank: a product may be of one matrix or of a stack of them
+
+        def call(x):
+            rank = len(x.shape)
+            if rank not in traced:
+                traced[rank] = self._traced(run, spec, rank)
+            return traced[rank](x)
+
+        return call
+
+    def _traced(self, run, spec, rank):
+        """A tf.function for all sizes of that many dimensions."""
         compiled = True if self.switches.get("xla") == "1" else None
+        shape = (None,) * (rank - 1) + (spec["in_channels"],)
+        signature = [self.tf.TensorSpec(shape, getattr(self.tf, spec["dtype"]))]
         return self.tf.function(run, input_signature=signature, jit_compile=compiled)

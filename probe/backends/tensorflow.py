@@ -5,9 +5,15 @@ Its switches are here, for ``keras`` too; its operators are in ``tensorflow_oper
 
 import numpy as np
 
-from probe.backends import onednn, tensorflow_elementwise, tensorflow_operators
+from probe.backends import (
+    onednn,
+    products,
+    tensorflow_elementwise,
+    tensorflow_operators,
+    tensorflow_products,
+)
 from probe.backends.contract import Backend, Key, Unavailable
-from probe.backends.tensorflow_operators import Session, Tensors, release
+from probe.backends.tensorflow_operators import release
 
 #: Switches of every target that runs on TensorFlow; ``keras`` has them too.
 SWITCHES = {
@@ -147,12 +153,18 @@ class TensorFlow(Backend):
         constant = self.switches.get("weights") == "constant"
         xla = self.switches.get("xla") == "1"
         by_hand = self.switches.get("algorithm") == "elementwise"
-        convolve = (tensorflow_elementwise if by_hand else tensorflow_operators).convolution
-        convolve = convolve(self.tf, spec)
+        product = spec["op"] in products.OPS and not by_hand
+        if product:
+            computed = tensorflow_products.function(self.tf, spec)
+        else:
+            room = tensorflow_elementwise if by_hand else tensorflow_operators
+            computed = room.convolution(self.tf, spec)
         if not self.session:
-            return Tensors(self.tf, spec, convolve, self._mode() == "graph", xla, constant)
+            tensors = tensorflow_products.Tensors if product else tensorflow_operators.Tensors
+            return tensors(self.tf, spec, computed, self._mode() == "graph", xla, constant)
         config = session_config(self.tf, self.switches, xla)
-        return Session(self.tf, spec, convolve, config, "/" + self.device, constant)
+        session = tensorflow_products.Session if product else tensorflow_operators.Session
+        return session(self.tf, spec, computed, config, "/" + self.device, constant)
 
 
 def session_config(tf, switches, xla=False):
