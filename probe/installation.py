@@ -160,6 +160,11 @@ def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
     return {name: facts.get(name) for name in kept}
 
 
+def is_there(where: Target) -> bool:
+    """Whether a target can run without being installed first."""
+    return target.unavailable(where) is None
+
+
 def remove(where: Target) -> Environment:
     """Takes a release's environment away. InputError where there is none."""
     own = target.installed_version(backends.get(where.name))

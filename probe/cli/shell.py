@@ -24,6 +24,7 @@ COMMANDS = {
     "merge": "results",
     "run": "experiment",
     "install": "install",
+    "bisect": "bisect",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
 

@@ -59,6 +59,28 @@ DISTRIBUTIONS: dict[str, tuple[tuple[str, str], ...]] = {
 
 ``tensorflow-cpu`` is half as large as ``tensorflow``, and the same on a processor."""
 
+RELEASED: dict[str, tuple[str, ...]] = {
+    "tensorflow": (
+        *(
+            "0.12.1",
+            "1.0.0",
+            "1.1.0",
+            "1.2.1",
+            "1.3.0",
+            "1.4.0",
+            "1.5.0",
+            "1.6.0",
+            "1.7.0",
+            "1.8.0",
+        ),
+        *("1.9.0", "1.10.0", "1.11.0", "1.12.0", "1.13.1", "1.14.0", "1.15.0", "2.0.0", "2.1.0"),
+        *("2.2.0", "2.3.0", "2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.10.0"),
+        *("2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0", "2.16.1", "2.17.0", "2.18.0"),
+        *("2.19.0", "2.20.0", "2.21.0"),
+    ),
+}
+"""Releases to search for a change, one a minor version: patch releases seldom change a kernel."""
+
 OLD_PIP = {"3.6": ("pip==21.3.1",)}
 """What pip itself needs on a Python before it can install anything."""
 

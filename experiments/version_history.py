@@ -1,0 +1,165 @@
+"""The report's case on every TensorFlow from 0.12 to today: which bits, which lengths, which order.
+
+Every release is installed (Python 3.6, 3.7 or 3.11, see ``probe install``), measured, and removed
+again if it was not there before; 0.2 to 1.5 GB each while it lasts, two hours in all on two cores.
+A release is asked with every switch it has: eager and graph, oneDNN on and off, and Eigen's own
+contraction instead of TensorFlow's custom one.
+
+Writes results/version_history/<machine>/*.parquet; notebooks/version_history.ipynb tells the story.
+Releases that are stored already are not installed again. ``PROBE_RELEASES=1.2.1,2.21.0`` takes only
+these.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from probe import Case, Store, Target, by_order, experiment, latest
+from probe.cli.output import Output
+from probe.errors import ProbeError, TargetError
+from probe.installation import install, remove
+from probe.launch import Session
+from probe.runtimes import environments
+from probe.runtimes.pins import number
+from probe.sweep import sweep
+
+REPORT = Case(
+    op="conv2d",
+    kernel="1x5",
+    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
+    bias=0.0401,
+    operands="ramp",
+)
+"""As it was published."""
+
+TELLING = [
+    Case(op="conv2d", kernel="1x5", operands=kind, seed=seed)
+    for kind in ("cancel", "normal")
+    for seed in range(8)
+]
+"""The same shape with operands that show nearly every changed order, and with ordinary ones."""
+
+LENGTHS = range(5, 20)
+PUBLISHED = (7, 8)
+
+TURNING = """
+    0.12.1 1.0.0 1.2.1 1.5.0 1.6.0 1.8.0 1.13.1 1.14.0 1.15.0 2.0.0 2.1.0 2.3.0 2.4.0 2.5.0 2.6.0
+    2.7.0 2.9.0 2.12.0 2.14.0 2.16.1 2.18.0 2.20.0 2.21.0
+""".split()
+"""The ends of every class that is known, their neighbours, and one release a year."""
+
+BETWEEN = """
+    1.1.0 1.3.0 1.4.0 1.7.0 1.9.0 1.10.0 1.11.0 1.12.0 2.2.0 2.8.0 2.10.0 2.11.0 2.13.0 2.15.0
+    2.17.0 2.19.0
+""".split()
+
+QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Release by release; whether Ctrl-C ended it."""
+    with Store.here(store) as kept:
+        if quick:
+            return measure(QUICK, kept)
+        for version in wanted():
+            texts = [text for text in targets(version) if text not in stored(kept)]
+            if texts and release(version, texts, kept):
+                return True
+    return False
+
+
+def wanted() -> list[str]:
+    """The releases to measure: those that tell most first."""
+    chosen = os.environ.get("PROBE_RELEASES")
+    return chosen.split(",") if chosen else [*TURNING, *BETWEEN]
+
+
+def targets(version: str) -> list[str]:
+    """A release with every way of running it that may change its order."""
+    release = number(version)
+    switches = [""]
+    if release >= (2,):
+        switches.append(",mode=graph")
+    elif release >= (1, 7):
+        switches.append(",mode=eager")
+    if release >= (2, 5):
+        switches += [",onednn=0", ",onednn=1", ",onednn=0,contraction=0"]
+    elif release >= (1, 14):
+        switches.append(",contraction=0")
+    return [Target.parse(f"tensorflow=={version}{text}").text for text in switches]
+
+
+def stored(store: Store) -> set[str]:
+    """Targets whose orders are known, and those that failed before they could be asked."""
+    store.flush()
+    tables = [latest.table(store.path, name) for name in ("reveals", "failures")]
+    return {text for rows in tables for text in rows["target"].to_pylist()}
+
+
+def release(version: str, texts: list[str], store: Store) -> bool:
+    """Installs one release, measures it and removes it again; whether Ctrl-C ended it."""
+    out, where = Output(), Target.parse(f"tensorflow=={version}")
+    kept = environments.find("tensorflow", version) is not None
+    try:
+        found = install(where)
+        out.note(f"{where.text}: installed in {found.seconds:g} s")
+    except ProbeError as error:
+        out.note(str(error))  # the sweep stores it as a failure
+    try:
+        return measure(texts, store)
+    finally:
+        if not kept and environments.find("tensorflow", version) is not None:
+            remove(where)
+
+
+def measure(texts: list[str], store: Store) -> bool:
+    """Bits and differences of every target, then its orders; whether Ctrl-C ended it."""
+    for text in texts:
+        session = Lasting(Target.parse(text))
+        try:
+            found = sweep(
+                [REPORT, *TELLING],
+                [session.target],
+                LENGTHS,
+                store=store,
+                experiment="version_history",
+                sessions=lambda _, one=session: one,  # type: ignore[misc]
+                whole={REPORT: PUBLISHED},
+            )
+            if found.interrupted:
+                return True
+            orders(session, str(found.targets[text].run_id), store)
+            store.flush()
+        finally:
+            session.end()
+    return False
+
+
+def orders(session: Session, run_id: str, store: Store) -> None:
+    """Adds how every output of every length is added."""
+    try:
+        if not session.alive:
+            session.start()
+        rows = by_order.sweep(session, TELLING[0], LENGTHS).rows(run_id)
+    except TargetError as error:
+        Output().note(str(error))  # the sweep has met it too
+        return
+    for table, found in rows.items():
+        store.append(table, found)
+
+
+class Lasting(Session):
+    """A session that a sweep leaves running, so that one process is asked for everything."""
+
+    def close(self) -> None:
+        """Nothing yet: see ``end``."""
+
+    def end(self) -> None:
+        """Ends the process."""
+        super().close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""The first release in which something changed, with the fewest installations.
+
+It assumes that what changed between two releases changed once. What it measured is checked against
+that: every release before the change must show what the left end shows, every one from it on what
+the right end shows; where one shows a third thing, the answer is only the first change it met.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe import by_order, installation
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.floats import to_bits
+from probe.launch import Session
+from probe.runtimes import environments
+from probe.runtimes.pins import RELEASED, number
+from probe.store import Store
+from probe.sweep import sweep
+from probe.target import Target
+
+WHAT = ("bits", "order", "stability")
+ASSUMPTION = "what changed between the two ends changed once"
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Step:
+    """One release that was asked. ``seen`` names what it showed; None: ``why`` it could not."""
+
+    version: str
+    seen: str | None
+    says: str = ""
+    why: str = ""
+    installed: bool = False
+
+
+@dataclass
+class Found:
+    """Where it changed: ``first`` differs from the left end, ``last`` is the latest that doesn't.
+
+    Both None: the ends show the same. Releases between the two could not be asked: ``skipped``.
+    ``holds``: everything that was asked shows what one of the ends shows, on its side.
+    """
+
+    last: str | None
+    first: str | None
+    steps: list[Step]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Releases that could not be asked."""
+        return [step.version for step in self.steps if step.seen is None]
+
+    @property
+    def holds(self) -> bool:
+        """Whether no more than the two ends' answers were seen, each on its side."""
+        asked = sorted((s for s in self.steps if s.seen), key=lambda s: number(s.version))
+        return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``probe bisect --json``."""
+        steps = sorted(self.steps, key=lambda step: number(step.version))
+        return {
+            "first": self.first,
+            "last": self.last,
+            "skipped": self.skipped,
+            "assumption": ASSUMPTION,
+            "holds": self.holds,
+            "installed": sum(step.installed for step in self.steps),
+            "steps": [vars(step) for step in steps],
+        }
+
+
+def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
+    """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
+
+    A release that can't be asked is passed over for its nearest neighbour. Needs about log2(n) + 2
+    questions. InputError: an end can't be asked.
+    """
+    steps: dict[str, Step] = {}
+    ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
+    for end in ends:
+        if end.seen is None:
+            raise InputError("release", end.version, end.why, "take another end")
+    if ends[0].seen == ends[1].seen:
+        return Found(None, None, list(steps.values()))
+    low, high = 0, len(releases) - 1
+    while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
+        middle = min(left, key=lambda at: abs(2 * at - low - high))
+        step = steps.setdefault(releases[middle], ask(releases[middle]))
+        if step.seen is None:
+            continue
+        low, high = (middle, high) if step.seen == ends[0].seen else (low, middle)
+    return Found(releases[low], releases[high], list(steps.values()))
+
+
+def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:
+    """The releases to search, both ends included. ``given``: these, instead of those known here.
+
+    InputError: the ends name no release, other targets, or nothing is known of the library.
+    """
+    for end in (left, right):
+        if end.version is None:
+            todo = f"write {end.name}==1.2.3"
+            raise InputError("target", end.text, "it names no release", todo)
+    if left.with_(version=None) != right.with_(version=None):
+        why = f"{left.text} is another target, not another release"
+        raise InputError("and", right.text, why, "use one library, device and set of switches")
+    known = list(given) or RELEASED.get(left.name, ())
+    if not known:
+        todo = "name them: --releases 1.0,1.1,1.2"
+        raise InputError("target", left.text, f"no list of {left.name}'s releases is kept", todo)
+    ends = [str(left.version), str(right.version)]
+    low, high = sorted(number(end) for end in ends)
+    if low == high:
+        raise InputError("and", right.text, "both ends are one release", "take another one")
+    inner = [one for one in known if low < number(one) < high]
+    order = sorted({*ends, *inner}, key=number)
+    return order if number(ends[0]) == low else order[::-1]
+
+
+@dataclass
+class Question:
+    """What is asked of every release, each answer stored: see :func:`first_change`.
+
+    ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
+    ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
+    """
+
+    case: Case
+    target: Target
+    lengths: Sequence[int]
+    what: str
+    store: Store | None = None
+    keep: bool = True
+    tell: Tell = field(default=lambda text: None)
+
+    def __call__(self, version: str) -> Step:
+        """Installs the release where it is missing and asks it."""
+        where = self.target.with_(version=version)
+        here = installation.is_there(where)
+        self.tell(f"{where.text}: {'measuring' if here else 'installing and measuring'}")
+        try:
+            installation.install(where)
+            with Session(where) as session:
+                seen, says = self._ask(session)
+        except TargetError as error:
+            return Step(version, None, why=error.why, installed=not here)
+        finally:
+            if not here and not self.keep and environments.find(where.name, version):
+                installation.remove(where)
+        return Step(version, seen, says, installed=not here)
+
+    def _ask(self, session: Session) -> tuple[str, str]:
+        """What it shows, as a short hash, and in words."""
+        unstable, run_id = self._swept(session.target)
+        if self.what == "stability":
+            said = ", ".join(f"{at}" for at in unstable) or "none"
+            return _short(said), f"lengths that differ from {max(self.lengths)}: {said}"
+        if self.what == "bits":
+            return self._bits(session)
+        found = by_order.sweep(session, self.case, self.lengths)
+        rows = found.rows(run_id)
+        for table, table_rows in rows.items():
+            if self.store is not None:
+                self.store.append(table, table_rows)
+        keys = ("at", "order_id", "rounding_id", "ranges")
+        shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
+        return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.ways)
+
+    def _swept(self, where: Target) -> tuple[list[int], str]:
+        """Lengths that differ from the longest, and the run under which it is stored."""
+        summary = sweep(
+            [self.case],
+            [where],
+            self.lengths,
+            store=self.store,
+            experiment="bisect",
+            workers=1,
+            whole={self.case: self.lengths},
+        )
+        found = summary.targets[where.text]
+        if found.failures:
+            worst = found.failures[0]
+            raise TargetError(where.text, worst.kind, worst.message)
+        return sorted({one.at for one in found.differences}), str(found.run_id)
+
+    def _bits(self, session: Session) -> tuple[str, str]:
+        digest, last = hashlib.sha256(), ""
+        x, w, b = self.case.with_(length=max(self.lengths)).operands()
+        arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+        request = {"do": "load", "key": "case", "spec": self.case.spec()}
+        session.request(request, _containers(arrays, self.case.dtype))
+        for length in self.lengths:
+            run = {"do": "run", "key": "case", "at": {"length": length}}
+            bits = to_bits(session.request(run)[1]["y"], self.case.dtype).reshape(-1)
+            digest.update(bits.tobytes())
+            last = f"length {length}: {' '.join(f'{value:#x}' for value in bits[:4].tolist())}"
+        return digest.hexdigest()[:12], last
+
+
+def _containers(arrays: dict[str, Any], dtype: str) -> dict[str, Any]:
+    from probe.floats import to_container
+
+    return {name: to_container(array, dtype) for name, array in arrays.items()}
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def bisect(
+    case: Case,
+    left: Target,
+    right: Target,
+    lengths: Sequence[int],
+    what: str = "order",
+    store: Store | None = None,
+    releases: Sequence[str] = (),
+    keep: bool = True,
+    tell: Tell = lambda text: None,
+) -> Found:
+    """The first release after ``left`` that shows something else than it; see :class:`Question`.
+
+    ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
+    Costs an installation of about a minute and 0.5 GB for each release asked: log2(n) + 2 of them.
+    Errors: InputError; StoreError.
+    """
+    if what not in WHAT:
+        raise InputError("what", what, "there is no such thing to ask", f"use {' or '.join(WHAT)}")
+    between = releases_between(left, right, releases)
+    return first_change(between, Question(case, left, lengths, what, store, keep, tell))
