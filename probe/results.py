@@ -33,6 +33,7 @@ class Results:
     comparisons: pandas.DataFrame
     differences: pandas.DataFrame
     outputs: pandas.DataFrame
+    windows: pandas.DataFrame
     failures: pandas.DataFrame
     orders: pandas.DataFrame
     roundings: pandas.DataFrame

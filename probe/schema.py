@@ -34,6 +34,7 @@ TYPES = {
     "flag": "bool",
     "time": "timestamp[us, UTC]",
     "ranges": "list<int64>",
+    "indices": "list<int64>",
 }
 """Our type names and the Arrow type of each. ``json`` is text with sorted keys."""
 
@@ -177,6 +178,23 @@ _OUTPUTS = (
     Column("bits", "bits", "the value's bits, zero-extended"),
 )
 
+_WINDOWS = (
+    _RUN,
+    _CASE,
+    _TARGET,
+    _key("group", "int", "channel group: its filters read alike; of pooling the channel"),
+    _key("position", "int", "output position: flat index over (batch, *spatial)"),
+    Column(
+        "reads",
+        "indices",
+        "for each product, in the order of the weights, the input it reads: flat index into x, "
+        "shape (batch, *spatial, channels); -1: padding. Of pooling: of each place of the window",
+    ),
+    Column("as_said", "flag", "whether these are the inputs that the case's padding says"),
+    Column("counted", "int", "what an average divides by", "elements", null="not an average"),
+    Column("pad_with", "text", "what padding puts into pooling", null="no padding, or no pooling"),
+)
+
 _FAILURES = (
     _RUN,
     _key("case_id", "text", "`cases.case_id`", null="failed before any case"),
@@ -238,6 +256,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "comparisons": _COMPARISONS,
     "differences": _DIFFERENCES,
     "outputs": _OUTPUTS,
+    "windows": _WINDOWS,
     "failures": _FAILURES,
     "orders": _ORDERS,
     "roundings": _ROUNDINGS,
@@ -253,6 +272,7 @@ ABOUT: dict[str, str] = {
     "comparisons": "One row a case, target and pair of values of the changed axis.",
     "differences": "One row a differing output.",
     "outputs": "One row an output that an experiment wanted in full, whether it differs or not.",
+    "windows": "One row an output position of a group: what it reads, as read off the target.",
     "failures": "One row a failure of a target. Failures are not findings.",
     "orders": "One row a distinct summation tree.",
     "roundings": "One row a distinct way of rounding.",
