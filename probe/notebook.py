@@ -1,0 +1,73 @@
+"""What a notebook reads of a store: one machine, and of every target the newest run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probe import backends, machine
+from probe.results import Results, load
+from probe.target import Target
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def results(store: str | Path, label: str | None = None) -> Results:
+    """The results of one machine of an experiment: ``label``, else this machine, else the first.
+
+    Errors: StoreError where there are none.
+    """
+    machines = load(store).machines
+    label = label or machine.label()
+    return load(Path(store) / (label if label in machines else machines[0]))
+
+
+def newest(found: Results, table: str) -> pandas.DataFrame:
+    """The rows of ``table`` of every target's newest run, each with the columns of its case.
+
+    A store keeps what other versions of a library gave; a picture shows one of them.
+    """
+    rows = getattr(found, table)
+    runs = found.runs.sort_values("started").groupby("target").tail(1)
+    rows = rows[rows.run_id.isin(runs.run_id)]
+    if "case_id" not in rows:
+        return rows.reset_index(drop=True)
+    return rows.merge(found.cases, on="case_id", how="left", suffixes=("", "_of_case"))
+
+
+def in_order(targets: Iterable[str]) -> list[str]:
+    """Target texts, each once: by library as ``probe targets`` lists them, fewer switches first."""
+    libraries = backends.names()
+
+    def place(text: str) -> tuple[int, int, str]:
+        target = Target.parse(text)
+        return libraries.index(target.name), len(target.switches), text
+
+    return sorted(set(targets), key=place)
+
+
+def alike(comparisons: pandas.DataFrame) -> dict[str, list[str]]:
+    """Targets with the same bits in every comparison: the first of each group, and the others."""
+    bits = comparisons.pivot_table(
+        index="target", columns=["case_id", "at"], values="digest_at", aggfunc="first"
+    ).fillna("")
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for target in in_order(bits.index):
+        groups.setdefault(tuple(bits.loc[target]), []).append(target)
+    return {names[0]: names[1:] for names in groups.values()}
+
+
+def measured_on(found: Results) -> str:
+    """One sentence: processor, libraries and month of the newest run."""
+    newest_run = found.runs.sort_values("started").iloc[-1]
+    named = found.runs.dropna(subset=["library", "library_version"])
+    libraries = ", ".join(
+        f"{name} {' and '.join(sorted(set(versions)))}"
+        for name, versions in named.groupby("library").library_version
+    )
+    return (
+        f"Measured in {newest_run.started:%B %Y} on {newest_run.cpu_model} ({newest_run.cpu_isa}, "
+        f"{newest_run.cores} cores, {newest_run.os}) with {libraries}."
+    )

@@ -1,0 +1,276 @@
+"""The pictures that the notebooks share, and their colours: one scale of ulps, one of causes.
+
+Every function draws into axes that it is given, and knows frames as ``probe.notebook`` and
+``probe.load`` give them, but neither experiments nor files. Colours stay apart in grey print and
+for the colour-blind: more ulps are darker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+ULPS = {
+    "equal": (0, "#e9ecef"),
+    "1 ulp": (1, "#ffd166"),
+    "2 ulp": (2, "#f8961e"),
+    "3 to 16": (3, "#ef5b2b"),
+    "17 to 256": (17, "#c9184a"),
+    "257 to 65,536": (257, "#7b1e6d"),
+    "more": (65_537, "#2d0b45"),
+    "not a number": (np.inf, "#0a9396"),
+}
+"""Classes of |ulp|: the least value of each and its colour. White: there is no output."""
+
+CAUSES = {
+    "window": "#009e73",
+    "order": "#0072b2",
+    "rounding": "#e69f00",
+    "order+rounding": "#56b4e9",
+    "precision": "#cc79a7",
+    "nondeterministic": "#f0e442",
+    "not-a-sum": "#999999",
+    "unexplained": "#000000",
+}
+"""Colours of causes, after Okabe and Ito; a cause made of others that isn't here is dark blue."""
+
+OTHER_CAUSE = "#1f3b73"
+STABLE, DIFFERS, QUIET = "#2a7f62", "#c9184a", "#868e96"
+"""Colours of words and marks: what agrees, what differs, what matters less."""
+
+_COLOURS = ListedColormap([colour for _, colour in ULPS.values()]).with_extremes(bad="white")
+_LEAST = np.array([least for least, _ in ULPS.values()])
+_NORM = BoundaryNorm(np.arange(len(ULPS) + 1) - 0.5, len(ULPS))
+
+
+def style() -> None:
+    """How all pictures look. Call it once, before the first one."""
+    plt.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "font.size": 9,
+            "axes.titlesize": 10.5,
+            "axes.titleweight": "bold",
+            "axes.titlelocation": "left",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+        }
+    )
+
+
+def ulp_class(ulps: Any) -> np.ndarray:
+    """The number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no number."""
+    sizes = np.abs(np.asarray(ulps, dtype=np.float64))
+    found = np.searchsorted(_LEAST, sizes, side="right") - 1.0
+    return np.where(np.isnan(sizes), np.nan, found)
+
+
+def ulp_colour(ulp: float) -> str:
+    """The colour of one distance in ulps."""
+    return list(ULPS.values())[int(ulp_class(ulp))][1]
+
+
+def ulp_legend(figure: Figure, *ulps: Any) -> None:
+    """A legend under the figure: the classes that occur in ``ulps``, or all."""
+    there = list(range(len(ULPS)))
+    if ulps:
+        found = np.concatenate([ulp_class(one).ravel() for one in ulps])
+        there = sorted({0, *found[~np.isnan(found)].astype(int).tolist()})
+    names = list(ULPS)
+    patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in there]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
+
+
+def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure with ``count`` axes of a size in inches, left to right and down; none left empty."""
+    columns = max(1, min(count, columns))
+    rows = max(1, -(-count // columns))
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(columns * width, rows * height), squeeze=False
+    )
+    for spare in axes.flat[count:]:
+        spare.remove()
+    return figure, list(axes.flat[:count])
+
+
+def length_map(comparisons: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
+    """|ulp| of one case on one target: a row a length, a column a position on the last axis.
+
+    The largest over batch, rows and filters; 0 where they agree, infinity where there is no
+    number, NaN where the length has no such position. For cases without padding.
+    """
+    lengths = comparisons.sort_values("at")
+    outputs = (lengths.compared // (lengths.filters * lengths.batch)).to_numpy()
+    columns = np.arange(outputs.max(initial=0))
+    values = np.where(columns < outputs[:, None], 0.0, np.nan)
+    found = pd.DataFrame(values, index=lengths["at"].to_numpy(), columns=columns)
+    sizes = differences.ulp.astype("Float64").abs().fillna(np.inf)
+    for (at, position), size in (
+        sizes.groupby([differences["at"], differences.position]).max().items()
+    ):
+        found.loc[at, position] = size
+    return found
+
+
+def heat_map(axes: Axes, grid: pd.DataFrame) -> None:
+    """|ulp| by length (downwards) and output position: see :func:`length_map`."""
+    top, bottom = grid.index[0] - 0.5, grid.index[-1] + 0.5
+    edges = (-0.5, grid.shape[1] - 0.5, bottom, top)
+    every = grid.reindex(range(grid.index[0], grid.index[-1] + 1))
+    _image(axes, every, extent=edges)
+    axes.set(xlabel="output", ylabel="length")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(8, integer=True))
+
+
+def length_strips(axes: Axes, grid: pd.DataFrame, ticks: int = 24) -> None:
+    """|ulp| by row (a target, a case) and length; NaN: not measured. About ``ticks`` have a label.
+
+    Lengths need not follow one another: each is a column of the same width.
+    """
+    _image(axes, grid)
+    axes.set_yticks(range(len(grid)), [str(name) for name in grid.index])
+    lengths = list(grid.columns)
+    step = max(1, -(-len(lengths) // ticks))
+    axes.set_xticks(range(0, len(lengths), step), [str(length) for length in lengths[::step]])
+    axes.set_xlabel("length")
+    _lines_between(axes, len(grid))
+
+
+def _image(axes: Axes, grid: pd.DataFrame, **options: Any) -> None:
+    classes = np.ma.masked_invalid(ulp_class(grid.to_numpy(dtype=np.float64)))
+    looks: dict[str, Any] = {"cmap": _COLOURS, "norm": _NORM, "interpolation": "nearest"}
+    axes.imshow(classes, aspect="auto", **looks, **options)
+
+
+def _lines_between(axes: Axes, rows: int) -> None:
+    """White lines between rows, and no ticks."""
+    axes.set_yticks(np.arange(1, rows) - 0.5, minor=True)
+    axes.grid(which="minor", axis="y", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    axes.tick_params(axis="y", length=0)
+
+
+def bits_table(axes: Axes, bits: pd.DataFrame, ulps: pd.DataFrame) -> None:
+    """Bit patterns as hexadecimal text, each on the colour of its distance in ``ulps``.
+
+    ``bits``: integers, -1 or missing where there is none; columns may have two levels (length,
+    output). ``ulps``: the same shape.
+    """
+    rows, columns = bits.shape
+    axes.set(xlim=(0, columns), ylim=(rows, -1.6))
+    axes.axis("off")
+    for (row, column), value in np.ndenumerate(bits.to_numpy()):
+        if pd.isna(value) or value < 0:
+            continue
+        size = float(ulps.iat[row, column])
+        patch = plt.Rectangle((column + 0.02, row + 0.05), 0.96, 0.9, color=ulp_colour(size))
+        axes.add_patch(patch)
+        dark = ulp_class(size) in (4, 5, 6)
+        look: dict[str, Any] = {"color": "white" if dark else "black", "family": "monospace"}
+        axes.text(column + 0.5, row + 0.5, f"{int(value):08x}", ha="center", va="center", **look)
+    _headings(axes, bits)
+
+
+def _headings(axes: Axes, bits: pd.DataFrame) -> None:
+    """Row names on the left; lengths and outputs above."""
+    for row, name in enumerate(bits.index):
+        axes.text(-0.1, row + 0.5, str(name), ha="right", va="center")
+    groups: dict[Any, list[int]] = {}
+    for column, (length, output) in enumerate(bits.columns):
+        groups.setdefault(length, []).append(column)
+        axes.text(column + 0.5, -0.3, f"output {output}", ha="center", color=QUIET)
+    for length, places in groups.items():
+        middle = (places[0] + places[-1] + 1) / 2
+        axes.text(middle, -1.1, f"length {length}", ha="center", weight="bold")
+        axes.plot([places[0] + 0.05, places[-1] + 0.95], [-0.9, -0.9], color=QUIET, lw=0.8)
+
+
+def agreement(digests: pd.DataFrame) -> pd.DataFrame:
+    """How many columns every two rows have in common, where both have something."""
+    values = digests.to_numpy(dtype=object)
+    same = [[int(np.sum((a == b) & pd.notna(a))) for b in values] for a in values]
+    return pd.DataFrame(same, index=digests.index, columns=digests.index)
+
+
+def agreement_matrix(axes: Axes, shared: pd.DataFrame) -> None:
+    """How often every two targets give the same bits: see :func:`agreement`."""
+    counts = shared.to_numpy()
+    axes.imshow(counts, cmap="Blues", vmin=0, vmax=counts.max(initial=1) * 1.25)
+    names = [str(name) for name in shared.index]
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(length=0)
+    for (row, column), value in np.ndenumerate(counts):
+        look: dict[str, Any] = {
+            "color": "white" if value > counts.max() * 0.75 else "black",
+            "fontsize": 7.5,
+        }
+        axes.text(column, row, str(value), ha="center", va="center", **look)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def grouped_alike(shared: pd.DataFrame) -> list[Any]:
+    """The rows of :func:`agreement`, those that agree most next to each other."""
+    left: list[Any] = list(shared.index)
+    found: list[Any] = []
+    while left:
+        last = max(left, key=lambda name: shared.loc[found[-1], name]) if found else left[0]
+        found.append(last)
+        left.remove(last)
+    return found
+
+
+def cause_colour(cause: str) -> str:
+    """The colour of a cause."""
+    return CAUSES.get(cause, OTHER_CAUSE)
+
+
+def cause_bars(axes: Axes, counts: pd.DataFrame) -> None:
+    """Differing outputs by row (a target, ...), stacked by cause, each row as a share of its sum.
+
+    ``counts``: a column a cause. The sum is written at the end.
+    """
+    totals = counts.sum(axis=1)
+    shares = counts.div(totals.where(totals > 0, 1), axis=0)
+    start = np.zeros(len(counts))
+    known = [cause for cause in CAUSES if cause in counts]
+    for cause in [*known, *(cause for cause in counts if cause not in CAUSES)]:
+        width = shares[cause].to_numpy(dtype=float)
+        axes.barh(range(len(counts)), width, left=start, color=cause_colour(cause), label=cause)
+        start += width
+    for row, total in enumerate(totals):
+        axes.text(1.01, row, f"{int(total):,}", va="center", fontsize=8)
+    axes.set_yticks(range(len(counts)), [str(name) for name in counts.index])
+    axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5), xlabel="share of the differing outputs")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+
+
+def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better: str) -> None:
+    """Repeated measurements by row: every one as a dot, the median as a bar, against a limit.
+
+    ``better``: ``less`` or ``more``, the side of the limit where the median should be.
+    """
+    for row, sample in enumerate(values.values()):
+        middle = float(np.median(sample))
+        good = middle <= limit if better == "less" else middle >= limit
+        colour = STABLE if good else DIFFERS
+        axes.plot(sample, np.full(len(sample), row), ".", color=colour, alpha=0.35)
+        axes.plot([middle, middle], [row - 0.3, row + 0.3], color=colour, lw=2.5)
+        axes.annotate(f"{middle:.3g}", (middle, row - 0.32), ha="center", va="bottom", color=colour)
+    axes.axvline(limit, color=QUIET, ls="--", lw=1)
+    axes.set_yticks(range(len(values)), list(values))
+    axes.set_ylim(len(values) - 0.5, -0.7)
+    axes.tick_params(axis="y", length=0)
