@@ -1,0 +1,96 @@
+"""One old release, one emulated processor and arm64, really installed: the report's bits.
+
+Disk: 0.2 GB for the release, 1.6 GB for arm64. Time, on an idle machine: one minute, half a minute,
+two minutes. What is installed stays in the user's cache, so that only the first run downloads.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from probe import explain, installation, target
+from probe.case import Case
+from probe.errors import TargetError
+from probe.explain import must_agree, run_side
+from probe.launch import Session
+from probe.runtimes import emulation, environments, interpreters
+from probe.target import Target
+
+pytestmark = pytest.mark.slow
+
+REPORT = Case(
+    op="conv2d",
+    kernel="1x5",
+    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
+    bias=0.0401,
+    operands="ramp",
+)
+
+
+def provided(text, gigabytes):
+    """The target, installed; skips where no interpreter, disk, emulator or package can be had."""
+    where = Target.parse(text)
+    if target.unavailable(where) is None:
+        return where
+    environments.home().mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(environments.home()).free / 1e9
+    if free < gigabytes:
+        pytest.skip(f"{text} needs {gigabytes} GB of disk, and {free:.1f} are free")
+    try:
+        installation.install(where.with_(onednn=None))
+    except TargetError as error:
+        if "answer" in error.why or "wrongly" in error.why:
+            raise
+        pytest.skip(str(error))
+    return where
+
+
+def sides(where, *lengths, case=REPORT):
+    """The case at some lengths on one session: bits, orders and replay of each."""
+    with Session(where) as session:
+        return [run_side(session, case.with_(length=length)) for length in lengths]
+
+
+def bits(side):
+    return [f"{value:08X}" for value in side.operands.y.reshape(-1).view("u4").tolist()]
+
+
+@pytest.mark.golden
+def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
+    """As published in 2017; the order changes for outputs 1 and 2, and the replay proves it."""
+    if interpreters.find("3.6") is None:
+        pytest.skip(interpreters.missing("3.6"))
+    left, right = sides(provided("tensorflow==1.2.1", 0.5), 7, 8)
+    assert bits(left) == ["42737AFD", "4291F5D0", "42AA2E22"]
+    assert bits(right) == ["42737AFD", "4291F5CF", "42AA2E20", "42C26673"]
+    pairs = must_agree(REPORT, "length", left.case, right.case)
+    found = explain.compare(REPORT, left, right, pairs)
+    assert found.causes == {"order": 2} and found.differing.tolist() == [1, 2]
+    assert found.replayed == 3 and left.replays.all() and right.replays.all()
+
+
+@pytest.mark.golden
+def test_a_haswell_gives_its_own_bits():
+    """TensorFlow 2.21 without AVX-512, T = 5 without the bias: a sum that isn't fused."""
+    where = provided("tensorflow@haswell", 0.1)
+    if target.installed_version(target.backends.get("tensorflow")) != "2.21.0":
+        pytest.skip("these bits are TensorFlow 2.21.0's")
+    case = REPORT.with_(bias=None, length=5)
+    with Session(where) as session:
+        side = explain.run(session, case)
+    assert bits(side) == ["427351ED"]
+
+
+@pytest.mark.golden
+def test_the_report_is_alive_on_arm64():
+    """The third output of T = 7 and of T = 8, without the bias: 42AA1999 and 42AA1998."""
+    if emulation.missing("arm64"):
+        pytest.skip(str(emulation.missing("arm64")))
+    where = provided("tensorflow==2.21.0@arm64,onednn=0", 4.0)
+    with Session(where) as session:
+        case = REPORT.with_(bias=None)
+        one, two = (explain.run(session, case.with_(length=length)) for length in (7, 8))
+    assert bits(one) == ["427351EB", "4291E147", "42AA1999"]
+    assert bits(two) == ["427351EB", "4291E147", "42AA1998", "42C251EB"]
