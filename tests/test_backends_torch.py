@@ -8,8 +8,10 @@ import pytest
 from probe import target
 from probe.backends import conformance
 from probe.backends.torch import Torch
+from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import Session
+from probe.order.orders import reveal
 from probe.target import Target
 from tests import conforming
 
@@ -108,3 +110,13 @@ def test_a_gpu_that_is_not_there_is_unavailable(monkeypatch):
         session.start()
     session.close()
     assert caught.value.kind == "unavailable"
+
+
+def test_nnpacks_winograd_is_no_sum_and_said_to_be_none(started):
+    session = started("torch,mkldnn=0")
+    case = Case(op="conv2d", kernel=3, filters=2, height=6, length=6, padding="same", batch=16)
+    said = conforming.kernels(session, case.spec(), case.input_shape())
+    if said != {"backend-choice": ["NnpackSpatial"]}:
+        pytest.skip(f"NNPACK needs another CPU: {said}")
+    orders = reveal(session, case)
+    assert orders.not_a_sum.all() and not orders.replayed.any() and orders.evidence
