@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 from probe import floats
-from probe.backends import channels_first, jax_pooling, pooling
+from probe.backends import channels_first, jax_pooling, jax_products, pooling, products
 from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
 
 LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
@@ -30,7 +30,7 @@ class Jax(Backend):
     module = "jax"
     keys = KEYS
     devices = ("cpu", "gpu:N")
-    doc = "jax.lax.conv_general_dilated, jitted, channels last"
+    doc = "jax.lax.conv_general_dilated and jnp.matmul, jitted, channels last"
     suggestions = (",threads=1", ",threads=2", "@gpu:0", "@gpu:0,tf32=0", "@gpu:0,deterministic=1")
 
     @classmethod
@@ -121,6 +121,14 @@ class JaxOperator(Operator):
         self.call = self._refusing(self._call())
 
     def _call(self):
+        if self.spec["op"] in products.OPS:
+            function = jax_products.operator(self.jax, self.spec)
+        else:
+            function = self._convolution()
+        self.jitted = jitted = self.jax.jit(function)
+        return lambda x, w, b: jitted(x, w, b).block_until_ready()
+
+    def _convolution(self):
         jax, spec = self.jax, self.spec
         keywords = {
             "window_strides": tuple(spec["stride"]),
@@ -138,8 +146,7 @@ class JaxOperator(Operator):
             y = jax.lax.conv_general_dilated(x, w, **keywords)
             return y if b is None else y + b
 
-        self.jitted = jitted = jax.jit(convolution)
-        return lambda x, w, b: jitted(x, w, b).block_until_ready()
+        return convolution
 
     def program(self, x, w, b):
         """XLA's text of the program that it compiles for these values."""
@@ -185,17 +192,17 @@ class JaxOperator(Operator):
             return self.jax.device_put(array, self.device)
 
     def input(self, x):
-        return self.put(x)
+        return self.put(products.left(self.spec, x))
 
     def weights(self, w):
-        return self.put(w)
+        return self.put(products.right(self.spec, w))
 
     def bias(self, b):
         return None if b is None else self.put(b)
 
     def output(self, y):
         array = np.ascontiguousarray(y)
-        return array.view(np.uint16) if self.narrow else array
+        return products.restored(self.spec, array.view(np.uint16) if self.narrow else array)
 
 
 def padding(spec):

@@ -7,11 +7,18 @@ runs other kernels than for weights that are fed (``weights=argument``).
 
 import os
 import tempfile
+from typing import Callable, Dict
 
 import numpy as np
 
 from probe import floats
-from probe.backends import channels_first, onnxruntime_pooling, pooling
+from probe.backends import (
+    channels_first,
+    onnxruntime_pooling,
+    onnxruntime_products,
+    pooling,
+    products,
+)
 from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unsupported
 
 #: The operator set of the model: the first in which Conv's text is today's.
@@ -37,7 +44,7 @@ class OnnxRuntime(Backend):
     distributions = ("onnxruntime",)
     module = "onnxruntime"
     keys = KEYS
-    doc = "a model of one Conv node with constant weights, NCHW"
+    doc = "a model of one node (Conv, MatMul, ...) with constant weights, NCHW"
     suggestions = (",threads=1", ",threads=2", ",weights=argument")
 
     @classmethod
@@ -158,43 +165,54 @@ class ConvNode(Operator):
         Operator.__init__(self, spec)
         if spec["dtype"] not in TYPES:
             raise Unsupported(f"dtype={spec['dtype']}: it can't be fed from NumPy")
+        self.models = {}
         self.backend, self.constant_weights = backend, backend.constant
-        if pooling.kind(spec):
-            kind = getattr(backend.onnx.TensorProto, TYPES[spec["dtype"]])
-            self.model = onnxruntime_pooling.model(backend.onnx, spec, kind)
-        else:
-            self.model = conv_model(backend.onnx, spec, backend.constant)
-        fixed = backend.constant or pooling.kind(spec)
+        self.layout = products.Layout(spec) if spec["op"] in products.OPS else channels_first
+        fixed = backend.constant or pooling.kind(spec) or spec["op"] == "sum"
         self.call = self.refusing(self._rebuilding() if fixed else self._fed())
 
-    def session(self, w=None, b=None, options=None):
+    def model(self, rank):
+        """The ModelProto for an x of that many dimensions; initializers are still empty."""
+        onnx, constant, spec = self.backend.onnx, self.backend.constant, self.spec
+        kind = getattr(onnx.TensorProto, TYPES[spec["dtype"]])
+        if spec["op"] in products.OPS:
+            return onnxruntime_products.model(onnx, spec, kind, constant, rank)
+        if pooling.kind(spec):
+            return onnxruntime_pooling.model(onnx, spec, kind)
+        return conv_model(onnx, spec, constant)
+
+    def session(self, w=None, b=None, options=None, rank=2):
         """An InferenceSession's own ``run``, on the model with these weights and bias."""
-        for tensor, array in zip(self.model.graph.initializer, (w, b)):
+        if rank not in self.models:
+            self.models[rank] = self.model(rank)
+        model = self.models[rank]
+        for tensor, array in zip(model.graph.initializer, (w, b)):
             tensor.raw_data = array.tobytes()
         return self.backend.runtime.InferenceSession(
-            self.model.SerializeToString(),
+            model.SerializeToString(),
             options or self.backend.options,
             providers=["CPUExecutionProvider"],
         ).run
 
     def _rebuilding(self):
-        kept_w = kept_b = run = None
+        kept_w = kept_b = run = rank = None
 
         def call(x, w, b):
-            nonlocal kept_w, kept_b, run
-            if run is None or w is not kept_w or b is not kept_b:
-                kept_w, kept_b, run = w, b, self.session(w, b)
+            nonlocal kept_w, kept_b, run, rank
+            if run is None or w is not kept_w or b is not kept_b or x.ndim != rank:
+                run = self.session(w, b, rank=x.ndim)
+                kept_w, kept_b, rank = w, b, x.ndim
             return run(["y"], {"x": x})[0]
 
         return call
 
     def _fed(self):
-        run = None
+        runs: Dict[int, Callable] = {}
 
         def call(x, w, b):
-            nonlocal run
+            run = runs.get(x.ndim)
             if run is None:
-                run = self.session()
+                run = runs[x.ndim] = self.session(rank=x.ndim)
             return run(["y"], {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b})[0]
 
         return call
@@ -216,13 +234,13 @@ class ConvNode(Operator):
         return guarded
 
     def input(self, x):
-        return channels_first.activations(x)
+        return self.layout.activations(x)
 
     def weights(self, w):
-        return channels_first.kernels(w)
+        return self.layout.kernels(w)
 
     def bias(self, b):
         return None if b is None else channels_first.copied(b)
 
     def output(self, y):
-        return channels_first.channels_last(y)
+        return self.layout.channels_last(y)

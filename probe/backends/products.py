@@ -8,6 +8,8 @@
 Of every other operator these functions give the arrays as they are.
 """
 
+from probe.backends import channels_first
+
 OPS = ("matmul", "dot", "sum")
 
 
@@ -30,3 +32,26 @@ def restored(spec, y):
     if spec["op"] == "sum":
         return y[..., None]
     return y if spec["op"] not in OPS or y.ndim == 3 else y.reshape(1, -1, spec["filters"])
+
+
+class Layout:
+    """A product's arrays in memory of their own, under the names of ``channels_first``.
+
+    ``transposed``: w as (filters, in_channels), which is how linear layers keep it.
+    """
+
+    def __init__(self, spec, transposed=False):
+        self.spec, self.transposed = spec, transposed
+
+    def activations(self, x):
+        """A copy of x as it is written in the call."""
+        return channels_first.copied(left(self.spec, x))
+
+    def kernels(self, w):
+        """A copy of w as it is written in the call."""
+        w = right(self.spec, w)
+        return channels_first.copied(w.T if self.transposed else w)
+
+    def channels_last(self, y):
+        """The result as (batch, length, filters)."""
+        return restored(self.spec, y)

@@ -8,7 +8,7 @@ own ``padding="same"`` pads the same way, and refuses strides).
 import numpy as np
 
 from probe import floats
-from probe.backends import channels_first, onednn, pooling, torch_pooling
+from probe.backends import channels_first, onednn, pooling, products, torch_pooling, torch_products
 from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
 from probe.backends.reference import zeros_around
 
@@ -17,6 +17,7 @@ KEYS = {
     "isa": onednn.KEY,
     "threads": Key(None, "one a core", "threads within an operator"),
     "deterministic": Key(("0", "1"), "0", "torch.use_deterministic_algorithms"),
+    "linear": Key(("0", "1"), "1 with a bias, else 0", "matmul as F.linear; 0: torch.matmul"),
     "tf32": Key(("0", "1"), "1", "cuDNN may round float32 products to TF32; GPUs alone"),
     "benchmark": Key(("0", "1"), "0", "cuDNN takes the algorithm that it timed best; GPUs alone"),
 }
@@ -31,7 +32,7 @@ class Torch(Backend):
     module = "torch"
     keys = KEYS
     devices = ("cpu", "cuda:N")
-    doc = "torch.nn.functional, NCHW"
+    doc = "torch.nn.functional, NCHW, and torch.matmul"
     suggestions = (
         *(",mkldnn=0", ",mkldnn=0,threads=1", ",threads=1", ",threads=2"),
         *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",deterministic=1"),
@@ -55,7 +56,7 @@ class Torch(Backend):
     def start(self, switches, device):
         import torch
 
-        self.torch, self.device = torch, device
+        self.torch, self.device, self.switches = torch, device, switches
         if device.startswith("cuda"):
             require_gpu(torch, device)
         for key in GPU_KEYS:
@@ -68,11 +69,12 @@ class Torch(Backend):
         return facts(torch, device)
 
     def operator(self, spec):
-        return TorchOperator(self.torch, spec, self.device)
+        return TorchOperator(self.torch, spec, self.device, self.switches)
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
-        if not hasattr(self.torch._C, "_select_conv_backend"):  # from 1.12 on
+        chooses = hasattr(self.torch._C, "_select_conv_backend")  # from 1.12 on
+        if spec["op"] in products.OPS or not chooses:
             return {}
         operator = self.operator(spec)
         x, w = (np.zeros(shapes[name], floats.container(spec["dtype"])) for name in "xw")
@@ -125,9 +127,12 @@ def facts(torch, device):
 class TorchOperator(Operator):
     """One spec on one device. Values are tensors in PyTorch's own layout."""
 
-    def __init__(self, torch, spec, device):
+    def __init__(self, torch, spec, device, switches):
         Operator.__init__(self, spec)
         self.torch, self.device = torch, device
+        self.linear = torch_products.is_linear(spec, switches)
+        product = spec["op"] in products.OPS
+        self.layout = products.Layout(spec, self.linear) if product else channels_first
         self.dtype = getattr(torch, spec["dtype"])
         self.narrow = spec["dtype"] == "bfloat16"
         rank = len(spec["kernel"])
@@ -153,6 +158,8 @@ class TorchOperator(Operator):
     def _call(self, gpu):
         if pooling.kind(self.spec):
             return self._pooling(gpu)
+        if self.spec["op"] in products.OPS:
+            return self._product(gpu)
         convolve, pad, padding = self.function, self.torch.nn.functional.pad, self.padding
         stride, dilation = tuple(self.spec["stride"]), tuple(self.spec["dilation"])
         groups, wait = self.spec["groups"], self.torch.cuda.synchronize if gpu else None
@@ -173,6 +180,17 @@ class TorchOperator(Operator):
 
         def call(x, w, b):
             y = pooled(x)
+            if gpu:
+                self.torch.cuda.synchronize()
+            return y
+
+        return call
+
+    def _product(self, gpu):
+        product = torch_products.operator(self.torch, self.spec, self.linear)
+
+        def call(x, w, b):
+            y = product(x, w, b)
             if gpu:
                 self.torch.cuda.synchronize()
             return y
@@ -211,10 +229,10 @@ class TorchOperator(Operator):
         return made if self.device == "cpu" else made.to(self.device)
 
     def input(self, x):
-        return self.tensor(channels_first.activations(x))
+        return self.tensor(self.layout.activations(x))
 
     def weights(self, w):
-        return self.tensor(channels_first.kernels(w))
+        return self.tensor(self.layout.kernels(w))
 
     def bias(self, b):
         return None if b is None else self.tensor(channels_first.copied(b))
@@ -222,7 +240,7 @@ class TorchOperator(Operator):
     def output(self, y):
         y = y.cpu()
         array = y.view(self.torch.int16).numpy().view(np.uint16) if self.narrow else y.numpy()
-        return channels_first.channels_last(array)
+        return self.layout.channels_last(array)
 
 
 def said(error):
