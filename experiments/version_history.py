@@ -15,14 +15,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from probe import Case, Store, Target, by_order, experiment, latest
+from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
-from probe.errors import ProbeError, TargetError
+from probe.errors import ProbeError
 from probe.installation import install, remove
-from probe.launch import Session
+from probe.measurement import measure, measured
 from probe.runtimes import environments
 from probe.runtimes.pins import number
-from probe.sweep import sweep
 
 REPORT = Case(
     op="conv2d",
@@ -62,9 +61,9 @@ def main(store: Path, quick: bool) -> bool:
     """Release by release; whether Ctrl-C ended it."""
     with Store.here(store) as kept:
         if quick:
-            return measure(QUICK, kept)
+            return ask(QUICK, kept)
         for version in wanted():
-            texts = [text for text in targets(version) if text not in stored(kept)]
+            texts = [text for text in targets(version) if text not in measured(kept)]
             if texts and release(version, texts, kept):
                 return True
     return False
@@ -91,13 +90,6 @@ def targets(version: str) -> list[str]:
     return [Target.parse(f"tensorflow=={version}{text}").text for text in switches]
 
 
-def stored(store: Store) -> set[str]:
-    """Targets whose orders are known, and those that failed before they could be asked."""
-    store.flush()
-    tables = [latest.table(store.path, name) for name in ("reveals", "failures")]
-    return {text for rows in tables for text in rows["target"].to_pylist()}
-
-
 def release(version: str, texts: list[str], store: Store) -> bool:
     """Installs one release, measures it and removes it again; whether Ctrl-C ended it."""
     out, where = Output(), Target.parse(f"tensorflow=={version}")
@@ -108,57 +100,23 @@ def release(version: str, texts: list[str], store: Store) -> bool:
     except ProbeError as error:
         out.note(str(error))  # the sweep stores it as a failure
     try:
-        return measure(texts, store)
+        return ask(texts, store)
     finally:
         if not kept and environments.find("tensorflow", version) is not None:
             remove(where)
 
 
-def measure(texts: list[str], store: Store) -> bool:
+def ask(texts: list[str], store: Store) -> bool:
     """Bits and differences of every target, then its orders; whether Ctrl-C ended it."""
     for text in texts:
-        session = Lasting(Target.parse(text))
-        try:
-            found = sweep(
-                [REPORT, *TELLING],
-                [session.target],
-                LENGTHS,
-                store=store,
-                experiment="version_history",
-                sessions=lambda _, one=session: one,  # type: ignore[misc]
-                whole={REPORT: PUBLISHED},
-            )
-            if found.interrupted:
-                return True
-            orders(session, str(found.targets[text].run_id), store)
-            store.flush()
-        finally:
-            session.end()
+        found = measure(
+            *(Target.parse(text), [REPORT, *TELLING], LENGTHS, store, "version_history"),
+            revealed={TELLING[0]: LENGTHS},
+            whole={REPORT: PUBLISHED},
+        )
+        if found.interrupted:
+            return True
     return False
-
-
-def orders(session: Session, run_id: str, store: Store) -> None:
-    """Adds how every output of every length is added."""
-    try:
-        if not session.alive:
-            session.start()
-        rows = by_order.sweep(session, TELLING[0], LENGTHS).rows(run_id)
-    except TargetError as error:
-        Output().note(str(error))  # the sweep has met it too
-        return
-    for table, found in rows.items():
-        store.append(table, found)
-
-
-class Lasting(Session):
-    """A session that a sweep leaves running, so that one process is asked for everything."""
-
-    def close(self) -> None:
-        """Nothing yet: see ``end``."""
-
-    def end(self) -> None:
-        """Ends the process."""
-        super().close()
 
 
 if __name__ == "__main__":

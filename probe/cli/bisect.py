@@ -98,5 +98,7 @@ def _answer(report: dict[str, Any]) -> str:
         return f"both ends show the same {what}; what changed in between and back is not seen"
     between = ", or one that could not be asked" if report["skipped"] else ""
     first = f"{what} changed in {report['first']}{between}; {report['last']} is as the first end"
-    checked = "what was asked agrees" if report["holds"] else "what was asked speaks against that"
+    checked = "what was asked agrees"
+    if not report["holds"]:
+        checked = "it changed again after that, so search between there and the other end too"
     return f"{first} ({count} installed)\nassumed: {report['assumption']}; {checked}"

@@ -1,0 +1,103 @@
+"""The report's case and a grid of channels on other processors, limited or emulated.
+
+oneDNN's limits (sse41, avx2, avx512) on this machine, beside a Nehalem, a Sandy Bridge, a Haswell
+and a Skylake server that qemu stands in for, and arm64; oneDNN on and off, one and two threads. The
+installed TensorFlow, and releases of the report's time, for which qemu's old processors were new.
+
+Needs qemu-user and, for arm64, ``probe install tensorflow@arm64``; releases are installed if they
+are missing, and stay. An emulated processor takes minutes. What can't run is stored as such.
+
+Writes results/processors/<machine>/*.parquet; notebooks/processors.ipynb says who agrees with whom.
+Targets that are stored already are not measured again.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+from probe import Case, Store, Target, experiment
+from probe.cli.output import Output
+from probe.errors import ProbeError
+from probe.installation import install, is_there
+from probe.measurement import measure, measured
+
+REPORT = Case(
+    op="conv2d",
+    kernel="1x5",
+    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
+    bias=0.0401,
+    operands="ramp",
+)
+TELLING = Case(op="conv2d", kernel="1x5", operands="cancel")
+"""The same shape with operands that show nearly every changed order."""
+
+GRID = [
+    Case(op="conv1d", kernel=kernel, in_channels=channels, filters=filters, operands="cancel")
+    for kernel, channels, filters in product((3, 5), (1, 16, 64), (1, 8, 64))
+]
+CHANNELS = Case(op="conv1d", kernel=3, in_channels=16, filters=8, operands="cancel")
+
+LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12, 16, 19)
+REVEALED = {TELLING: (5, 6, 7, 8, 19), CHANNELS: (5, 12, 19)}
+PUBLISHED = (7, 8)
+
+PROCESSORS = ("sandybridge", "haswell", "skylake-server", "arm64", "nehalem")
+LIMITS = ("avx512_core", "avx2", "sse41")
+THREADS = (1, 2)
+
+QUICK = ["reference", "reference,algorithm=pairwise,length_switch=9"]
+
+
+def targets() -> list[str]:
+    """Native ones first, then the emulated, those that tell most in front."""
+    switches = ["", ",onednn=0", ",onednn=1"]
+    native = [f"tensorflow{one},threads={n}" for one in switches[:2] for n in THREADS]
+    native += [f"tensorflow,onednn=1,isa={isa},threads={n}" for isa in LIMITS for n in THREADS]
+    native += [f"tensorflow,onednn=0,isa={isa},threads=1" for isa in LIMITS]
+    once = [f"tensorflow@{cpu},onednn=0,threads=1" for cpu in PROCESSORS]
+    old = [f"tensorflow=={v}@{cpu}" for cpu in ("nehalem", "haswell") for v in ("1.2.1", "1.15.0")]
+    again = [f"tensorflow@{cpu},onednn=1,threads=1" for cpu in PROCESSORS]
+    twice = [
+        f"tensorflow@{cpu},onednn={onednn},threads=2"
+        for onednn, cpu in product((0, 1), PROCESSORS[:-1])
+    ]
+    old = ["tensorflow==1.2.1", "tensorflow==1.15.0", *old]
+    return [Target.parse(text).text for text in [*native, *once, *old, *again, *twice]]
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Target by target; whether Ctrl-C ended it."""
+    out = Output()
+    with Store.here(store) as kept:
+        before = measured(kept)
+        for text in QUICK if quick else targets():
+            where = Target.parse(text)
+            if text in before:
+                continue
+            provide(where, out)
+            found = measure(
+                *(where, [REPORT, TELLING, *GRID], LENGTHS, kept, "processors"),
+                revealed=REVEALED,
+                whole={REPORT: PUBLISHED},
+            )
+            for failure in found.failures[:1]:
+                out.note(f"{text}: {failure.kind}: {failure.message}")
+            if found.interrupted:
+                return True
+    return False
+
+
+def provide(where: Target, out: Output) -> None:
+    """Installs a release that is missing; what fails here, the sweep stores as a failure."""
+    if where.version is None or is_there(where):
+        return
+    try:
+        install(where)
+    except ProbeError as error:
+        out.note(str(error))
+
+
+if __name__ == "__main__":
+    main()

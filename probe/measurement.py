@@ -1,0 +1,78 @@
+"""Bits first, then orders, of one target, by one process: for targets that are slow to start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from probe import by_order, latest
+from probe.case import Case
+from probe.errors import TargetError
+from probe.launch import Session
+from probe.store import Store
+from probe.summary import Failure, Summary
+from probe.sweep import sweep
+from probe.target import Target
+
+
+class Lasting(Session):
+    """A session that a sweep leaves running, so that one process is asked for everything."""
+
+    def close(self) -> None:
+        """Nothing yet: see ``end``."""
+
+    def end(self) -> None:
+        """Ends the process, as ``close`` does elsewhere."""
+        super().close()
+
+
+def measure(
+    where: Target,
+    cases: Sequence[Case],
+    lengths: Sequence[int],
+    store: Store,
+    experiment: str,
+    revealed: Mapping[Case, Sequence[int]],
+    whole: Mapping[Case, Sequence[int]] | None = None,
+) -> Summary:
+    """Sweeps ``cases`` over ``lengths`` on one target, then reveals ``revealed`` at its lengths.
+
+    ``revealed``: two or more lengths of each case. ``whole``: as of ``sweep.sweep``. All of it is
+    stored, failures too; a failure of the reveal is also one of the summary's.
+    """
+    session = Lasting(where)
+    try:
+        found = sweep(
+            *(cases, [where], lengths),
+            store=store,
+            experiment=experiment,
+            sessions=lambda _: session,
+            whole=whole,
+        )
+        one = found.targets[where.text]
+        if one.comparisons and not found.interrupted:
+            for case, values in revealed.items():
+                try:
+                    _reveal(session, case, values, str(one.run_id), store)
+                except TargetError as error:
+                    one.failures.append(Failure(error.kind, error.why, case.id))
+        store.flush()
+        return found
+    finally:
+        session.end()
+
+
+def _reveal(
+    session: Session, case: Case, lengths: Sequence[int], run_id: str, store: Store
+) -> None:
+    """Adds how every output of every length is added."""
+    if not session.alive:
+        session.start()
+    for table, rows in by_order.sweep(session, case, lengths).rows(run_id).items():
+        store.append(table, rows)
+
+
+def measured(store: Store) -> set[str]:
+    """Targets whose orders are stored, and those that failed before they could be asked."""
+    store.flush()
+    tables = [latest.table(store.path, name) for name in ("reveals", "failures")]
+    return {text for rows in tables for text in rows["target"].to_pylist()}
