@@ -138,7 +138,7 @@ def _entry(found: AtValue, vary: str) -> Row:
 
 def reveal_rows(orders: Orders, place: Row) -> list[Row]:
     """Rows of ``reveals`` for a call's outputs; ``place``: the columns that name the call."""
-    cost: Row = {"calls": orders.calls, "seconds": orders.seconds}
+    cost: Row = {"calls": orders.calls, "checks": orders.checks, "seconds": orders.seconds}
     found = []
     for number, (tree, rounding) in enumerate(orders.ways):
         mine = orders.index == number

@@ -240,7 +240,7 @@ def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) 
     orders = side.orders
     place: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
     place |= {"vary": job.vary, "at": value}
-    cost = {"calls": orders.calls, "seconds": orders.seconds}
+    cost = {"calls": orders.calls, "checks": orders.checks, "seconds": orders.seconds}
     for number, way in enumerate(orders.ways):
         mine = wanted & (orders.index == number)
         if mine.any():

@@ -212,11 +212,14 @@ _ORDERS = (
     Column("leaves", "int", "summands, the bias included where it is one", "summands"),
     Column("depth", "int", "most additions between a leaf and the root", "additions"),
     Column("children_max", "int", "most children of a node", "summands"),
+    Column(
+        "fprev", "int", "calls that FPRev needs for one such output", "calls", null="not counted"
+    ),
 )
 
 _ROUNDINGS = (
     _key("rounding_id", "text", "hash of all columns that follow"),
-    Column("style", "text", "`rounded`, `fused`, `mixed`, or the name of another style"),
+    Column("style", "text", "which products are fused into an addition: `none`, `all`, `some`"),
     Column("fused", "ranges", "leaves fused with their addition: start, stop, ..."),
     Column("products", "text", "format in which products are taken", null="the case's dtype"),
     Column("accumulator", "text", "format of the partial sums", null="the case's dtype"),
@@ -230,7 +233,8 @@ _REVEALS = (
     Column("outputs", "int", "outputs that have this order and rounding", "outputs"),
     Column("replayed", "int", "of these, reproduced bit for bit", "outputs"),
     Column("ranges", "ranges", _RANGES),
-    Column("calls", "int", "calls of the operator for the whole reveal", "calls"),
+    Column("calls", "int", "calls of the operator that asked questions, whole reveal", "calls"),
+    Column("checks", "int", "calls beside them: controls, replay", "calls", null="not counted"),
     Column("seconds", "float", "time of the whole reveal", "s"),
     Column("evidence", "text", "why it is not a sum", null="it is one"),
 )
