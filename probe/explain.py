@@ -144,7 +144,7 @@ class Explanation:
     ulps: np.ndarray
     cause: list[str]
     by_order: int
-    kernels: dict[str, list[str]] = field(default_factory=dict)
+    kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @property
     def causes(self) -> dict[str, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -125,6 +127,28 @@ def test_windows_of_groups_and_a_batch(capsys):
     assert last["filter"] == 2 and last["output"][0] == 1
     assert max(last["reads"]) == 2 * 2 * 3 * 4 - 1
     assert "x[0, 0, 0, 0..1]" in text and "the other groups read alike" in text
+
+
+def test_the_lengths_at_which_a_target_switches(capsys):
+    words = f"thresholds {CASE} --upto 300 --scan 16 --target reference,length_switch=40"
+    found, text = ran(capsys, f"{words} --fail-on finding", status=1)
+    assert [(one["at"], one["causes"]) for one in found["switches"]] == [(44, ["order"])]
+    assert [(one["first"], one["last"]) for one in found["stretches"]] == [(5, 43), (44, 300)]
+    assert "1 switch between lengths 5 and 300" in text and "44 .. 300" in text
+    assert "assumed: " in text and "checked: " in text
+
+
+def test_a_run_is_saved_as_a_file_that_replays(capsys, tmp_path):
+    words = f"emulate {CASE} --length 6 --against 20 --target {SWITCHES} --out run.py"
+    found, text = ran(capsys, words)
+    assert found["replayed"] == 2 + 16 and len(found["runs"]) == 2 and found["bytes"] > 1000
+    assert "python run.py" in text
+    done = subprocess.run(
+        [sys.executable, "run.py"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0 and "have the library's bits" in done.stdout
+    assert shell.run([*words.split()[:-1], "nowhere/run.py"]) == 2
+    assert capsys.readouterr().err.startswith("probe: out=nowhere/run.py: ")
 
 
 def test_the_example_is_the_smallest_that_replays():

@@ -131,6 +131,22 @@ def test_a_damaged_store_is_one_line(capsys):
         assert err.startswith("probe: file=comparisons.parquet: damaged")
 
 
+def test_a_sweep_by_order_needs_no_luck(capsys):
+    words = "--operands ones --lengths 5..12 --by order --target reference,length_switch=5"
+    status, found, err = swept(capsys, f"{words} --fail-on differing")
+    assert status == 1 and not err and found["differing"] == 10 and found["compared"] == 28
+    assert [one["length"] for one in found["lengths"]] == [5, 6, 7, 8]
+    assert {one["length"]: one["causes"] for one in found["lengths"]}[6] == {"order": 2}
+    stored = probe.load("results")
+    assert len(stored.orders) == 2 and stored.reveals["outputs"].sum() == 36
+    words += " --target reference,algorithm=winograd --target reference==0.1 --no-store"
+    status, found, _ = swept(capsys, words)
+    assert status == 3 and found["differing"] == 10 and len(found["targets"]) == 2
+    assert [one["target"] for one in found["failures"]] == ["reference==0.1"]
+    _, out, _ = swept(capsys, words, json_too=False)
+    assert "length 5..8" in out and "winograd: length 5..12: unsupported" in out
+
+
 def test_ctrl_c_prints_what_there_is(tmp_path):
     words = "sweep --op conv1d --kernel 5 --in-channels 64 --filters 8 --target reference --json"
     command = [sys.executable, "-m", "probe", *words.split(), "--lengths", "100..1000"]

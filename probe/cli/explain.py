@@ -11,6 +11,7 @@ from probe.cli.options import (
     case_of,
     case_options,
     fail_on_option,
+    number,
     output_options,
     target_option,
     targets_of,
@@ -19,7 +20,7 @@ from probe.cli.shell import INTERRUPTED
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
-    from probe.explain import Explanation
+    from probe.explain import Explanation, Side
 
 
 @click.command(short_help="Why two runs differ, with replay as proof.")
@@ -49,6 +50,14 @@ if TYPE_CHECKING:
     help="Explain every difference that a sweep stored there, and store the causes.",
 )
 @click.option(
+    "--kernels",
+    metavar="WHICH",
+    default="said",
+    show_default=True,
+    help="Kernels to name beside the causes. said: what the library reports of itself; all: also "
+    "symbols sampled while it runs; none. Each source starts the target again.",
+)
+@click.option(
     "--workers",
     metavar="N",
     help="With --from: processes; one a processor if not given.",
@@ -67,6 +76,7 @@ def explain(
     against_target: str | None,
     against_padding: str | None,
     store: Path | None,
+    kernels: str,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -79,15 +89,14 @@ def explain(
     if store is not None:
         given = (words or None, at, against, against_target, against_padding)
         _refuse_beside(store, any(one is not None for one in given))
-        from probe.arguments import count
-
-        limit = None if workers is None else count("workers", workers)
-        return _explain_store(store, limit, fail_on, out)
+        return _explain_store(store, number("workers", workers), fail_on, out)
+    from probe.arguments import choice
     from probe.cli.show import explanation as show
     from probe.evidence import example
     from probe.explain import explain as explained
 
     case, sides = case_of(words), targets_of((target, against_target or target))
+    choice("kernels", kernels, ("said", "all", "none"))
     others = bool(against_target or against_padding)
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
@@ -101,6 +110,7 @@ def explain(
             against_padding=against_padding,
         )
         evidence = example(found)
+        found.kernels = _kernels(found, kernels)
     report = found.to_json() | {"example": evidence.to_json() if evidence else None}
     out.give(report, lambda: show.explanation(found, evidence, out.results.width))
     return _status(found, fail_on)
@@ -110,18 +120,35 @@ def _values(
     vary: str, length: str | None, at: str | None, against: str | None, others: bool
 ) -> tuple[int | None, int | None]:
     """The two sides' values of the axis; None: the case's own. Raises InputError."""
-    from probe.arguments import count
     from probe.errors import InputError
 
-    left = None if at is None else count("at", at)
-    right = None if against is None else count("against", against)
+    left, right = number("at", at), number("against", against)
     if right is None and not others:
         todo = "give --against B, --against-target U or --against-padding P"
         raise InputError("against", "(none)", "there is nothing to compare with", todo)
-    if vary == "length" and length is not None and left not in (None, count("length", length)):
+    if vary == "length" and length is not None and left not in (None, number("length", length)):
         why = f"--length {length} says another one; with --vary length they mean the same"
         raise InputError("at", at, why, "leave one out")
     return left, right
+
+
+def _kernels(found: Explanation, which: str) -> dict[str, dict[str, list[str]]]:
+    """What each side's library says that it ran: ``{"left": {source: names}, "right": ...}``."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from probe import kernels
+    from probe.kernels import symbols
+
+    if which == "none":
+        return {}
+    sources = [name for name in kernels.SOURCES if which == "all" or name != symbols.SOURCE]
+
+    def ask(side: Side) -> dict[str, list[str]]:
+        return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
+
+    with ThreadPoolExecutor(2) as pool:
+        left, right = pool.map(ask, (found.left, found.right))
+    return {"left": left, "right": right} if left or right else {}
 
 
 def _status(found: Explanation, fail_on: str | None) -> int:

@@ -25,8 +25,7 @@ def targets(out: Output) -> None:
             "target": choice.target.text,
             "available": choice.why is None,
             "why": choice.why,
-            "version": choice.target.version
-            or installed_version(backends.get(choice.target.name)),
+            "version": choice.target.version or installed_version(backends.get(choice.target.name)),
             "doc": choice.doc,
         }
         for choice in available_targets()

@@ -65,4 +65,5 @@ def _size(part: str) -> int:
 
 def counted(count: int, thing: str) -> str:
     """``1 output``, ``2,304 outputs``."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    ending = "es" if thing.endswith("ch") else "s"
+    return f"{count:,} {thing}{'' if count == 1 else ending}"

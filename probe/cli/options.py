@@ -90,6 +90,13 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
     return " ".join(parts)
 
 
+def number(name: str, text: str | None) -> int | None:
+    """A whole number from 1 up; None where the option was not given. Raises InputError."""
+    from probe.arguments import count
+
+    return None if text is None else count(name, text)
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 

@@ -77,7 +77,7 @@ class Output:
             task = progress.add_task(what, total=None, now="")
 
             def tell(done: int, total: int, text: str) -> None:
-                progress.update(task, completed=done, total=total, now=text)
+                progress.update(task, completed=done, total=total or None, now=text)
 
             yield tell
 

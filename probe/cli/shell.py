@@ -20,6 +20,8 @@ COMMANDS = {
     "window": "window",
     "order": "order",
     "explain": "explain",
+    "thresholds": "thresholds",
+    "emulate": "emulate",
     "results": "results",
     "merge": "results",
     "run": "experiment",
@@ -139,8 +141,8 @@ def _usage(error: click.ClickException) -> str:
     told = error.message.rstrip(".")
     for pattern, form in _COMPLAINTS:
         if found := re.match(pattern, told):
-            name = getattr(getattr(error, "param", None), "name", None)
-            return form.format(*found.groups(), name=name, todo=todo, there=", ".join(COMMANDS))
+            about = getattr(getattr(error, "param", None), "name", None)
+            return form.format(*found.groups(), name=about, todo=todo, there=", ".join(COMMANDS))
     return f"{error.format_message().rstrip('.')}; {todo}"
 
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli import numbers
+from probe.cli.by_order import sweep_by_order
 from probe.cli.options import (
     case_of,
     case_options,
     fail_on_option,
+    number,
     output_options,
     target_option,
     targets_of,
@@ -43,6 +45,14 @@ DEFAULT_STORE = Path("results", "sweep")
     default="length",
     show_default=True,
     help="The axis: length, batch or filters.",
+)
+@click.option(
+    "--by",
+    metavar="WHAT",
+    default="bits",
+    show_default=True,
+    help="bits: outputs are compared; order: the order and rounding of their sums are revealed and "
+    "compared, whatever the operands.",
 )
 @target_option(several=True)
 @click.option(
@@ -83,6 +93,7 @@ def sweep(
     words: dict[str, str],
     values: str,
     vary: str,
+    by: str,
     targets: tuple[str, ...],
     folder: Path,
     no_store: bool,
@@ -104,9 +115,11 @@ def sweep(
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)
-    limits = {"keep": _count("keep", keep), "workers": _count("workers", workers)}
-    _check(case, vary, wanted, control)
+    limits = {"keep": number("keep", keep), "workers": number("workers", workers)}
+    _check(case, vary, wanted, control, by)
     store = None if no_store else _store(folder)
+    if by == "order":
+        return sweep_by_order(case, chosen, wanted, vary, store, fail_on, out)
     with out.progress("sweep") as tell:
         found = room.sweep(
             [case],
@@ -130,18 +143,13 @@ def _named(vary: str) -> str:
     return "lengths" if vary == "length" else f"{vary} values"
 
 
-def _count(name: str, text: str | None) -> int | None:
-    from probe.arguments import count
-
-    return None if text is None else count(name, text)
-
-
-def _check(case: Case, vary: str, values: list[int], control: str) -> None:
+def _check(case: Case, vary: str, values: list[int], control: str, by: str) -> None:
     """Says what does not fit before a store is opened."""
     from probe.arguments import choice
     from probe.plan import Plans, axis_values
 
     choice("control", control, ("every", "differing"))
+    choice("by", by, ("bits", "order"))
     shorter, against = axis_values(values, vary)
     Plans([case], vary, shorter, against)
 

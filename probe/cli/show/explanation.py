@@ -110,6 +110,8 @@ def _orders(name: str, side: Side, told: Sequence[Mapping[str, Any]]) -> Iterato
         yield Text(f"  {rest:,} outputs in {len(told) - MOST} other ways; --json has all", "dim")
 
 
-def _kernels(kernels: Mapping[str, Sequence[str]]) -> Iterator[RenderableType]:
-    for where, names in kernels.items():
-        yield Text(f"kernels, {where}: {', '.join(names) or 'not told'}", "dim")
+def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
+    """What the libraries say they ran: evidence beside the causes."""
+    for side, sources in kernels.items():
+        for source, names in sources.items():
+            yield Text(f"{side} kernels, {source}: {', '.join(names)}", "dim")

@@ -74,3 +74,11 @@ def experiment(found: Mapping[str, Any]) -> RenderableType:
     if found["notebook"]:
         lines.append(Text(f"pictures in {found['notebook']}"))
     return Group(*lines)
+
+
+def emulated(found: Mapping[str, Any]) -> RenderableType:
+    """What was written, and how to run it."""
+    outputs = sum(run["outputs"] for run in found["runs"])
+    head = Text(f"wrote {found['out']}: {found['bytes'] / 1024:,.0f} KiB, ")
+    head.append(f"{found['replayed']:,} of {outputs:,} outputs replay", "green")
+    return Group(head, Text(f"run it anywhere with NumPy: python {found['out']}"))
