@@ -68,6 +68,14 @@ def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
     return result
 
 
+def flag(name: str, value: object) -> bool:
+    """``value`` as a bool; 0, 1 and text such as ``true`` or ``0`` are taken too."""
+    words = {"true": True, "1": True, "false": False, "0": False}
+    if str(value).lower() not in words:
+        raise InputError(name, value, "neither true nor false", f"write {name}=true")
+    return words[str(value).lower()]
+
+
 def choice(name: str, value: object, known: Iterable[str]) -> str:
     """``value`` if it is one of ``known``; else InputError lists them."""
     names = list(known)

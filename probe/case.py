@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, operands, operators, padding
-from probe.arguments import Numbers, Sizes, by, choice, count, numbers, sizes
+from probe.arguments import Numbers, Sizes, by, choice, count, flag, numbers, sizes
 from probe.errors import InputError
 from probe.operators import OPERATORS
 
@@ -39,6 +39,10 @@ class Case:
     ``split``: the first ``split`` channels go through one call and the rest through a second one,
     whose outputs are added (each rounded to the dtype; the bias is the first call's). None: one
     call for all channels.
+
+    Pooling alone: ``ceil_mode``: the last window may reach beyond the padded input (``caffe``
+    padding always has it). ``pad_with``: what padding puts into a window: ``nothing`` (a maximum
+    never takes it, an average does not count it) or ``zeros`` (PyTorch's ``count_include_pad``).
     """
 
     op: str
@@ -58,6 +62,8 @@ class Case:
     weights: tuple[float, ...] | None
     bias: float | str | tuple[float, ...] | None
     split: int | None
+    ceil_mode: bool
+    pad_with: str
 
     def __init__(
         self,
@@ -78,6 +84,8 @@ class Case:
         weights: Numbers | None = None,
         bias: Numbers | None = None,
         split: int | str | None = None,
+        ceil_mode: bool | str = False,
+        pad_with: str = "nothing",
     ) -> None:
         put: dict[str, Any] = {"op": choice("op", op, OPERATORS)}
         rank = OPERATORS[op].spatial_rank
@@ -98,6 +106,8 @@ class Case:
         put["weights"] = None if weights is None else numbers("weights", weights, dtype)
         put["bias"] = _bias(bias, dtype)
         put["split"] = None if split is None else count("split", split)
+        put["ceil_mode"] = flag("ceil_mode", ceil_mode)
+        put["pad_with"] = choice("pad_with", pad_with, PAD_WITH)
         for name, value in put.items():
             object.__setattr__(self, name, value)
         self._check_fit()
@@ -125,6 +135,8 @@ class Case:
     def _check_operator(self) -> None:
         """What the operator does not have is at its default, and a split leaves two parts."""
         operators.check(self.op, self.arguments())
+        if OPERATORS[self.op].pool:
+            padding.check_windows(self.padding, self.effective_kernel)
         if self.split is None:
             return
         if self.groups > 1:
@@ -136,7 +148,8 @@ class Case:
 
     def _outputs(self, axis: int, size: int) -> int:
         extent = self.effective_kernel[axis]
-        return padding.output_size(self.padding, axis, size, extent, self.stride[axis])
+        step, ceil = self.stride[axis], self.rounds_up
+        return padding.output_size(self.padding, axis, size, extent, step, ceil)
 
     def _shortest(self, axis: int) -> int:
         around = padding.around(self.padding, axis, 1, self.effective_kernel[axis], 1)
@@ -151,6 +164,11 @@ class Case:
     def weighted(self) -> bool:
         """False: all weights are 1, as in a sum, and the library is not given any."""
         return OPERATORS[self.op].weighted
+
+    @property
+    def rounds_up(self) -> bool:
+        """Whether the last window may reach beyond the padded input: pooling alone."""
+        return self.ceil_mode or (self.padding == "caffe" and bool(OPERATORS[self.op].pool))
 
     @property
     def effective_kernel(self) -> tuple[int, ...]:
@@ -224,11 +242,13 @@ class Case:
     def to_json(self) -> dict[str, Any]:
         """All arguments as a JSON object; ``from_json`` gives an equal case.
 
-        ``split`` is there only in a case that has one: cases were stored before it was known.
+        Arguments that came later (``LATER``) are there only where they are not at their defaults:
+        cases were stored before they were known.
         """
         plain: dict[str, Any] = json.loads(json.dumps(self.arguments()))
-        if plain["split"] is None:
-            del plain["split"]
+        for name, default in LATER.items():
+            if plain[name] == default:
+                del plain[name]
         return plain
 
     @classmethod
@@ -307,6 +327,8 @@ class Case:
             "filters": self.filters,
             "bias": self.bias is not None,
         }
+        if OPERATORS[self.op].pool:
+            spec |= {"ceil_mode": self.rounds_up, "pad_with": self.pad_with}
         return spec if self.split is None else spec | {"split": self.split}
 
     @property
@@ -326,6 +348,8 @@ class Case:
         grouped = self.groups > 1 and not what.depthwise
         parts += [f"{self.groups} groups"] * grouped
         parts += [self.padding_text] * (self.padding != "valid")
+        parts += ["ceil mode"] * self.ceil_mode
+        parts += [f"padded with {self.pad_with}"] * (self.pad_with != "nothing")
         parts += [f"batch {self.batch}"] * (self.batch > 1)
         parts += [f"height {by(self.other_axes)}"] * (self.height is not None)
         parts += [f"length {self.length}"] * (self.length is not None)
@@ -333,6 +357,12 @@ class Case:
         parts += [self.kind] * (self.kind != "normal")
         return ", ".join(parts)
 
+
+LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing"}
+"""Arguments that are younger than the first stored cases, with their defaults."""
+
+PAD_WITH = ("nothing", "zeros")
+"""What padding can put into a pooling window."""
 
 _KINDS = operands.KINDS  # ``Case.__init__`` has an argument of the module's name
 

@@ -5,6 +5,8 @@ w (1, in_channels, filters), that is ``length`` rows by ``filters`` columns. ``m
 matrices, a stack of them where ``batch`` is more than 1; ``dot`` is the same product with one row
 or one column handed over as a vector (dot product, matrix times vector). ``sum`` adds up the
 ``in_channels`` elements of each of ``length`` rows; its weights are 1 and no library sees them.
+Pooling is by channel and has no weights either: ``max_pool2d`` keeps the largest element of a
+window, ``avg_pool2d`` their mean.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ class Operator(NamedTuple):
     """What an operator's name means for shapes.
 
     ``windows``: it has kernel, stride, dilation, padding and groups. ``weighted``: it has weights,
-    filters and a bias; without them all weights are 1.
+    filters and a bias; without them all weights are 1. ``pool``: ``max``, ``avg`` or neither.
     """
 
     spatial_rank: int
@@ -28,6 +30,7 @@ class Operator(NamedTuple):
     windows: bool = True
     weighted: bool = True
     batched: bool = True
+    pool: str = ""
 
 
 OPERATORS = {
@@ -38,6 +41,10 @@ OPERATORS = {
     "matmul": Operator(1, windows=False),
     "dot": Operator(1, windows=False, batched=False),
     "sum": Operator(1, windows=False, weighted=False),
+    "max_pool1d": Operator(1, depthwise=True, weighted=False, pool="max"),
+    "max_pool2d": Operator(2, depthwise=True, weighted=False, pool="max"),
+    "avg_pool1d": Operator(1, depthwise=True, weighted=False, pool="avg"),
+    "avg_pool2d": Operator(2, depthwise=True, weighted=False, pool="avg"),
 }
 
 
@@ -85,9 +92,15 @@ def check(op: str, given: Mapping[str, Any]) -> None:
         fixed |= {"kernel": ones, "stride": ones, "dilation": ones}
         fixed |= {"groups": 1, "padding": "valid"}
     if not what.weighted:
-        fixed |= {"filters": 1, "weights": None, "bias": None}
+        filters = given["in_channels"] if what.pool else 1
+        fixed |= {"filters": filters, "weights": None, "bias": None}
+    if not what.pool:
+        fixed |= {"ceil_mode": False, "pad_with": "nothing"}
     if not what.batched:
         fixed["batch"] = 1
+    if given["ceil_mode"] and given["padding"] in ("same", "same_lower"):
+        why = f"{given['padding']} has ceil(size / stride) outputs already"
+        raise InputError("ceil_mode", True, why, "leave it out")
     for name, value in fixed.items():
         if given[name] != value:
             shown = by(given[name]) if name in ("kernel", "stride", "dilation") else given[name]

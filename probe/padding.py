@@ -93,6 +93,16 @@ def around(padding: Padding, axis: int, size: int, extent: int, stride: int) -> 
     return padding[axis]
 
 
+def check_windows(padding: Padding, extents: Sequence[int]) -> None:
+    """InputError where a window may lie in explicit padding alone: no maximum, and no mean."""
+    if isinstance(padding, str):
+        return
+    for pair, extent in zip(padding, extents, strict=True):
+        if max(pair) >= extent:
+            why = f"a window of {extent} would hold padding alone"
+            raise InputError("padding", text(padding), why, f"use {extent - 1} or less")
+
+
 def output_size(
     padding: Padding, axis: int, size: int, extent: int, stride: int, ceil: bool = False
 ) -> int:

@@ -12,7 +12,7 @@ from probe import window
 from probe.case import OPERATORS, Case
 from probe.errors import InputError
 
-MOVING = tuple(name for name, what in OPERATORS.items() if what.windows)
+MOVING = tuple(name for name, what in OPERATORS.items() if what.windows and not what.pool)
 small = settings(max_examples=80, deadline=None)
 
 

@@ -9,6 +9,7 @@ BACKENDS = {
     "jax": "probe.backends.jax:Jax",
     "onnxruntime": "probe.backends.onnxruntime:OnnxRuntime",
     "litert": "probe.backends.litert:LiteRT",
+    "opencv": "probe.backends.opencv:OpenCV",
     "numpy": "probe.backends.arrays:Arrays",
     "reference": "probe.backends.reference:Reference",
 }

@@ -16,7 +16,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 import numpy as np
 
 from probe import floats
-from probe.backends import products
+from probe.backends import keras_pooling, pooling, products
 from probe.backends import tensorflow as below
 from probe.backends.contract import Backend, Key, Operator, Unavailable, Unsupported
 from probe.backends.tensorflow_operators import refusing, said
@@ -179,7 +179,8 @@ class Keras(Backend):
     def operator(self, spec):
         """Raises Unsupported where the layer's constructor does."""
         try:
-            made = Layers(self.keras, spec, lambda run: self._wrapped(run, spec))
+            kind = keras_pooling.KerasPool if pooling.kind(spec) else Layers
+            made = kind(self.keras, spec, lambda run: self._wrapped(run, spec))
         except (ValueError, TypeError, NotImplementedError) as error:
             raise Unsupported("Keras refuses: " + said(error)) from None
         if self.library == "tensorflow":

@@ -19,14 +19,32 @@ def attributes(spec):
     }
     if not largest:
         found["count_include_pad"] = int(spec["pad_with"] == "zeros")
-    elif spec["pad_with"] == "zeros" and spec["padding"] != "valid":
-        raise Unsupported("ONNX's MaxPool leaves padding out; a Pad node before it adds zeros")
+    elif zeros_first(spec):
+        return found
     if isinstance(spec["padding"], str) and spec["padding"] != "valid":
         found["auto_pad"] = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}[spec["padding"]]
     elif spec["padding"] != "valid":
         before, after = zip(*spec["padding"])
         found["pads"] = list(before) + list(after)
     return found
+
+
+def zeros_first(spec):
+    """Whether a Pad node goes before: MaxPool itself leaves padding out. Raises Unsupported."""
+    if pooling.kind(spec) == "avg" or spec["pad_with"] != "zeros" or spec["padding"] == "valid":
+        return False
+    if isinstance(spec["padding"], str):
+        raise Unsupported("ONNX's MaxPool leaves auto_pad's padding out: use explicit padding")
+    return True
+
+
+def padding_nodes(onnx, spec):
+    """The nodes that put zeros around the spatial axes of ``x``, which give ``padded``."""
+    before, after = zip(*spec["padding"])
+    sizes = [0, 0] + list(before) + [0, 0] + list(after)
+    tensor = onnx.helper.make_tensor("sizes", onnx.TensorProto.INT64, [len(sizes)], sizes)
+    constant = onnx.helper.make_node("Constant", [], ["sizes"], value=tensor)
+    return [constant, onnx.helper.make_node("Pad", ["x", "sizes"], ["padded"])]
 
 
 def model(onnx, spec, kind):
@@ -36,8 +54,10 @@ def model(onnx, spec, kind):
         name: ["batch", spec["in_channels"]] + [f"{size}{axis}" for axis in range(rank)]
         for name, size in (("x", "size"), ("y", "out"))
     }
-    node = helper.make_node(NODES[pooling.kind(spec)], ["x"], ["y"], **attributes(spec))
+    zeros = zeros_first(spec)
+    nodes, read = (padding_nodes(onnx, spec), "padded") if zeros else ([], "x")
+    nodes.append(helper.make_node(NODES[pooling.kind(spec)], [read], ["y"], **attributes(spec)))
     fed, given = [[helper.make_tensor_value_info(n, kind, shapes[n])] for n in "xy"]
-    graph = helper.make_graph([node], "pooling", fed, given)
+    graph = helper.make_graph(nodes, "pooling", fed, given)
     opset = helper.make_opsetid("", OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)

@@ -74,23 +74,24 @@ def pool(spec, library, sizes):
     beyond = [(0, one.beyond) for one in found]
     zeros, largest = spec["pad_with"] == "zeros", kind(spec) == "max"
 
-    def padded(x, value):
-        return library.pad(x, pads, value) if any(map(any, pads)) else x
-
-    def reached(x, value):
-        return library.pad(x, beyond, value) if any(map(any, beyond)) else x
+    def around(x, inside, outside):
+        if inside == outside:
+            both = [(before, after + more) for (before, after), (_, more) in zip(pads, beyond)]
+            return library.pad(x, both, inside) if any(map(any, both)) else x
+        x = library.pad(x, pads, inside) if any(map(any, pads)) else x
+        return library.pad(x, beyond, outside) if any(map(any, beyond)) else x
 
     def call(x):
         y = library.native(x, found)
         if y is not None:
             return y
         if largest:
-            outside = -float("inf")
-            return library.whole(reached(padded(x, 0.0 if zeros else outside), outside))
-        mean = library.whole(reached(padded(x, 0.0), 0.0))
+            nothing = -float("inf")
+            return library.whole(around(x, 0.0 if zeros else nothing, nothing))
+        mean = library.whole(around(x, 0.0, 0.0))
         if not any(map(any, beyond)) and (zeros or not any(map(any, pads))):
             return mean
-        return mean / library.whole(reached(padded(library.ones(x), float(zeros)), 0.0))
+        return mean / library.whole(around(library.ones(x), float(zeros), 0.0))
 
     return call
 

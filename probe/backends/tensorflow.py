@@ -7,9 +7,11 @@ import numpy as np
 
 from probe.backends import (
     onednn,
+    pooling,
     products,
     tensorflow_elementwise,
     tensorflow_operators,
+    tensorflow_pooling,
     tensorflow_products,
 )
 from probe.backends.contract import Backend, Key, Unavailable
@@ -156,6 +158,8 @@ class TensorFlow(Backend):
         product = spec["op"] in products.OPS and not by_hand
         if product:
             computed = tensorflow_products.function(self.tf, spec)
+        elif pooling.kind(spec):
+            computed = tensorflow_pooling.operator(self.tf, spec)
         else:
             room = tensorflow_elementwise if by_hand else tensorflow_operators
             computed = room.convolution(self.tf, spec)

@@ -92,7 +92,7 @@ def generate(case: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     x = kind.input(case, case.input_shape())
     if not case.weighted:
         w = np.ones(case.weight_shape)
-        if case.kind == "cancel":
+        if case.kind == "cancel" and x.shape[-1] == w.size:  # a sum, and no pooling
             x = x * kind.weights(case, case.weight_shape).reshape(-1)
     elif case.weights is None:
         w = kind.weights(case, case.weight_shape)
@@ -114,6 +114,25 @@ def _normal(tensor: str) -> Draw:
 def _ramp(case: Drawn, shape: Shape) -> np.ndarray:
     steps = 10.0 * np.arange(shape[-2], dtype=np.float64)
     return np.broadcast_to(steps[:, None], shape)
+
+
+def _count(case: Drawn, shape: Shape) -> np.ndarray:
+    steps = 1.0 + np.arange(shape[-2], dtype=np.float64)
+    return np.broadcast_to(steps[:, None], shape)
+
+
+def _pixels(case: Drawn, shape: Shape) -> np.ndarray:
+    return below(2**32, case.seed, "x", 0, shape) / 2.0**32
+
+
+def _layer(tensor: str) -> Draw:
+    """Weights and biases within 1 / kernel positions, as a layer starts: outputs stay below 1."""
+
+    def draw(case: Drawn, shape: Shape) -> np.ndarray:
+        within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
+        return within / math.prod(case.weight_shape[:-2])
+
+    return draw
 
 
 def _ones(case: Drawn, shape: Shape) -> np.ndarray:
@@ -167,6 +186,13 @@ KINDS = {
         _integer_input,
         _integer_weights,
         _integer_bias,
+    ),
+    "count": Kind("x is 1, 2, 3, ... along the length", _count, _ones, _ones),
+    "image": Kind(
+        "pixels from 0 to 1, weights within 1 / kernel positions: outputs of a usual size",
+        _pixels,
+        _layer("w"),
+        _layer("b"),
     ),
     "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),
 }

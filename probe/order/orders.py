@@ -18,6 +18,7 @@ from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
+from probe.operators import OPERATORS
 from probe.order.masks import Masks
 from probe.order.operator import SessionOperator
 from probe.order.replay import Rounding, replay
@@ -119,6 +120,8 @@ def reveal(
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
+    if OPERATORS[case.op].pool:
+        raise NotASum(f"{case.op} has no weights: `probe window` reads what its windows hold")
     started = time.perf_counter()
     work = _Work(SessionOperator(session, case), wanted)
     for way in known if case.summands > SHORT else ():

@@ -2,7 +2,8 @@
 
 One weight of a filter is 1, the others 0, and every input element is a number that names it: what
 comes out is the name of the element that this weight meets, 0 where it meets padding. Filters of
-one group carry other weights in the same call; numbers too long for the dtype go in digits.
+one group carry other weights in the same call; numbers too long for the dtype go in digits. Pooling
+has no weights: see :mod:`probe.order.pools`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import numpy as np
 
 from probe import floats
 from probe.errors import NotASum
+from probe.operators import OPERATORS
+from probe.order import pools
 from probe.order.operator import SessionOperator
 
 
@@ -22,6 +25,8 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     NotASum: the answers are no input's number, so the operator reads more than one element there.
     """
     case = operator.case
+    if OPERATORS[case.op].pool:
+        return pools.as_windows(case, pools.reveal_pool(operator.session, case))
     base = 1 << (floats.FORMATS[case.dtype].precision - 1)
     names = np.arange(1, np.prod(case.input_shape()) + 1).reshape(case.input_shape())
     found = np.zeros((case.groups, operator.positions, operator.summands), np.int64)

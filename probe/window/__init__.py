@@ -1,7 +1,8 @@
 """Which inputs an output reads, at which weights, and which outputs therefore must agree.
 
 ``geometry`` says where the windows lie, ``gathering`` fetches what they hold, ``agreement``
-compares the windows of two sizes or two paddings. No value is rounded in this package.
+compares the windows of two sizes or two paddings, ``conversion`` says what makes another framework
+read the same ones. No value is rounded in this package.
 """
 
 from probe.window.agreement import (
@@ -13,18 +14,22 @@ from probe.window.agreement import (
     case_for,
     value_of,
 )
+from probe.window.conversion import FRAMEWORKS, Equivalent, equivalent
 from probe.window.gathering import columns, gather, scale
 from probe.window.geometry import Geometry, read_classes
 
 __all__ = [
+    "FRAMEWORKS",
     "VARY",
     "Agreement",
+    "Equivalent",
     "Geometry",
     "agreement",
     "agreement_same_shape",
     "case_at",
     "case_for",
     "columns",
+    "equivalent",
     "gather",
     "read_classes",
     "scale",

@@ -1,0 +1,173 @@
+"""What another framework must be told to read the windows of a case: padding, rounding, code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probe import padding
+from probe.arguments import by, choice
+from probe.case import Case
+from probe.errors import InputError
+from probe.operators import OPERATORS
+from probe.window import code
+
+FRAMEWORKS = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "keras",
+    "jax": "jax",
+    "onnx": "onnxruntime",
+    "caffe": "opencv",
+}
+"""Frameworks by name, and the target that runs each here. A target's name is taken too."""
+
+PLAIN = {
+    "torch": "PyTorch pads both sides alike",
+    "tensorflow": "tf.nn pads by VALID and SAME, or as it is told",
+    "keras": "a Keras layer knows valid and same alone",
+    "jax": "JAX takes any padding",
+    "onnx": "ONNX takes any padding: all numbers before, then all after",
+    "caffe": "Caffe pads both sides alike",
+}
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """How ``framework`` reads the windows of a case; :func:`equivalent` makes it.
+
+    ``padding``: zeros (or, in pooling, what stands for padding) before and after each axis, what is
+    asked of the framework itself or added by hand. ``ceil_mode``: whether pooling must round sizes
+    up. ``code``: the lines to write. ``note``: what they do, and at which sizes they hold.
+    ``case``, on ``target``, has the same windows as the case that was given once its outputs are
+    cropped by ``crop``, a slice for each spatial axis: the whole axis except in some Caffe models.
+    """
+
+    framework: str
+    target: str
+    padding: tuple[padding.Pair, ...]
+    ceil_mode: bool
+    code: str
+    note: str
+    case: Case
+    crop: tuple[slice, ...]
+
+
+def equivalent(case: Case, framework: str) -> Equivalent:
+    """What makes ``framework`` read the same windows as ``case``, whose length must be set.
+
+    ``framework``: a name in :data:`FRAMEWORKS`, or its target's (``onnxruntime``, ``opencv``).
+    InputError: an unknown name; an operator without windows; an open length, where padding depends
+    on it; what a framework cannot say, with the reason. That the windows are the same can be
+    checked by revealing them: ``probe window``, or ``probe.order.windows.reveal_windows``.
+    """
+    names = {target: name for name, target in FRAMEWORKS.items()}
+    framework = names.get(framework, framework)
+    choice("framework", framework, FRAMEWORKS)
+    what = OPERATORS[case.op]
+    if not what.windows:
+        raise InputError("op", case.op, "has no windows", "use a convolution or pooling")
+    pairs = tuple(
+        padding.around(case.padding, axis, size, case.effective_kernel[axis], case.stride[axis])
+        for axis, size in enumerate(case.spatial())
+    )
+    if framework == "caffe":
+        return _caffe(case, pairs)
+    if framework == "keras" and not what.depthwise and max(case.stride) > 1 < max(case.dilation):
+        why = "Keras refuses strides together with dilations"
+        raise InputError("dilation", by(case.dilation), why, "use another framework")
+    write = (code.POOLING if what.pool else code.CONVOLUTIONS)[framework]
+    resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
+    note = "; ".join(filter(None, (PLAIN[framework], _sizes(case, pairs), _pooling(case))))
+    whole = (slice(None),) * case.spatial_rank
+    lines = write(case, pairs)
+    return Equivalent(
+        *(framework, FRAMEWORKS[framework], pairs, case.rounds_up, lines, note),
+        *(_kept_word(case, lines) or resolved, whole),
+    )
+
+
+def _kept_word(case: Case, lines: str) -> Case | None:
+    """The case itself where the code uses its convention by name: it then holds at every size."""
+    words = ('"SAME"', '"same"', '"SAME_UPPER"', '"SAME_LOWER"')
+    return case if any(word in lines for word in words) and isinstance(case.padding, str) else None
+
+
+def _sizes(case: Case, pairs: tuple[padding.Pair, ...]) -> str:
+    """For which sizes the zeros are these ones."""
+    if case.padding not in ("same", "same_lower") or set(case.stride) == {1}:
+        return ""
+    told = []
+    for axis, size in enumerate(case.spatial()):
+        extent, stride = case.effective_kernel[axis], case.stride[axis]
+        large = [size + extent * stride + more for more in range(stride)]
+        found = {padding.around(case.padding, axis, n, extent, stride): n % stride for n in large}
+        by_rest = sorted((rest, pair) for pair, rest in found.items())
+        told.append(", ".join(f"{b}:{a} where size mod {stride} is {r}" for r, (b, a) in by_rest))
+    return f"{case.padding.upper()} depends on the size: " + "; ".join(dict.fromkeys(told))
+
+
+def _pooling(case: Case) -> str:
+    pool = OPERATORS[case.op].pool
+    if not pool:
+        return ""
+    parts = ["a last window reaches beyond the input"] if case.rounds_up else []
+    if pool == "max":
+        parts.append("padding is " + ("zeros" if case.pad_with == "zeros" else "-inf, not 0"))
+    else:
+        parts.append(f"padding is {'' if case.pad_with == 'zeros' else 'not '}counted")
+    return "; ".join(parts)
+
+
+def _caffe(case: Case, pairs: tuple[padding.Pair, ...]) -> Equivalent:
+    """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
+    from probe.backends import opencv
+
+    pool, spec = OPERATORS[case.op].pool, case.spec()
+    pads, keep = [], []
+    for axis, size in enumerate(case.spatial()):
+        outputs = case.output_spatial()[axis]
+        pad, drop = opencv.symmetric(spec, axis, size, pairs[axis][0], outputs)
+        there = _caffe_outputs(case, axis, size, pad)
+        pads.append(pad)
+        keep.append(slice(None) if (drop, there) == (0, outputs) else slice(drop, drop + outputs))
+    around = tuple((pad, pad) for pad in pads)
+    _check_caffe(case, pairs, around)
+    cropped = any(part != slice(None) for part in keep)
+    changes = {"padding": around, "ceil_mode": True, "pad_with": _caffe_pads(pool)}
+    resolved = case.with_(**(changes if pool else {"padding": around}))
+    said = (
+        *(PLAIN["caffe"], "the outputs that are not wanted are cropped" if cropped else ""),
+        *("pooling rounds sizes up" if pool else "", _sizes(case, pairs), _pooling(case)),
+    )
+    note = "; ".join(filter(None, said))
+    lines = code.caffe_layer(case, pads, keep)
+    return Equivalent("caffe", "opencv", around, bool(pool), lines, note, resolved, tuple(keep))
+
+
+def _caffe_pads(pool: str) -> str:
+    return "zeros" if pool == "avg" else "nothing"
+
+
+def _caffe_outputs(case: Case, axis: int, size: int, pad: int) -> int:
+    extent, ceil = case.effective_kernel[axis], bool(OPERATORS[case.op].pool)
+    around = ((pad, pad),) * case.spatial_rank
+    return padding.output_size(around, axis, size, extent, case.stride[axis], ceil)
+
+
+def _check_caffe(
+    case: Case, pairs: tuple[padding.Pair, ...], around: tuple[padding.Pair, ...]
+) -> None:
+    """InputError for pooling whose padding no Caffe layer has."""
+    pool, padded = OPERATORS[case.op].pool, any(map(any, pairs))
+    if not pool:
+        return
+    todo = "pad the input by another layer, or use another framework"
+    zeros = case.pad_with == "zeros"
+    if any(pad >= extent for (pad, _), extent in zip(around, case.effective_kernel, strict=True)):
+        why = "Caffe's pooling padding must be smaller than its window"
+        raise InputError("padding", case.padding_text, why, todo)
+    if pool == "max" and zeros and padded:
+        raise InputError("pad_with", "zeros", "Caffe's maximum leaves padding out", todo)
+    if pool == "avg" and around != (pairs if zeros else ((0, 0),) * len(pairs)):
+        why = "Caffe's average counts its own symmetric padding and no other"
+        raise InputError("padding", case.padding_text, why, todo)

@@ -1,0 +1,162 @@
+"""Pooling: its sizes and windows as the case says, and as they are read off every library."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from probe import floats, window
+from probe.backends import pooling
+from probe.case import Case
+from probe.errors import InputError, NotASum, TargetError
+from probe.launch import InlineSession
+from probe.order.orders import reveal
+from probe.order.pools import reveal_pool
+from probe.target import Target
+
+TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "opencv")
+
+
+def outputs(case, axis):
+    """(what each window of one axis reads, how many elements an average counts), in plain loops."""
+    size, stride = case.spatial()[axis], case.stride[axis]
+    taps = [k * case.dilation[axis] for k in range(case.kernel[axis])]
+    extent = taps[-1] + 1
+    before, after = window.Geometry.of(case).around[axis]
+    found, start, end = [], -before, -1
+    while start + extent <= size + after or (
+        case.rounds_up and start < size and end < size + after
+    ):
+        at = [start + tap for tap in taps]
+        inside = [i for i in at if 0 <= i < size]
+        padded = [i for i in at if -before <= i < size + after]
+        found.append((inside, len(padded if case.pad_with == "zeros" else inside)))
+        start, end = start + stride, start + extent
+    return found
+
+
+def expected(case):
+    """(reads (positions, elements), counted (positions,)) of all windows, in plain loops."""
+    axes = [outputs(case, axis) for axis in range(case.spatial_rank)]
+    reads, counted = [], []
+    for place in itertools.product(*axes):
+        held = np.zeros(case.spatial(), bool)
+        held[np.ix_(*[inside for inside, _ in place])] = True
+        reads.append(held.ravel())
+        counted.append(np.prod([count for _, count in place]))
+    return np.array(reads), np.array(counted)
+
+
+def cases(op, few=False):
+    """Windows, strides, paddings and rounding of one operator; of a 2-D one its axes differ."""
+    flat = op.endswith("1d")
+    pads = ("valid", "same", "same_lower", "caffe", 1, "0:1" if flat else "0:1,1:0")
+    grid = itertools.product((2, 3), (1, 2, 3), pads, (False, True), ("nothing", "zeros"))
+    for kernel, stride, pad, ceil_mode, pad_with in list(grid)[:: 5 if few else 1]:
+        height = None if flat else 5
+        options = {"ceil_mode": ceil_mode, "pad_with": pad_with, "in_channels": 2}
+        if not (ceil_mode and str(pad).startswith("same")):
+            yield Case(op, kernel, length=7, height=height, stride=stride, padding=pad, **options)
+
+
+OPS = ("max_pool1d", "avg_pool1d", "max_pool2d", "avg_pool2d")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_sizes_and_windows_are_those_of_plain_loops(op):
+    for case in cases(op):
+        reads, _ = expected(case)
+        geometry = window.Geometry.of(case)
+        assert geometry.positions == len(reads), case.label
+        for row, held in zip(geometry.reads(), reads, strict=True):
+            assert sorted(row[row >= 0]) == np.flatnonzero(held).tolist(), case.label
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_library_reads_and_counts_what_the_case_says(started, target, op):
+    session, ran, kinds = started(target), 0, set()
+    for case in cases(op, few=target != "reference"):
+        try:
+            found = reveal_pool(session, case)
+        except TargetError as error:
+            kinds.add(error.kind)
+            continue
+        reads, counted = expected(case)
+        assert (found.reads == reads).all(), case.label
+        assert "max" in op or (found.counted == counted).all(), case.label
+        assert found.pad_with in ("", "nothing", case.pad_with), case.label
+        ran += 1
+    assert ran >= 8 and kinds <= {"unsupported"}
+
+
+@pytest.mark.parametrize("dtype", list(floats.FORMATS))
+def test_the_reference_rounds_sum_and_quotient_once_each(dtype):
+    case = Case("avg_pool1d", 3, length=9, stride=2, padding=1, dtype=dtype)
+    x, w, _ = case.operands()
+    x = floats.to_container(x, dtype)
+    with InlineSession(Target("reference")) as session:
+        arrays = {"x": x, "w": floats.to_container(w, dtype)}
+        y = session.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+    wide = floats.widen(x, dtype).ravel()
+    total = floats.round_to(wide[0:1] + wide[1:2], dtype)  # the first window reads two
+    mean = floats.round_to(floats.widen(total, dtype) / 2, dtype)
+    assert y.ravel()[:1].tobytes() == mean.tobytes()
+
+
+def test_caffe_rounds_up_and_has_57_outputs_where_others_have_56():
+    pool = Case("max_pool2d", 3, height=112, length=112, stride=2, padding=1)
+    assert pool.output_spatial() == (56, 56)
+    assert pool.with_(padding="caffe").output_spatial() == (57, 57)
+    assert pool.with_(ceil_mode=True).output_spatial() == (57, 57)
+    assert pool.with_(padding="same").output_spatial() == (56, 56)
+
+
+def test_no_last_window_starts_behind_the_input():
+    assert Case("max_pool1d", 1, length=3, stride=3, ceil_mode=True).output_spatial() == (1,)
+    assert Case("max_pool1d", 2, length=7, stride=4, padding=1).output_spatial() == (2,)
+
+
+def test_pooling_is_by_channel_and_has_no_weights():
+    case = Case("avg_pool2d", 3, in_channels=4, length=6)
+    assert case.filters == case.groups == 4 and not case.weighted
+    assert case.with_(in_channels=2).filters == 2
+    assert Case.from_json(case.to_json()) == case and "ceil_mode" not in case.to_json()
+    shown = case.with_(ceil_mode="true", pad_with="zeros")
+    assert shown.label.endswith("ceil mode, padded with zeros, length 6")
+    assert shown.spec()["ceil_mode"] is True and shown.id != case.id
+    for kind in ("cancel", "normal", "integers"):
+        assert (case.with_(operands=kind).operands()[1] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"bias": 1.0}, "max_pool2d has none"),
+        ({"filters": 4}, "max_pool2d has none"),
+        ({"weights": "1"}, "max_pool2d has none"),
+        ({"padding": 3}, "a window of 3 would hold padding alone; use 2 or less"),
+        ({"padding": "same", "ceil_mode": True}, r"same has ceil\(size / stride\) outputs already"),
+        ({"pad_with": "ones"}, "use one of nothing, zeros"),
+        ({"ceil_mode": "perhaps"}, "neither true nor false"),
+        ({"op": "conv2d", "ceil_mode": True}, "conv2d has none"),
+    ],
+)
+def test_what_pooling_hasnt_is_an_input_error(change, why):
+    case = Case("max_pool2d", 3, in_channels=2, height=6, length=6)
+    with pytest.raises(InputError, match=why):
+        case.with_(**change)
+
+
+def test_pooling_has_no_order_to_reveal():
+    case = Case("avg_pool1d", 3, length=6)
+    with InlineSession(Target("reference")) as session, pytest.raises(NotASum, match="no weights"):
+        reveal(session, case)
+
+
+def test_open_sizes_are_refused():
+    spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
+    with pytest.raises(ValueError, match="need sizes"):
+        pooling.spans(spec, [None])
