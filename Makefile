@@ -1,6 +1,9 @@
 # The two commands of the README are `make run` and `make test`; both make the environment first.
 
-VENV   := .venv
+VENV   ?= .venv
+# `make EXTRAS=dev` leaves out all libraries but TensorFlow: their targets say that they aren't there
+EXTRAS ?= dev,all
+TESTS  ?= tests
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # the first of these that is there and is Python 3.11 or later
@@ -22,16 +25,17 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -c '' 2>/dev/null || { echo "making $(VENV) with $(PYTHON)"; \
 	$(PYTHON) -m venv --clear $(VENV) || uv venv --seed --clear --python "$(PYTHON)" $(VENV); }
 	@if uv --version >/dev/null 2>&1 && \
-	uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; then :; else \
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" \
+	uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'; then :; else \
 	$(BIN)/python -m ensurepip --upgrade >/dev/null 2>&1; \
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'; fi
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'; fi
 	@touch $(STAMP)
 
 run: $(STAMP) ## measure, write parquet, execute the notebook, print a summary
 	@$(BIN)/probe run prefix_stability
 
 test: $(STAMP) ## the tests that take seconds
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' $(TESTS)
 
 slow: $(STAMP) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
@@ -57,7 +61,7 @@ notebooks: $(STAMP) ## execute every notebook against the committed results, int
 constraints: $(STAMP) ## pin what is installed in .venv now
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 	$(BIN)/python -m pip freeze --all --exclude-editable --exclude pip | \
-	tr "A-Z_" "a-z-" | LC_ALL=C sort > constraints.txt
+	sed 's/+[a-z0-9.]*$$//' | tr "A-Z_" "a-z-" | LC_ALL=C sort > constraints.txt
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
