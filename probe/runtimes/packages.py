@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from probe.runtimes import environments, interpreters
@@ -60,13 +61,15 @@ NONE_SUCH = re.compile(
 def _install(folder: Path, requirements: Sequence[str], recipe: Recipe) -> None:
     python, what = str(environments.python_of(folder)), f"installing {requirements[0]}"
     if tool := interpreters.uv():
-        backend = ["--torch-backend", "cpu"] if recipe.library == "torch" else []
-        run([tool, "pip", "install", "--quiet", "--python", python, *backend, *requirements], what)
-        return
+        uv = [tool, "pip", "install", "--quiet", "--python", python]
+        if recipe.library == "torch":
+            with suppress(Failed):  # its smaller builds for processors have a server of their own
+                return run([*uv, "--torch-backend", "cpu", *requirements], what)
+        return run([*uv, *requirements], what)
     pip = [python, "-E", "-s", "-m", "pip", "install", "--quiet"]
     if own := OLD_PIP.get(recipe.python):
         run([*pip, "--upgrade", *own], f"installing {own[0]}")
-    run([*pip, *requirements, *recipe.pip_beside], what)
+    return run([*pip, *requirements, *recipe.pip_beside], what)
 
 
 def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> None:
