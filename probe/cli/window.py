@@ -35,6 +35,7 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     shown, all read alike.
     """
     from probe.cli.show import windows
+    from probe.conventions import predicted
     from probe.launch import open_session
     from probe.order.operator import SessionOperator
     from probe.order.orders import require_length
@@ -48,23 +49,6 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     found = _report(case, where.text, revealed, same) if out.as_json else {}
     out.give(found, lambda: windows.windows(case, where.text, revealed, same))
     return int(bool(fail_on) and not same.all())
-
-
-def predicted(case: Case) -> np.ndarray:
-    """What the padding says, as ``reveal_windows``: int64 (groups, positions, leaves)."""
-    import numpy as np
-
-    from probe.window import Geometry
-
-    geometry = Geometry.of(case)
-    width = case.filters // case.groups
-    entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
-    found = []
-    for group in range(case.groups):
-        reads = geometry.gather_indices(group * width)
-        met = np.where(reads < 0, -1, reads + entries)
-        found.append(met.reshape(-1, reads.shape[1]))
-    return np.stack(found)
 
 
 def _report(case: Case, target: str, revealed: np.ndarray, same: np.ndarray) -> dict[str, Any]:

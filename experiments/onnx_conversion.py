@@ -1,0 +1,63 @@
+"""An ONNX model's explicit pads carried to Keras: as ZeroPadding + VALID, and as SAME.
+
+Converters meet `pads=[1, 1, 1, 1]` and are tempted to write padding="same". At stride 1 that is the
+same; at stride 2, on an even map, every window moves by one. Maxima have a second trap: ONNX leaves
+padding out, and ZeroPadding2D puts zeros in.
+
+Writes results/onnx_conversion/<machine>/*.parquet; notebooks/onnx_conversion.ipynb draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+from probe import Case, Store, Target, experiment
+from probe.cli.output import Output
+from probe.conventions import Measured, measure
+from probe.window import equivalent
+
+CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")
+DEEP = Case("depthwise_conv2d", 3, 3, length=6, height=6, padding=1, operands="image")
+LARGE = Case("conv2d", 5, 2, 2, length=8, height=8, padding=2, operands="image")
+POOLS = [Case(op, 3, 2, length=6, height=6, padding=1) for op in ("max_pool2d", "avg_pool2d")]
+
+STRIDES, GROWTH = (1, 2), (0, 1)
+"""GROWTH: elements added to the map, so that even and odd sizes are there."""
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures, stores and prints; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, experiment.bar("onnx conversion") as progress:
+        asked = [(Target.parse(text), case) for text, case in questions(quick)]
+        found = measure(asked, kept, "onnx_conversion", progress)
+    show(found)
+    return found.interrupted
+
+
+def questions(quick: bool) -> Iterator[tuple[str, Case]]:
+    """(target, case): the model in ONNX Runtime, and its two conversions in Keras."""
+    onnx, keras = ("reference", "reference") if quick else ("onnxruntime", "keras")
+    for model, stride, more in product((CONV, DEEP, LARGE, *POOLS), STRIDES, GROWTH):
+        assert model.length is not None and model.height is not None
+        height, length = model.height[0] + more, model.length + more
+        case = model.with_(stride=stride, length=length, height=height)
+        yield onnx, case
+        yield keras, equivalent(case, "keras").case
+        yield keras, case.with_(padding="same")
+        if case in (POOLS[0].with_(stride=stride), POOLS[1].with_(stride=stride)):
+            yield keras, case.with_(pad_with="zeros")  # ZeroPadding2D before the pooling
+
+
+def show(found: Measured) -> None:
+    """How much was read, and what was refused."""
+    out = Output()
+    out.results.print(f"{found.read} cases read, {found.before} were stored before")
+    for text, failures in found.failures.items():
+        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
+
+
+if __name__ == "__main__":
+    main()
