@@ -1,0 +1,206 @@
+"""How TensorFlow adds: order and rounding of every output, revealed, replayed, and named.
+
+The report's five products on every target; shapes whose order depends on the length, with the
+kernels that the library itself names; products that are fused and products that are not; sums of
+16-bit numbers; and the causes of every difference of a grid in float64, float16 and bfloat16.
+(The causes of the large float32 grid are in results/length_sweep: `probe explain --from` it.)
+
+Writes results/accumulation_orders/<machine>/*.parquet; notebooks/accumulation_orders.ipynb draws
+them. Change what you like below and run it again: what is stored already is not measured twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe import Case, Store, Target, experiment, kernels, latest, observations, window
+from probe.by_order import MOST_KNOWN, order_row, reveal_rows, rounding_row
+from probe.causes import explain_store
+from probe.cli.output import Output, Tell
+from probe.errors import TargetError
+from probe.explain import run_side
+from probe.launch import AnySession, open_session
+from probe.order.ways import Way
+from probe.sweep import sweep
+
+NAME = "accumulation_orders"
+
+
+class Study(NamedTuple):
+    """A case whose every output is revealed at some lengths on some targets.
+
+    ``whole``: all outputs are stored too. ``asked``: the library is asked for its kernels, at the
+    first length at which it adds in a new way.
+    """
+
+    case: Case
+    lengths: Sequence[int]
+    targets: Sequence[str]
+    whole: bool = False
+    asked: bool = False
+
+
+REPORT = Case(
+    op="conv2d",
+    kernel="1x5",
+    weights=(-0.7313, -1.1043, 1.8492, 1.3007, -0.1033),
+    bias=0.0401,
+    operands="ramp",
+)
+ORDINARY = """
+    tensorflow
+    tensorflow,onednn=0
+    tensorflow,onednn=0,contraction=0
+    tensorflow,isa=sse41
+    tensorflow,isa=avx2
+    tensorflow,xla=1
+""".split()
+
+UPTO_64 = range(5, 65)
+FEW = (5, 6, 7, 8, 9, 20, 33)
+
+STUDIES = [
+    Study(REPORT, range(5, 25), ORDINARY, whole=True),
+    Study(
+        Case("conv1d", 5, 64, 1),
+        UPTO_64,
+        [*ORDINARY[1:3], "tensorflow,onednn=0,threads=2", "tensorflow,xla=1"],
+        asked=True,
+    ),
+    Study(Case("conv1d", 5, 1, 8), UPTO_64, ["tensorflow,isa=avx2"], asked=True),
+    Study(Case("conv1d", 3, 16, 64), UPTO_64, ["tensorflow,isa=avx2"], asked=True),
+    Study(Case("conv1d", 5, 3, 6), UPTO_64, ["tensorflow,onednn=0,contraction=0"], asked=True),
+    Study(Case("conv1d", 9, 3, 1), range(9, 25), ["tensorflow,onednn=0"], asked=True),
+    *(
+        Study(Case("conv1d", 5, *shape, dtype=dtype, bias="normal"), FEW, ORDINARY)
+        for dtype in ("float16", "bfloat16", "float64")
+        for shape in ((1, 1), (3, 3))
+    ),
+]
+
+GRID = [
+    Case("conv1d", 5, inputs, outputs, padding=padding, dtype=dtype, operands="cancel")
+    for dtype, inputs, outputs, padding in product(
+        ("float64", "float16", "bfloat16"), (1, 16, 64), (1, 8), ("valid", "same")
+    )
+]
+GRID_LENGTHS = (5, 6, 8, 9, 13, 16, 21, 33, 53, 64)
+
+QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures and stores; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, experiment.bar("differences") as progress:
+        found = sweep(
+            GRID[:1] if quick else GRID,
+            [Target.parse(text) for text in (QUICK if quick else ORDINARY)],
+            GRID_LENGTHS,
+            store=kept,
+            experiment=NAME,
+            control="differing",
+            keep=16,
+            progress=progress,
+        )
+    if found.interrupted:
+        return True
+    with Output().progress("causes") as tell:
+        if explain_store(store, progress=tell).interrupted:
+            return True
+    studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
+    with Store.here(store) as kept, Output().progress("orders") as tell:
+        try:
+            Studies(kept, studies, tell).run()
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+class Studies:
+    """The studies, target by target, without what the store has."""
+
+    def __init__(self, store: Store, studies: Sequence[Study], tell: Tell) -> None:
+        self.store, self.studies, self.tell = store, studies, tell
+        self.total = sum(len(study.lengths) * len(study.targets) for study in studies)
+        self.done = 0
+
+    def run(self) -> None:
+        """All of them; what a target fails to do becomes a row of ``failures``."""
+        for text in dict.fromkeys(text for study in self.studies for text in study.targets):
+            mine = [study for study in self.studies if text in study.targets]
+            target = Target.parse(text)
+            session = open_session(target)
+            try:
+                session.start()
+                self._target(session, mine)
+            except TargetError as error:
+                run = observations.run_row(target, session.facts, session.variables, NAME)
+                self._failed(error, {"run_id": run["run_id"], "case_id": None})
+            finally:
+                session.close()
+
+    def _target(self, session: AnySession, studies: Sequence[Study]) -> None:
+        run = observations.run_row(session.target, session.facts, session.variables, NAME)
+        self.store.append("runs", run)
+        for study in studies:
+            self._study(session, study, run["run_id"])
+
+    def _study(self, session: AnySession, study: Study, run_id: str) -> None:
+        self.store.append("cases", observations.case_row(study.case))
+        names = {"run_id": run_id, "case_id": study.case.id, "target": session.target.text}
+        self.store.flush()
+        stored = latest.table(self.store.path, "reveals").to_pylist()
+        known: list[Way] = []
+        seen: set[frozenset[Way]] = set()
+        for at in study.lengths:
+            self.done += 1
+            self.tell(self.done, self.total, session.target.text)
+            place = names | {"vary": "length", "at": at}
+            case = window.case_at(study.case, "length", at)
+            same = [row for row in stored if all(row[k] == v for k, v in place.items())]
+            if sum(row["outputs"] for row in same) == math.prod(case.output_shape()):
+                continue
+            try:
+                found = self._reveal(session, study, case, place, known)
+            except TargetError as error:
+                self._failed(error, place)
+                return
+            if study.asked and frozenset(found) not in seen:
+                asked = kernels.observe(session.target, study.case, at)
+                self.store.append("kernels", kernels.rows(place, asked))
+            seen.add(frozenset(found))
+            known = list(dict.fromkeys([*found, *known]))[:MOST_KNOWN]
+
+    def _reveal(
+        self,
+        session: AnySession,
+        study: Study,
+        case: Case,
+        place: dict[str, Any],
+        known: list[Way],
+    ) -> list[Way]:
+        """Stores one length; the ways of its outputs."""
+        side = run_side(session, case, known)
+        if side.orders is None:
+            raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
+        self.store.append("reveals", reveal_rows(side.orders, place))
+        self.store.append("orders", [order_row(way) for way in side.orders.ways])
+        self.store.append("roundings", [rounding_row(way) for way in side.orders.ways])
+        if study.whole:
+            output = side.operands.y.reshape(case.output_shape())
+            columns = observations.output_columns(place, case.length or 0, output, case.dtype)
+            self.store.extend("outputs", columns)
+        return side.orders.ways
+
+    def _failed(self, error: TargetError, place: dict[str, Any]) -> None:
+        row = {"target": error.target, "kind": error.kind, "message": error.why}
+        self.store.append("failures", place | row | {"stderr": error.stderr or None})
+
+
+if __name__ == "__main__":
+    main()

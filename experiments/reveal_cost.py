@@ -1,0 +1,138 @@
+"""What it costs to reveal the order of every output of a convolution, on one core.
+
+Calls of the operator and seconds against the number of summands, of filters and of outputs, beside
+the calls that FPRev's algorithm needs for one output of the same call. Every reveal starts from
+nothing; of a few repetitions the fastest is kept.
+
+Writes results/reveal_cost/<machine>/*.parquet; notebooks/reveal_cost.ipynb draws them.
+Change what you like below and run it again: what is stored already is not measured twice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from probe import Case, Store, Target, experiment, observations
+from probe.by_order import order_row, reveal_rows, rounding_row
+from probe.cli.output import Output
+from probe.launch import AnySession, open_session
+from probe.order.fprev import fprev_calls
+from probe.order.orders import Orders, reveal
+from probe.order.tree import Tree
+
+NAME = "reveal_cost"
+
+WINDOWS = (
+    *((1, 8), (3, 8), (5, 8), (3, 32), (5, 32), (5, 64), (3, 192), (9, 64)),
+    *((3, 256), (5, 256), (3, 512), (9, 256), (9, 512)),
+)
+"""Kernel and channels: 8 to 4,608 summands."""
+FILTERS = (1, 8, 64)
+LENGTH = 40
+
+LENGTHS = (6, 12, 40, 132, 516, 2052)
+"""At 320 summands and 64 filters: 128 to 131,072 outputs."""
+
+LARGE = Case("conv1d", 3, 512, 64, 110)
+"""1,536 summands, 6,912 outputs."""
+
+DTYPES = ("float64", "float16", "bfloat16")
+
+TARGETS = """
+    tensorflow
+    tensorflow,onednn=0
+    tensorflow,onednn=0,contraction=0
+    tensorflow,isa=avx2
+    tensorflow,isa=sse41
+    tensorflow,xla=1
+""".split()
+
+QUICK = "reference reference,algorithm=pairwise".split()
+
+REPEATS, ENOUGH = 7, 6.0
+"""Repetitions of a reveal, and seconds after which no more are begun."""
+
+
+def cases(target: str) -> Iterator[Case]:
+    """What is measured on a target."""
+    for kernel, channels in WINDOWS:
+        for filters in FILTERS:
+            yield Case("conv1d", kernel, channels, filters, LENGTH)
+    yield LARGE
+    for length in LENGTHS:
+        yield Case("conv1d", 5, 64, 64, length)
+    if target == TARGETS[0]:
+        for dtype in DTYPES:
+            for channels in (8, 32, 128):
+                yield Case("conv1d", 5, channels, 8, LENGTH, dtype=dtype)
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures and stores; whether Ctrl-C ended it."""
+    on_one_core()
+    targets = QUICK if quick else TARGETS
+    with Store.here(store) as kept, Output().progress("reveal cost") as tell:
+        try:
+            for number, text in enumerate(targets):
+                todo = list(cases(text))[:4] if quick else list(cases(text))
+                with open_session(Target.parse(text)).start() as session:
+                    run = observations.run_row(
+                        session.target, session.facts, session.variables, NAME
+                    )
+                    kept.append("runs", run)
+                    for done, case in enumerate(todo, 1):
+                        measure(kept, session, case, run["run_id"])
+                        tell(number * len(todo) + done, len(targets) * len(todo), text)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def on_one_core() -> None:
+    """Binds this process, and with it every child, to one processor, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def measure(store: Store, session: AnySession, case: Case, run_id: str) -> None:
+    """Stores one case, unless it is stored."""
+    names = {"run_id": run_id, "case_id": case.id, "target": session.target.text}
+    place = names | {"vary": "length", "at": case.length}
+    stored = {key[:5] for key in store.done_keys("reveals")}
+    if tuple(place.values()) in stored:
+        return
+    found = fastest(session, case)
+    store.append("cases", observations.case_row(case))
+    store.append("reveals", reveal_rows(found, place))
+    for way in found.ways:
+        store.append("orders", order_row(way) | {"fprev": cost_of_one(way[0])})
+        store.append("roundings", rounding_row(way))
+
+
+def fastest(session: AnySession, case: Case) -> Orders:
+    """The reveal that took the least time."""
+    best = reveal(session, case)
+    end = time.monotonic() + ENOUGH
+    for _ in range(REPEATS - 1):
+        if time.monotonic() + best.seconds > end:
+            break
+        best = min(best, reveal(session, case), key=lambda found: found.seconds)
+    return best
+
+
+_COSTS: dict[Tree, int] = {}
+
+
+def cost_of_one(tree: Tree) -> int:
+    """Calls that FPRev needs for one output that is added like this."""
+    if tree not in _COSTS:
+        _COSTS[tree] = fprev_calls(tree)
+    return _COSTS[tree]
+
+
+if __name__ == "__main__":
+    main()
