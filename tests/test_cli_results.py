@@ -119,4 +119,4 @@ def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
     out, err = capfd.readouterr()
     assert "results in results/demo" in out and "there is no notebooks/demo.ipynb" in err
     assert shell.run(["run", "other"]) == 2
-    assert "run one of demo" in capfd.readouterr().err
+    assert "run one of demo\n" in capfd.readouterr().err

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @target_option()
 @click.option("--out", "file", metavar="FILE", required=True, type=click.Path(path_type=Path))
 @click.option("--against", metavar="B", help="Put the run at this value of the axis in too.")
-@click.option("--vary", metavar="AXIS", default="length", show_default=True, help="The axis.")
+@click.option("--vary", metavar="AXIS", default="length", show_default=True, help="Its axis.")
 @click.option("--partial", is_flag=True, help="Leave out outputs that do not replay.")
 @output_options
 def emulate(

@@ -63,11 +63,12 @@ def checkout(name: str) -> Path:
         folder = root / "experiments"
         if (folder / f"{name}.py").is_file() and Path(name).name == name:
             return root
-        there += [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
+        own = [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
+        there = there or own
     if not there:
         why = "there is no experiments folder with scripts here or above"
         raise InputError("experiment", name, why, "run it in a checkout of probe")
-    todo = f"run one of {', '.join(sorted(set(there)))}"
+    todo = f"run one of {', '.join(sorted(there))}"
     raise InputError("experiment", name, "there is no such experiment", todo)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     metavar="AXIS",
     default="length",
     show_default=True,
-    help="The axis: length, batch or filters.",
+    help="The axis: length, batch, filters or channels.",
 )
 @click.option("--against-target", metavar="U", help="Another target for the right side.")
 @click.option("--against-padding", metavar="P", help="Another padding for the right side.")

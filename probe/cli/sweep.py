@@ -44,7 +44,7 @@ DEFAULT_STORE = Path("results", "sweep")
     metavar="AXIS",
     default="length",
     show_default=True,
-    help="The axis: length, batch or filters.",
+    help="The axis: length, batch, filters or channels.",
 )
 @click.option(
     "--by",

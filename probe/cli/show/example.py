@@ -109,7 +109,7 @@ def _sum(side: Added, one: PartialSum) -> Text:
 def _notes(side: Added) -> Iterator[Text]:
     """What the marks beside the sums mean."""
     if side.own:
-        yield Text("> not on the other side; ← where order and bits part", "dim")
+        yield Text("> only on this side; ← where they part", "dim")
     if side.way is not None and side.way[1].fused:
         yield Text("* fused: its exact product is added", "dim")
 

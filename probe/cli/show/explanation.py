@@ -61,7 +61,7 @@ def headline(found: Explanation) -> Text:
 
 
 def _sides(found: Explanation) -> Text:
-    """Both targets, with the length and whatever else sets the sides apart."""
+    """Both targets, with the length, and whatever else sets the sides apart."""
     sides = found.left, found.right
     told = [
         {
@@ -69,6 +69,7 @@ def _sides(found: Explanation) -> Text:
             "batch": str(side.case.batch),
             "filters": str(side.case.filters),
             "padding": side.case.padding_text,
+            "calls": "1" if side.case.split is None else "2, added",
         }
         for side in sides
     ]
@@ -112,6 +113,8 @@ def _orders(name: str, side: Side, told: Sequence[Mapping[str, Any]]) -> Iterato
 
 def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
     """What the libraries say they ran: evidence beside the causes."""
+    if kernels:
+        yield Text("")
     for side, sources in kernels.items():
         for source, names in sources.items():
             yield Text(f"{side} kernels, {source}: {', '.join(names)}", "dim")

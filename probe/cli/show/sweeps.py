@@ -43,7 +43,7 @@ def _title(found: Summary, case: Case, values: Sequence[int]) -> Text:
 
 def _targets(found: Summary, values: Sequence[int]) -> RenderableType:
     numeric = ("differing", "compared", "max ulp")
-    rows = table("target", "verdict", f"{found.vary}s that differ", *numeric, right=numeric)
+    rows = table("target", "verdict", "differs at", *numeric, right=numeric)
     for name, one in found.targets.items():
         rows.add_row(
             name,
