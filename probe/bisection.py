@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe import by_order, installation
+from probe import by_order, installation, operands
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
-from probe.launch import Session
+from probe.measurement import Lasting
 from probe.runtimes import environments
 from probe.runtimes.pins import RELEASED, number
 from probe.store import Store
@@ -149,8 +149,7 @@ class Question:
         self.tell(f"{where.text}: {'measuring' if here else 'installing and measuring'}")
         try:
             installation.install(where)
-            with Session(where) as session:
-                seen, says = self._ask(session)
+            seen, says = self._measured(where)
         except TargetError as error:
             return Step(version, None, why=error.why, installed=not here)
         finally:
@@ -158,14 +157,24 @@ class Question:
                 installation.remove(where)
         return Step(version, seen, says, installed=not here)
 
-    def _ask(self, session: Session) -> tuple[str, str]:
+    def _measured(self, where: Target) -> tuple[str, str]:
+        session = Lasting(where)
+        try:
+            return self._ask(session)
+        finally:
+            session.end()
+
+    def _ask(self, session: Lasting) -> tuple[str, str]:
         """What it shows, as a short hash, and in words."""
-        unstable, run_id = self._swept(session.target)
+        unstable, run_id = self._swept(session)
         if self.what == "stability":
             said = ", ".join(f"{at}" for at in unstable) or "none"
             return _short(said), f"lengths that differ from {max(self.lengths)}: {said}"
-        if self.what == "bits":
-            return self._bits(session)
+        if not session.alive:  # all of it was stored before
+            session.start()
+        return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
+
+    def _orders(self, session: Lasting, run_id: str) -> tuple[str, str]:
         found = by_order.sweep(session, self.case, self.lengths)
         rows = found.rows(run_id)
         for table, table_rows in rows.items():
@@ -175,41 +184,34 @@ class Question:
         shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
         return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.ways)
 
-    def _swept(self, where: Target) -> tuple[list[int], str]:
+    def _swept(self, session: Lasting) -> tuple[list[int], str]:
         """Lengths that differ from the longest, and the run under which it is stored."""
         summary = sweep(
             [self.case],
-            [where],
+            [session.target],
             self.lengths,
             store=self.store,
             experiment="bisect",
-            workers=1,
+            sessions=lambda _: session,
             whole={self.case: self.lengths},
         )
-        found = summary.targets[where.text]
+        found = summary.targets[session.target.text]
         if found.failures:
             worst = found.failures[0]
-            raise TargetError(where.text, worst.kind, worst.message)
+            raise TargetError(found.target, worst.kind, worst.message)
         return sorted({one.at for one in found.differences}), str(found.run_id)
 
-    def _bits(self, session: Session) -> tuple[str, str]:
+    def _bits(self, session: Lasting) -> tuple[str, str]:
         digest, last = hashlib.sha256(), ""
-        x, w, b = self.case.with_(length=max(self.lengths)).operands()
+        x, w, b = operands.generate(self.case.with_(length=max(self.lengths)))
         arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-        request = {"do": "load", "key": "case", "spec": self.case.spec()}
-        session.request(request, _containers(arrays, self.case.dtype))
+        session.request({"do": "load", "key": "case", "spec": self.case.spec()}, arrays)
         for length in self.lengths:
             run = {"do": "run", "key": "case", "at": {"length": length}}
             bits = to_bits(session.request(run)[1]["y"], self.case.dtype).reshape(-1)
             digest.update(bits.tobytes())
             last = f"length {length}: {' '.join(f'{value:#x}' for value in bits[:4].tolist())}"
         return digest.hexdigest()[:12], last
-
-
-def _containers(arrays: dict[str, Any], dtype: str) -> dict[str, Any]:
-    from probe.floats import to_container
-
-    return {name: to_container(array, dtype) for name, array in arrays.items()}
 
 
 def _short(text: str) -> str:

@@ -13,6 +13,9 @@ from probe.summary import Failure, Summary
 from probe.sweep import sweep
 from probe.target import Target
 
+PATIENCE = 900.0
+"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
+
 
 class Lasting(Session):
     """A session that a sweep leaves running, so that one process is asked for everything."""
@@ -39,7 +42,7 @@ def measure(
     ``revealed``: two or more lengths of each case. ``whole``: as of ``sweep.sweep``. All of it is
     stored, failures too; a failure of the reveal is also one of the summary's.
     """
-    session = Lasting(where)
+    session = Lasting(where, PATIENCE, PATIENCE)
     try:
         found = sweep(
             *(cases, [where], lengths),
@@ -72,7 +75,8 @@ def _reveal(
 
 
 def measured(store: Store) -> set[str]:
-    """Targets whose orders are stored, and those that failed before they could be asked."""
+    """Targets whose orders are stored, and those that failed otherwise than by taking long."""
     store.flush()
-    tables = [latest.table(store.path, name) for name in ("reveals", "failures")]
-    return {text for rows in tables for text in rows["target"].to_pylist()}
+    found = set(latest.table(store.path, "reveals")["target"].to_pylist())
+    failed = latest.table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    return found | {row["target"] for row in failed if row["kind"] != "timeout"}
