@@ -107,14 +107,16 @@ def configure(torch, switches):
 
 def facts(torch, device):
     """What to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
+    cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
+    enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)  # a switch from 1.11 on
     found = {
         "library": "torch",
         "library_version": torch.__version__,
         "numpy_version": np.__version__,
         "devices": [device],
         "threads": torch.get_num_threads(),
-        "onednn": bool(torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()),
-        "capability": torch.backends.cpu.get_cpu_capability(),
+        "onednn": bool(torch.backends.mkldnn.is_available() and enabled()),
+        "capability": cpu.get_cpu_capability() if cpu else None,
     }
     if device.startswith("cuda"):
         found["gpu"] = torch.cuda.get_device_name(device)
