@@ -42,7 +42,7 @@ LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12, 16, 19)
 REVEALED = {TELLING: (5, 6, 7, 8, 19), CHANNELS: (5, 12, 19)}
 PUBLISHED = (7, 8)
 
-PROCESSORS = ("sandybridge", "haswell", "skylake-server", "arm64", "nehalem")
+PROCESSORS = ("haswell", "arm64", "sandybridge", "skylake-server", "nehalem")
 LIMITS = ("avx512_core", "avx2", "sse41")
 THREADS = (1, 2)
 
@@ -51,19 +51,16 @@ QUICK = ["reference", "reference,algorithm=pairwise,length_switch=9"]
 
 def targets() -> list[str]:
     """Native ones first, then the emulated, those that tell most in front."""
-    switches = ["", ",onednn=0", ",onednn=1"]
-    native = [f"tensorflow{one},threads={n}" for one in switches[:2] for n in THREADS]
+    switches = ["", ",onednn=0"]
+    native = [f"tensorflow{one},threads={n}" for one in switches for n in THREADS]
     native += [f"tensorflow,onednn=1,isa={isa},threads={n}" for isa in LIMITS for n in THREADS]
     native += [f"tensorflow,onednn=0,isa={isa},threads=1" for isa in LIMITS]
+    old = ["", "@nehalem", "@haswell"]
+    early = [f"tensorflow=={version}{cpu}" for version in ("1.2.1", "1.15.0") for cpu in old]
     once = [f"tensorflow@{cpu},onednn=0,threads=1" for cpu in PROCESSORS]
-    old = [f"tensorflow=={v}@{cpu}" for cpu in ("nehalem", "haswell") for v in ("1.2.1", "1.15.0")]
-    again = [f"tensorflow@{cpu},onednn=1,threads=1" for cpu in PROCESSORS]
-    twice = [
-        f"tensorflow@{cpu},onednn={onednn},threads=2"
-        for onednn, cpu in product((0, 1), PROCESSORS[:-1])
-    ]
-    old = ["tensorflow==1.2.1", "tensorflow==1.15.0", *old]
-    return [Target.parse(text).text for text in [*native, *once, *old, *again, *twice]]
+    again = [f"tensorflow@{cpu},onednn=1,threads=1" for cpu in PROCESSORS[:-1]]
+    twice = [f"tensorflow@{cpu},onednn=0,threads=2" for cpu in PROCESSORS[:-1]]
+    return [Target.parse(text).text for text in [*native, *early, *once, *again, *twice]]
 
 
 @experiment.script
