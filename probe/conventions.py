@@ -85,23 +85,21 @@ class _Job:
 
     def target(self, target: Target, cases: Sequence[Case]) -> None:
         """All cases of one target, in one process."""
-        session = open_session(target)
+        left, session = list(cases), open_session(target)
         try:
             session.start()
-        except TargetError as error:
             run = self._run(target, session)
-            self.store.append("failures", failure_row(run, target, None, error))
-            self.found.failures.setdefault(target.text, []).append(str(error))
-            self._tell(target, "", len(cases))
-            return
-        with session:
-            run = self._run(target, session)
-            for case in cases:
-                if (run, case.id) in self.stored:
+            while left:
+                if (run, left[0].id) in self.stored:
                     self.found.before += 1
                 else:
-                    self._case(run, session, case)
-                self._tell(target, case.label, 1)
+                    self._case(run, session, left[0])
+                self._tell(target, left.pop(0).label, 1)
+        except TargetError as error:  # it does not start, or not again after it was lost
+            self._failed(self._run(target, session), target, None, error)
+            self._tell(target, "", len(left))
+        finally:
+            session.close()
 
     def _run(self, target: Target, session: AnySession) -> str:
         row = observations.run_row(target, session.facts, session.variables, self.experiment)
@@ -113,8 +111,7 @@ class _Job:
         try:
             windows, outputs = read(session, case)
         except (TargetError, NotASum) as error:
-            self.store.append("failures", failure_row(run, session.target, case, error))
-            self.found.failures.setdefault(session.target.text, []).append(str(error))
+            self._failed(run, session.target, case, error)
             if not session.alive:
                 session.start()
             return
@@ -122,6 +119,10 @@ class _Job:
         self.store.append("outputs", [named | row for row in outputs])
         self.store.append("windows", [named | row for row in windows])
         self.found.read += 1
+
+    def _failed(self, run: str, target: Target, case: Case | None, error: Exception) -> None:
+        self.store.append("failures", failure_row(run, target, case, error))
+        self.found.failures.setdefault(target.text, []).append(str(error))
 
     def _tell(self, target: Target, case: str, more: int) -> None:
         self.done += more
