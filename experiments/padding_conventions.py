@@ -24,7 +24,7 @@ from probe.window import equivalent
 FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")
 """The data 1 2 3 4: an output shows which of its two inputs met the weight 1."""
 
-IMAGE = Case("conv2d", 3, 8, 8, length=10, height=10, padding="same", operands="image")
+IMAGE = Case("conv2d", 3, 3, 8, length=10, height=10, padding="same", operands="image")
 KERAS = Case("conv2d", 2, length=5, height=5, stride=2, operands="count")
 POOL = Case("max_pool2d", 3, length=6, height=6, stride=2)
 LONG = Case("max_pool1d", 3, length=112, stride=2, padding=1)

@@ -126,11 +126,11 @@ def _pixels(case: Drawn, shape: Shape) -> np.ndarray:
 
 
 def _layer(tensor: str) -> Draw:
-    """Weights and biases within 1 / kernel positions, as a layer starts: outputs stay below 1."""
+    """Weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
 
     def draw(case: Drawn, shape: Shape) -> np.ndarray:
         within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
-        return within / math.prod(case.weight_shape[:-2])
+        return within / math.sqrt(case.summands)
 
     return draw
 
@@ -189,7 +189,7 @@ KINDS = {
     ),
     "count": Kind("x is 1, 2, 3, ... along the length", _count, _ones, _ones),
     "image": Kind(
-        "pixels from 0 to 1, weights within 1 / kernel positions: outputs of a usual size",
+        "pixels from 0 to 1, weights as a layer starts: within 1 / sqrt(summands)",
         _pixels,
         _layer("w"),
         _layer("b"),
