@@ -28,6 +28,7 @@ from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
 SHORT = 32  # summands up to which every window class is asked, and nothing is settled by replay
+ASKED = 8  # questions about the order that a way which replays has to answer as well
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 Way = tuple[Tree, Rounding]
@@ -135,9 +136,13 @@ def reveal(
     return result
 
 
-def check_sets(summands: int) -> int:
-    """How many sets of fresh operands an order has to replay on: short sums agree more by luck."""
-    return 8 if summands < 16 else 4
+def check_sets(summands: int) -> list[str]:
+    """The kinds of fresh operands an order has to replay on: short sums agree more by luck.
+
+    ``cancel`` shows nearly every other order; ``normal`` a product that is fused among many that
+    aren't, which drowns beside a pair that is about to cancel.
+    """
+    return ["cancel"] * 8 + ["normal"] * 4 if summands < 16 else ["cancel"] * 4 + ["normal"] * 2
 
 
 class _Work:
@@ -158,14 +163,16 @@ class _Work:
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
         )
         self.numbers: dict[Way, int] = {}
-        self.sets = [self._fresh(seed) for seed in range(check_sets(operator.summands))]
+        self._asked: tuple[list[tuple[int, int]], np.ndarray] | None = None
+        kinds = check_sets(operator.summands)
+        self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
         self._controls()
         self._count_summands()
 
-    def _fresh(self, seed: int) -> Operands:
-        """Operands that the reveal did not use, chosen so that other orders give other bits."""
+    def _fresh(self, kind: str, seed: int) -> Operands:
+        """Operands that the reveal did not use."""
         bias = None if self.case.bias is None else "normal"
-        case = self.case.with_(operands="cancel", seed=0xC4EC + seed, weights=None, bias=bias)
+        case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias)
         x, w, b = (
             None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
         )
@@ -225,9 +232,45 @@ class _Work:
                 return
             agreed = each.agrees(way, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
+        fits_answers = self._answers_like(way[0], positions, filters)
+        positions, filters = positions[fits_answers], filters[fits_answers]
         if len(positions):
             self._note(way, positions, filters)
             self.result.replayed[positions, filters] = True
+
+    def _answers_like(self, tree: Tree, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+        """Which outputs answer a few questions about their order as this tree would: bool.
+
+        Long sums in other orders may round alike on all check operands, at some outputs. The
+        questions are the same for every tree, so they are put to the operator once.
+        """
+        fits = np.ones(len(positions), bool)
+        if self.case.summands <= SHORT:  # asked for every leaf already
+            return fits
+        numbers = np.array([self.case.summands if leaf == BIAS else leaf for leaf in tree.leaves])
+        classes = self.classes[positions]
+        read = {number: np.isin(numbers, self.leaves[number]) for number in np.unique(classes)}
+        for (i, j), survivors in zip(*self._answers(), strict=True):
+            if not np.isin((i, j), numbers).all():
+                continue
+            sizes = tree.lca_sizes(tree.leaves[int(np.flatnonzero(numbers == i)[0])])
+            under = sizes <= sizes[numbers == j]
+            for number, here in read.items():
+                if here[(numbers == i) | (numbers == j)].all():
+                    mine = np.flatnonzero(classes == number)
+                    left = survivors[positions[mine], filters[mine]]
+                    fits[mine] &= left == (here & ~under).sum()
+        return fits
+
+    def _answers(self) -> tuple[list[tuple[int, int]], np.ndarray]:
+        """Pairs of leaves, and the units that survive each: (pairs, positions, filters)."""
+        if self._asked is None:
+            widest = max(self.leaves, key=len)
+            picks = operands.hashes(0, "w", 0, (ASKED, 2)) % np.uint64(len(widest))
+            pairs = [(int(widest[a]), int(widest[b])) for a, b in picks if a != b]
+            ask = np.broadcast_to(np.array(pairs)[:, None, :], (len(pairs), self.case.filters, 2))
+            self._asked = pairs, self.masks.survivors(ask)
+        return self._asked
 
     def _note(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> None:
         if way not in self.numbers:
@@ -253,7 +296,7 @@ class _Work:
         if sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.result.replayed |= wanted
-        for order in reveal_roundings(self.masks, found):
+        for order in reveal_roundings(self.masks, found, alone=apart):
             way = (order.tree, order.rounding)
             mine = _grid(order, wanted) & self.open
             self.settle(way, mine)
