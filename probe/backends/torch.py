@@ -201,7 +201,7 @@ class TorchOperator(Operator):
 
     def _refusing(self, call):
         """``call`` with PyTorch's refusals of an operator turned into Unsupported."""
-        exhausted = self.torch.OutOfMemoryError
+        exhausted = getattr(self.torch, "OutOfMemoryError", MemoryError)
 
         def guarded(x, w, b):
             try:
