@@ -137,8 +137,9 @@ def _teams(
     if apart or len(active) < 2 or len(widest) < 3:
         return [np.array([f]) for f in active] if apart else [active] * bool(len(active))
     n = len(widest)
-    picks = [(0, n - 1), (0, n // 2), (n // 2, n - 1), (0, 1), (n // 3, 2 * n // 3)]
-    pairs = list(dict.fromkeys(p for p in picks if p[0] != p[1]))[:SIGNATURE_PAIRS]
+    # neighbours tell vector lanes and unrolled loops apart, the middle tells blocks
+    picks = [(0, 1), (0, 2), (0, 4), (0, n // 2), (n // 2, n - 1), (n // 3, 2 * n // 3)]
+    pairs = list(dict.fromkeys(p for p in picks if p[0] < p[1] < n))[:SIGNATURE_PAIRS]
     ask = np.full((len(pairs), masks.operator.filters, 2), -1)
     for row, (i, j) in enumerate(pairs):
         ask[row, active] = widest[i], widest[j]
