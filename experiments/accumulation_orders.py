@@ -76,9 +76,14 @@ STUDIES = [
     Study(Case("conv1d", 5, 3, 6), UPTO_64, ["tensorflow,onednn=0,contraction=0"], asked=True),
     Study(Case("conv1d", 9, 3, 1), range(9, 25), ["tensorflow,onednn=0"], asked=True),
     *(
-        Study(Case("conv1d", 5, *shape, dtype=dtype, bias="normal"), FEW, ORDINARY)
+        Study(case.with_(dtype=dtype, bias="normal"), FEW, ORDINARY)
         for dtype in ("float16", "bfloat16", "float64")
-        for shape in ((1, 1), (3, 3))
+        for case in (
+            Case("conv1d", 5),
+            Case("conv1d", 5, 3, 3),
+            Case("depthwise_conv2d", "1x5", 3),
+            Case("conv3d", "1x1x5", 3, 3),
+        )
     ),
 ]
 

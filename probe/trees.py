@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -112,14 +113,17 @@ def draw(
     sums: Mapping[int, str] | None = None,
     marked: Sequence[int] = (),
     products: Mapping[int, str] | None = None,
+    dtype: str | None = None,
 ) -> None:
     """A tree from its products at the bottom to the output at the top.
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
     a sum. ``sums``: text beside each node, by node number; those in ``marked`` stand out.
-    ``products``: text under each leaf, by leaf. Readable for some thirty leaves.
+    ``products``: text under each leaf, by leaf. ``dtype``: sums that are cut to it, though others
+    are kept wider, are diamonds. Readable for some thirty leaves.
     """
     tree, _ = way
+    cut = cuts(way, dtype) if dtype else set()
     x, y = _places(tree)
     for node, children in enumerate(tree.nodes):
         for child in children:
@@ -146,7 +150,10 @@ def draw(
             axes.text(x[leaf], y[leaf] - 0.33, under, ha="center", va="top", fontsize=6.5)
     for node in range(len(tree.nodes)):
         ink = plots.DIFFERS if node in marked else "black"
-        axes.plot(x[~node], y[~node], "o", ms=size * 0.55, color=ink, zorder=2)
+        if node in cut:
+            axes.plot(x[~node], y[~node], "D", ms=size * 0.65, mfc="white", mec=ink, zorder=2)
+        else:
+            axes.plot(x[~node], y[~node], "o", ms=size * 0.55, color=ink, zorder=2)
         if sums:
             weight = "bold" if node in marked else "normal"
             beside: dict[str, Any] = {
@@ -172,6 +179,14 @@ def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
     return x, y
 
 
+def cuts(way: Way, dtype: str) -> set[int]:
+    """Nodes whose sum is rounded to ``dtype``: all of them, or some and the last."""
+    tree, rounding = way
+    if (rounding.nodes or dtype) == dtype:
+        return set(range(len(tree.nodes)))
+    return {*rounding.narrow, len(tree.nodes) - 1}
+
+
 def leaf_kinds(way: Way) -> dict[int, str]:
     """The colour of every product: ``FUSED``, ``ROUNDED`` or ``FIRST``. The bias has none."""
     tree, rounding = way
@@ -184,7 +199,7 @@ def leaf_kinds(way: Way) -> dict[int, str]:
     return kinds
 
 
-def kinds_legend(axes: Axes, **options: Any) -> None:
+def kinds_legend(axes: Axes | Figure, **options: Any) -> None:
     """What the three colours of products mean."""
     named = {
         FUSED: "fused: enters the addition whole",
