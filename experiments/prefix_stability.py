@@ -58,10 +58,16 @@ TARGETS = """
     tensorflow@gpu:0
     keras
     keras,onednn=0
+    torch
+    jax
+    onnxruntime
+    litert
+    opencv
     tensorflow,algorithm=elementwise
     reference
 """.split()
-"""``algorithm=elementwise``: the product and sum by hand, with tf.multiply and tf.add."""
+"""``algorithm=elementwise``: the product and sum by hand, with tf.multiply and tf.add. What this
+machine lacks is stored and shown with the reason."""
 
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
