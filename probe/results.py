@@ -40,6 +40,7 @@ class Results:
     reveals: pandas.DataFrame
     causes: pandas.DataFrame
     kernels: pandas.DataFrame
+    measurements: pandas.DataFrame
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

@@ -254,6 +254,16 @@ _KERNELS = (
     Column("missing", "text", "why it could not be asked", null="it was", foreign=True),
 )
 
+_MEASUREMENTS = (
+    _RUN,
+    _key("subject", "text", "what was measured, in words"),
+    _key("variant", "text", "in which way: `probe`, `by hand`, ..."),
+    _key("size", "int", "how much work it was: comparisons, elements, lengths"),
+    _key("repeat", "int", "number of the repetition; those of one number were made in turns"),
+    Column("value", "float", "what was measured", "see `unit`"),
+    Column("unit", "text", "`s` (by the clock), `MiB` (most memory held)"),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": _RUNS,
     "cases": _CASES,
@@ -267,6 +277,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "reveals": _REVEALS,
     "causes": _CAUSES,
     "kernels": _KERNELS,
+    "measurements": _MEASUREMENTS,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -283,6 +294,7 @@ ABOUT: dict[str, str] = {
     "reveals": "One row an order and rounding that some outputs of a call have.",
     "causes": "One row a cause of some differences of a comparison.",
     "kernels": "One row a kernel that the library itself names: evidence, never a cause.",
+    "measurements": "One row a repetition of a measurement of probe itself.",
 }
 
 RUN_IDENTITY = (
