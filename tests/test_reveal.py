@@ -68,7 +68,7 @@ def everywhere(tree, positions=3, filters=2, fused=frozenset()):
     return [[(tree, fused)] * filters for _ in range(positions)]
 
 
-def revealed(operator, apart=False):
+def revealed(operator, apart=False, alone=False):
     """{(position, filter): Order} and the masks that were used."""
     masks = Masks(operator)
     reads = [
@@ -80,7 +80,7 @@ def revealed(operator, apart=False):
     found, refused = reveal_trees(masks, classes, [np.array(k) for k in kinds], apart=apart)
     assert not refused
     orders = {}
-    for order in reveal_roundings(masks, found):
+    for order in reveal_roundings(masks, found, alone):
         for position in order.positions:
             for filt in order.filters:
                 assert (position, filt) not in orders
@@ -172,6 +172,27 @@ def test_wide_accumulators_of_16_bit_types_and_where_they_are_cut():
     assert (
         rounding.nodes == "float32" and rounding.narrow == {4} and rounding.fused == set(range(12))
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_questions_asked_together_do_not_drown_in_each_other(dtype):
+    tree, fused = Tree.parse("(((((0+1)+2)+3)+(4+5))+6)"), frozenset({0, 2, 3, 4})
+    assert_revealed(Known(everywhere(tree, fused=fused), 7, dtype=dtype))
+
+
+def test_filters_of_one_tree_that_fuse_otherwise_are_told_apart():
+    chain = Tree.sequential(40)
+    row = [(chain, frozenset(range(1, 40)))] * 5 + [(chain, frozenset())] * 3
+    assert_revealed(Known([row] * 3, 40))
+
+
+def test_sums_that_are_wide_near_the_root_alone_are_found_by_asking_every_node():
+    tree = Tree.pairwise(16)
+    lowest = tuple(n for n, node in enumerate(tree.nodes) if min(node) >= 0)
+    operator = Known(everywhere(tree), 16, dtype="float16", wide=True, narrow=lowest)
+    orders, _ = revealed(operator, alone=True)
+    rounding = orders[0, 0].rounding
+    assert rounding.nodes == "float32" and rounding.narrow == set(lowest)
 
 
 def test_a_narrow_accumulator_stays_narrow():

@@ -74,7 +74,8 @@ class Fusion:
 
     The last term is half an ulp, a tie that goes down to even if the product is rounded alone. In
     a sum with ``-x`` what is left is ``2^-b``, and ``2^-p`` more if the product came in whole.
-    ``most`` such sums stay exact when they are added up.
+    ``most`` such sums stay exact when they are added up, and also beside a ``-x`` that still waits
+    for its product: ``2^-b`` is no smaller than the bit of ``x``, so that these sums are below 1.
     """
 
     x: float
@@ -87,7 +88,7 @@ class Fusion:
 def fusion_operands(dtype: str) -> Fusion:
     """Operands whose product needs one bit more than ``dtype`` holds."""
     p = floats.FORMATS[dtype].precision
-    a, b = p // 2, p - p // 2
+    a, b = p - p // 2, p // 2
     return Fusion(1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2)))
 
 

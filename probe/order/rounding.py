@@ -3,7 +3,9 @@
 Asked of every leaf (is its product rounded before it is added?) and, where the accumulator turns
 out wider than the dtype, of every node (is the partial sum rounded to the dtype there?). Most trees
 answer alike everywhere, so leaves are asked many at a time, and one by one only where the answer
-is mixed. Positions that share a tree may differ in rounding: tails of vector loops often do.
+is mixed; of nodes a few are asked, which misses sums that are kept wide near the root alone. So a
+rounding counts once it replays, and where it does not, everything is asked. Positions that share a
+tree may differ in rounding: tails of vector loops often do.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from probe.order.reveal import Found, column_labels
 from probe.order.tree import Tree
 
 WIDER = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+ALIKE = 2  # questions that every filter is asked, to see whether they are one
 PATHS = (
     2  # paths and nodes that are asked of every tree; all are where one shows a wide accumulator
 )
@@ -53,25 +56,50 @@ class _Piece:
     sampled: np.ndarray = field(default_factory=_unasked)
     triples: np.ndarray = field(default_factory=_unasked)
     wide: bool = False
+    alone: bool = False
 
 
-def reveal_roundings(masks: Masks, found: list[Found]) -> list[Order]:
-    """The rounding of every tree that was found, apart for positions that differ in it."""
+def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> list[Order]:
+    """The rounding of every tree that was found, apart for positions that differ in it.
+
+    ``alone``: every leaf is asked by itself, and every node: a call for each of them.
+    """
     bias = masks.operator.summands if masks.operator.bias else -1
     most = fusion_operands(masks.operator.dtype).most
     trees = {piece.tree: Questions(piece.tree, bias, most) for piece in found}
-    pieces = [_Piece(piece, trees[piece.tree]) for piece in found]
+    found = [part for piece in found for part in _by_filter(masks, piece, trees[piece.tree])]
+    pieces = [_Piece(piece, trees[piece.tree], alone=alone) for piece in found]
     _ask(masks, pieces, "batches", lambda p: padded(p.questions.batches), masks.fused)
     _ask(masks, pieces, "singles", lambda p: padded([[q] for q in _mixed(p)]), masks.fused)
     _ask(masks, pieces, "behind", lambda p: p.questions.behind_bias, masks.fused_behind_bias)
     _ask(masks, pieces, "paths", lambda p: p.questions.paths[:PATHS], masks.precision)
     _ask(masks, pieces, "sampled", _sample, masks.precision)
-    if any((answers == 1).any() for p in pieces for answers in (p.paths, p.sampled)):
+    shown = any((answers == 1).any() for p in pieces for answers in (p.paths, p.sampled))
+    if shown or alone:
         _ask(masks, pieces, "paths", lambda p: p.questions.paths, masks.precision)
         _ask(masks, pieces, "triples", _doubtful, masks.precision)
         for piece in pieces:
-            piece.wide = True
+            piece.wide = shown or bool((piece.triples == 1).any())
     return [order for piece in pieces for order in _orders(masks, piece)]
+
+
+def _by_filter(masks: Masks, found: Found, questions: Questions) -> list[Found]:
+    """The piece, split where filters of one tree answer the same questions about fusion otherwise.
+
+    What is asked later is dealt to the filters of a piece as if they were one.
+    """
+    batches = questions.batches[:ALIKE]
+    if len(found.filters) < 2 or not batches:
+        return [found]
+    rows = padded(batches)
+    ask = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
+    ask[:, found.filters] = rows[:, None]
+    answers = masks.fused(ask)[:, found.positions][:, :, found.filters]
+    labels = column_labels(answers.reshape(-1, len(found.filters)))
+    return [
+        Found(found.tree, found.filters[labels == label], found.positions)
+        for label in range(labels.max() + 1)
+    ]
 
 
 def _ask(
@@ -120,7 +148,8 @@ def _mixed(piece: _Piece) -> list[tuple[int, int]]:
     """Pairs of the batches in which some position fuses some leaves and not others."""
     pairs: list[tuple[int, int]] = []
     for batch, answers in zip(piece.questions.batches, piece.batches, strict=True):
-        if len(batch) > 1 and not np.isin(answers, (0, len(batch))).all():
+        mixed = piece.alone or not np.isin(answers, (0, len(batch))).all()
+        if len(batch) > 1 and mixed:
             pairs.extend(batch)
     return pairs
 
@@ -133,7 +162,8 @@ def _sample(piece: _Piece) -> np.ndarray:
 
 def _doubtful(piece: _Piece) -> np.ndarray:
     """Triples of the nodes on paths on which some partial sum was rounded to the dtype."""
-    return piece.questions.triples if (piece.paths == 0).any() else np.zeros((0, 3), int)
+    doubtful = piece.alone or (piece.paths == 0).any()
+    return piece.questions.triples if doubtful else np.zeros((0, 3), int)
 
 
 def _orders(masks: Masks, piece: _Piece) -> Iterator[Order]:
