@@ -32,7 +32,7 @@ POLICY = (
 #: for int64 are kept at its ends, +-(2**63 - 1).
 Differences = namedtuple("Differences", "index bits_a bits_b ulps")
 
-_BLOCK = 1 << 15  # elements compared at once: the bits of both and the answer stay in the cache
+_BLOCK = 1 << 16  # elements compared at once: the bits of both and the answer stay in the cache
 
 
 def ordered(bits: np.ndarray, name: str) -> np.ndarray:
@@ -100,34 +100,96 @@ def differences(a: np.ndarray, b: np.ndarray, name: str) -> Differences:
     """
     a, b = _pair(a, b, name)
     index = _raw_differences(a, b)
-    if not index.size:
-        none = np.zeros(0, dtype=a.dtype)
-        return Differences(index, none, none, np.zeros(0, dtype=np.int64))
-    place = np.unravel_index(index, a.shape)
-    bits_a, bits_b = a[place], b[place]
-    steps = _saturated(bits_a, bits_b, name)
+    bits_a, bits_b = _taken(a, index), _taken(b, index)
+    steps = np.empty(index.size, dtype=np.int64)
+    for start in range(0, index.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        steps[part] = _saturated(bits_a[part], bits_b[part], name)
+    found = Differences(index, bits_a, bits_b, steps)
+    if steps.all():
+        return found
     keep = np.flatnonzero(steps)
-    return Differences(index[keep], bits_a[keep], bits_b[keep], steps[keep])
+    return Differences(*[column[keep] for column in found])
+
+
+def _taken(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The elements at flat positions in increasing order."""
+    if index.size == bits.size:
+        return bits.flatten()
+    if bits.flags.c_contiguous:
+        return bits.reshape(-1)[index]
+    return bits[np.unravel_index(index, bits.shape)]
 
 
 def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    first, second = ordered(a, name), ordered(b, name)
-    steps = second - first
-    ends = np.where(second > first, _LARGEST, -_LARGEST)
-    return _with_nans(np.where(_wrapped(first, second, steps), ends, steps), a, b, name)
+    form = floats.format_of(name)
+    first, second = _signed(a, form), _signed(b, form)
+    steps = np.subtract(second, first, dtype=np.int64)
+    if form.bits == 64:
+        ends = np.where(second > first, _LARGEST, -_LARGEST)
+        steps = np.where(_wrapped(first, second, steps), ends, steps)
+    if _beyond_infinity(first, second, form):
+        return _with_nans(steps, a, b, name)
+    return steps
 
 
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     """The largest distance without its sign, an int: 0 where equal.
 
-    None where the only differences are NaNs against numbers, which have no distance.
+    None where the only differences are NaNs against numbers, which have no distance. Holds a few
+    blocks of memory, however large the arrays are.
     """
-    found = differences(a, b, name)
-    if not found.index.size:
-        return 0
-    far = distance(floats.from_bits(found.bits_a, name), floats.from_bits(found.bits_b, name), name)
-    numbers = far[far != NAN]
-    return max(int(numbers.max()), -int(numbers.min())) if numbers.size else None
+    form = floats.format_of(name)
+    largest, apart, few, held = 0, False, [], 0
+    for one, other, _ in _blocks(*_pair(a, b, name)):
+        one, other = _words(one, other)
+        if one.size:
+            few.append((one.view(form.unit), other.view(form.unit)))
+            held += few[-1][0].size
+        if held >= _BLOCK:
+            far, nans = _largest(few, form)
+            largest, apart, few, held = max(largest, far), apart or nans, [], 0
+    far, nans = _largest(few, form)
+    largest, apart = max(largest, far), apart or nans
+    return None if apart and not largest else largest
+
+
+def _words(one: np.ndarray, other: np.ndarray):
+    """Both sides of a block where they differ, and a few more elements beside these."""
+    if one.nbytes % 8:
+        return (one, other) if (one != other).any() else (one[:0], other[:0])
+    one, other = one.view(np.uint64), other.view(np.uint64)
+    place = np.not_equal(one, other).nonzero()[0]
+    return (one, other) if place.size > one.size // 4 else (one[place], other[place])
+
+
+def _largest(pieces, form):
+    """The largest |distance| of numbers in (a, b) pieces, and whether a NaN meets a number."""
+    if not pieces:
+        return 0, False
+    a, b = pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces))
+    first, second = _signed(a, form), _signed(b, form)
+    far = (np.maximum(first, second) - np.minimum(first, second)).view(form.unit)
+    if not _beyond_infinity(first, second, form):
+        return int(far.max()), False
+    nan_a, nan_b = is_nan(a, form.name), is_nan(b, form.name)
+    far[nan_a | nan_b] = 0
+    return int(far.max()), bool((nan_a != nan_b).any())
+
+
+def _signed(bits: np.ndarray, form) -> np.ndarray:
+    """``ordered`` in signed integers of the format's own width."""
+    whole = bits.view(np.dtype(form.unit).str.replace("u", "i"))
+    sign = whole >> np.array(form.bits - 1, dtype=whole.dtype)
+    rest = np.array((1 << (form.bits - 1)) - 1, dtype=whole.dtype)
+    return (whole ^ (sign & rest)) - sign
+
+
+def _beyond_infinity(first: np.ndarray, second: np.ndarray, form) -> bool:
+    """Whether a number of :func:`_signed` is that of a NaN."""
+    infinity = ((1 << (form.bits - form.precision)) - 1) << (form.precision - 1)
+    sides = [one for one in (first, second) if one.size]
+    return any(int(one.max()) > infinity or int(one.min()) < -infinity for one in sides)
 
 
 def equal(a: np.ndarray, b: np.ndarray, name: str) -> bool:
@@ -142,21 +204,44 @@ def _pair(a: np.ndarray, b: np.ndarray, name: str):
     return (a, b) if a.ndim else (a.reshape(1), b.reshape(1))
 
 
-def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Flat positions (int64) where bits differ, found block by block along the first axis."""
+def _blocks(a: np.ndarray, b: np.ndarray):
+    """(one, other, start): flat pieces of both that fit the cache, and where each begins."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         a, b = a.reshape(-1), b.reshape(-1)
     while a.ndim > 1 and a.shape[0] == 1:
         a, b = a[0], b[0]
-    if not a.size:
-        return np.zeros(0, dtype=np.int64)
-    row = a.size // a.shape[0]
+    row = a.size // a.shape[0] if a.size else 1
     rows = max(1, _BLOCK // row)
-    differ = np.empty((rows,) + a.shape[1:], dtype=bool)
-    found = []
-    for start in range(0, a.shape[0], rows):
-        part = a[start : start + rows]
-        answer = np.not_equal(part, b[start : start + rows], out=differ[: part.shape[0]])
-        if answer.any():
-            found.append(np.flatnonzero(answer).astype(np.int64) + start * row)
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+    for start in range(0, a.shape[0] if a.size else 0, rows):
+        part = slice(start, start + rows)
+        one, other = (np.ascontiguousarray(side[part]).reshape(-1) for side in (a, b))
+        yield one, other, start * row
+
+
+def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Flat positions (int64) where bits differ; where few do, found eight bytes at a time."""
+    each = 8 // a.itemsize
+    if each > 1 and a.flags.c_contiguous and b.flags.c_contiguous and a.size % each == 0:
+        a, b = a.reshape(-1), b.reshape(-1)
+        words = a.view(np.uint64), b.view(np.uint64)
+        if words[0].flags.aligned and words[1].flags.aligned:
+            place = _places(words[0], words[1], a.size // 16)
+            if place is not None:
+                place = (place[:, np.newaxis] * each + np.arange(each)).reshape(-1)
+                return place[a[place] != b[place]]
+    return _places(a, b, a.size)
+
+
+def _places(a: np.ndarray, b: np.ndarray, most: int):
+    """Flat positions (int64) where bits differ; None if these are more than ``most``."""
+    differ = np.empty(_BLOCK, dtype=bool)
+    found, count = [np.zeros(0, dtype=np.int64)], 0
+    for one, other, start in _blocks(a, b):
+        out = differ[: one.size] if one.size <= _BLOCK else None
+        place = np.not_equal(one, other, out=out).nonzero()[0]
+        if place.size:
+            found.append(place + start)
+            count += place.size
+        if count > most:
+            return None
+    return np.concatenate(found)

@@ -111,3 +111,33 @@ def test_max_ulp_is_none_where_only_nans_differ() -> None:
 def test_shapes_must_agree() -> None:
     with pytest.raises(ValueError, match=r"shapes=\(2,\), \(3,\): only arrays of one shape"):
         ulp.differences(np.zeros(2), np.zeros(3), "float64")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.2, 1.0])
+@pytest.mark.parametrize("name", floats.FORMATS)
+def test_few_and_many_differences_are_told_alike(name: str, share: float) -> None:
+    rng = np.random.default_rng(3)
+    unit = floats.FORMATS[name].unit
+    largest = int(np.iinfo(unit).max)
+    bits = rng.integers(0, largest, 300_001, dtype=unit, endpoint=True)
+    other = rng.integers(0, largest, bits.size, dtype=unit, endpoint=True)
+    other = np.where(rng.random(bits.size) < share, other, bits)
+    for cut in (slice(None), slice(1, None), slice(3, -2), slice(0, None, 3)):
+        a, b = (floats.from_bits(side, name)[cut] for side in (bits, other))
+        far = ulp.distance(a, b, name)
+        found = ulp.differences(a, b, name)
+        np.testing.assert_array_equal(found.index, np.flatnonzero(far))
+        near = np.abs(found.ulps) < 2**63 - 1
+        np.testing.assert_array_equal(found.ulps[near], far[far != 0][near].astype(np.int64))
+        sizes = [abs(int(one)) for one in far[far != 0] if one != ulp.NAN]
+        assert ulp.max_ulp(a, b, name) == (max(sizes) if sizes else 0)
+
+
+def test_a_single_difference_is_found_wherever_it_is() -> None:
+    a = np.ones(200_000, dtype=np.float32)
+    for place in (0, 1, 65_535, 65_536, 199_998, 199_999):
+        b = a.copy()
+        b[place] = np.nextafter(np.float32(1), np.float32(2))
+        assert ulp.differences(a, b, "float32").index.tolist() == [place]
+        assert ulp.differences(a[1:], b[1:], "float32").index.tolist() == [place - 1] * (place > 0)
+        assert ulp.max_ulp(a, b, "float32") == 1
