@@ -191,9 +191,9 @@ def test_arm64_runs_an_environment_of_its_own(qemu):
     where = Target.parse("tensorflow==2.21.0@arm64")
     assert str(target.unavailable(where)).endswith("probe install tensorflow==2.21.0@arm64")
     folder = made(version="2.21.0", arm64=True)
-    (folder / sysroot.LINK).symlink_to("/the/root")
+    (folder / sysroot.LINK).symlink_to("/an/arm64")
     assert target.runtime(where).command == (
-        *(str(qemu / "qemu-aarch64"), "-L", "/the/root"),
+        *(str(qemu / "qemu-aarch64"), "-L", "/an/arm64"),
         str(folder / "bin" / "python"),
     )
 
