@@ -3,12 +3,16 @@
 Runs in the targets' interpreters (Python 3.6, NumPy and one library).
 """
 
+import time
+
 import numpy as np
 
 from probe import floats
 
 #: Outputs of at most this many bytes travel in one answer.
 LARGEST = 1 << 25
+#: Seconds after which an answer goes out: who waits for it has a time limit, and the calls add up.
+INTERVAL = 10.0
 
 
 def masks(call, header, arrays):
@@ -26,14 +30,15 @@ def masks(call, header, arrays):
     steps, select = _Steps(call, header["mode"], arrays), arrays.get("select")
     if not steps.calls:
         raise ValueError("calls=0: a masks request needs at least one call")
-    first, outputs = 0, []
+    first, outputs, until = 0, [], time.time() + INTERVAL
     for number in range(steps.calls):
         output = steps.run(number)
         shape = list(output.shape)
         outputs.append(output if select is None else output.reshape(-1)[select])
-        if len(outputs) * outputs[0].nbytes >= LARGEST and number + 1 < steps.calls:
+        full = len(outputs) * outputs[0].nbytes >= LARGEST or time.time() >= until
+        if full and number + 1 < steps.calls:
             yield {"first": first, "shape": shape}, {"outputs": np.array(outputs)}
-            first, outputs = number + 1, []
+            first, outputs, until = number + 1, [], time.time() + INTERVAL
     yield {"first": first, "shape": shape, "done": True}, {"outputs": np.array(outputs)}
 
 
