@@ -1,0 +1,99 @@
+"""A layer copied with a subset of its filters: do the copies compute the same? On every target.
+
+Convolutions and matrix products with the first 1, 3, 8, 16 and 31 of 64 filters (tensorflow
+#61422), the operands made to show a changed order (`cancel`); then the cause of every difference,
+revealed and replayed. Ten minutes on two processors.
+
+Writes results/filter_subsets/<machine>/*.parquet; notebooks/filter_subsets.ipynb draws them.
+Change what you like below and run it again: what is stored already is not repeated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe import Case, Store, Target, experiment, load
+from probe.causes import explain_store
+from probe.cli.output import Output
+from probe.cli.results import report
+from probe.cli.show import stored
+from probe.sweep import sweep
+
+FILTERS = (1, 3, 8, 16, 31, 64)
+"""Each is compared with the last one."""
+
+CASES = [
+    *(
+        Case(
+            op="conv1d",
+            kernel=kernel,
+            in_channels=channels,
+            length=length,
+            operands="cancel",
+        )
+        for kernel, channels, length in (
+            (5, 1, 31),
+            (3, 16, 31),
+            (5, 64, 31),
+            (1, 64, 31),
+            (5, 16, 5),
+        )
+    ),
+    Case(op="conv2d", kernel=3, in_channels=4, height=8, length=8, operands="cancel"),
+    Case(op="matmul", in_channels=64, length=1, operands="cancel"),
+    Case(op="matmul", in_channels=64, length=16, operands="cancel"),
+]
+"""Longer than the kernel and as long, one axis and two, one row and sixteen."""
+
+TARGETS = """
+    tensorflow
+    tensorflow,isa=avx2
+    tensorflow,onednn=0
+    tensorflow,xla=1
+    keras
+    torch
+    torch,mkldnn=0
+    jax
+    onnxruntime
+    onnxruntime,weights=argument
+    litert
+    litert,xnnpack=0
+    opencv
+    numpy
+    reference
+""".split()
+
+KEEP = 2
+"""Differing outputs stored of each comparison; how many there are is counted without limit."""
+
+QUICK = "reference reference,algorithm=pairwise".split()
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
+    out, targets = Output(), [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    with Store.here(store) as kept, experiment.bar("filter subsets") as progress:
+        part = sweep(
+            CASES[:2] if quick else CASES,
+            targets,
+            FILTERS,
+            "filters",
+            store=kept,
+            experiment="filter_subsets",
+            progress=progress,
+            keep=KEEP,
+        )
+        if part.interrupted:
+            return True
+        kept.compact()
+    with out.progress("filter subsets: causes") as tell:
+        found = explain_store(store, progress=tell)
+    for line in found.failures:
+        out.note(line)
+    out.results.print(stored.results(report(load(store))))
+    return found.interrupted
+
+
+if __name__ == "__main__":
+    main()
