@@ -170,7 +170,7 @@ def _session(job: Job) -> Session:
     if job.target not in _SESSIONS:
         for other in list(_SESSIONS):
             _SESSIONS.pop(other).close()
-        _SESSIONS[job.target] = Session(Target.parse(job.target), time_limit=None)
+        _SESSIONS[job.target] = Session(Target.parse(job.target), time_limit=None, start_limit=None)
     session = _SESSIONS[job.target]
     if not session.alive:
         session.start()

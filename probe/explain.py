@@ -97,7 +97,11 @@ def run(session: AnySession, case: Case) -> Side:
 def add_orders(
     side: Side, session: AnySession, known: Sequence[Way], wanted: np.ndarray | None = None
 ) -> Side:
-    """Reveals and replays the outputs of a side: ``wanted`` (positions, filters), None for all."""
+    """Reveals and replays the outputs of a side: ``wanted`` (positions, filters), None for all.
+
+    A known way that is wrong at one addition may pass all checks; the case's own bits tell, and
+    then everything is asked.
+    """
     try:
         side.orders = reveal(session, side.case, known, wanted)
     except Nondeterministic as error:
@@ -107,6 +111,8 @@ def add_orders(
     else:
         side.evidence = side.orders.evidence
         side.replays = replays(side.orders, side.operands)
+        if known and ((side.orders.index >= 0) & ~side.replays).any():
+            return add_orders(side, session, (), wanted)
     return side
 
 
