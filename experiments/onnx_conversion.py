@@ -23,6 +23,9 @@ DEEP = Case("depthwise_conv2d", 3, 3, length=6, height=6, padding=1, operands="i
 LARGE = Case("conv2d", 5, 2, 2, length=8, height=8, padding=2, operands="image")
 POOLS = [Case(op, 3, 2, length=6, height=6, padding=1) for op in ("max_pool2d", "avg_pool2d")]
 
+ZEROS = Case("max_pool2d", 3, 128, length=12, height=12, stride=2, padding=1)
+"""So many channels that at every place some have a window of negative numbers alone."""
+
 STRIDES, GROWTH = (1, 2), (0, 1)
 """GROWTH: elements added to the map, so that even and odd sizes are there."""
 
@@ -47,8 +50,11 @@ def questions(quick: bool) -> Iterator[tuple[str, Case]]:
         yield onnx, case
         yield keras, equivalent(case, "keras").case
         yield keras, case.with_(padding="same")
-        if case in (POOLS[0].with_(stride=stride), POOLS[1].with_(stride=stride)):
+        if model in POOLS:
             yield keras, case.with_(pad_with="zeros")  # ZeroPadding2D before the pooling
+    yield onnx, ZEROS
+    yield keras, ZEROS.with_(pad_with="zeros")
+    yield keras, equivalent(ZEROS, "keras").case
 
 
 def show(found: Measured) -> None:

@@ -140,7 +140,7 @@ def failure_row(run: str, target: Target, case: Case | None, error: Exception) -
         "vary": None if case is None else "length",
         "at": None if case is None else case.length,
         "kind": getattr(error, "kind", "not-a-sum"),
-        "message": str(error),
+        "message": getattr(error, "why", str(error)),
         "stderr": getattr(error, "stderr", None) or None,
     }
 

@@ -37,11 +37,13 @@ def line(
     inputs: Sequence[float],
     weights: Sequence[float] | None = None,
     right: Sequence[float] | None = None,
+    room: int = 0,
 ) -> None:
     """A one-dimensional case with one channel a group: inputs above, below them a row an output.
 
     ``weights``: written where they meet an input; None: not written. ``right``: the outputs that
-    are right; others are red.
+    are right; others are red. ``room``: padding for which to leave room on both sides, so that
+    several pictures have one scale.
     """
     case, starts = reading.case, reading.starts(0)
     size, (before, after) = case.spatial()[-1], reading.around[-1]
@@ -60,9 +62,10 @@ def line(
         good = right is None or (row < len(right) and right[row] == value)
         look: dict[str, Any] = {"va": "center", "weight": "bold", "fontsize": 12}
         look["color"] = STABLE if good else DIFFERS
-        axes.text(size + after + 0.25, row + 1.9, f"= {_short(value)}", **look)
-    axes.set(xlim=(-before - 0.2, size + after + 1.3), ylim=(len(starts) + 1.7, -0.35))
-    axes.set_aspect("equal")
+        axes.text(size + max(after, room) + 0.25, row + 1.9, f"= {_short(value)}", **look)
+    left, end = max(before, room), size + max(after, room)
+    axes.set(xlim=(-left - 0.2, end + 1.3), ylim=(len(starts) + 1.7, -0.35))
+    axes.set_aspect("equal", anchor="NW")
     axes.axis("off")
 
 
@@ -79,12 +82,16 @@ def _short(value: float) -> str:
 
 
 def map_of_windows(
-    axes: Axes, reading: Reading, show: Sequence[tuple[int, int]] = ((0, 0),), dots: bool = True
+    axes: Axes,
+    reading: Reading,
+    show: Sequence[tuple[int, int]] = ((0, 0),),
+    dots: bool = True,
+    room: int = 0,
 ) -> None:
     """A two-dimensional case: the input as a grid, padding around it, and some windows framed.
 
     ``show``: output positions whose windows are framed. ``dots``: a dot in the middle of the window
-    of every output.
+    of every output. ``room``: as in ``line``.
     """
     case = reading.case
     height, width = case.spatial()
@@ -109,7 +116,9 @@ def map_of_windows(
         frame = Rectangle(corner, wide - 0.12, tall - 0.12, lw=2.4, edgecolor=colour, zorder=4)
         frame.set_facecolor((*_rgb(colour), 0.25))
         axes.add_patch(frame)
-    axes.set(xlim=(-left - 0.3, width + right + 0.3), ylim=(height + bottom + 0.3, -top - 0.3))
+    left, top = max(left, room) + 0.3, max(top, room) + 0.3
+    right, bottom = max(right, room) + 0.3, max(bottom, room) + 0.3
+    axes.set(xlim=(-left, width + right), ylim=(height + bottom, -top))
     axes.set_aspect("equal")
     axes.axis("off")
 

@@ -71,6 +71,7 @@ class Readings:
         self._windows = self._of(results.windows, runs)
         self._outputs = self._of(results.outputs, runs)
         self._failures = self._of(results.failures, runs)
+        self._read: dict[tuple[str, str], Reading] = {}
 
     def _of(self, rows: pd.DataFrame, runs: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
         kept = rows[rows.run_id.isin(runs.run_id)]
@@ -87,6 +88,11 @@ class Readings:
     def __call__(self, target: str, case: Case) -> Reading:
         """The reading of a case on a target. KeyError where there is none."""
         key = target, self.cases[case]
+        if key not in self._read:
+            self._read[key] = self._reading(target, case, key)
+        return self._read[key]
+
+    def _reading(self, target: str, case: Case, key: tuple[str, str]) -> Reading:
         windows = self._windows[key].sort_values(["group", "position"])
         groups = windows.group.nunique()
         reads = np.array(windows.reads.tolist(), np.int64)
