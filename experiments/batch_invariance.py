@@ -1,0 +1,144 @@
+"""Does the first entry of a batch keep its bits when more are computed with it? On every target.
+
+Convolutions (those of public reports among them, see `REPORTS`) by batch size, and matrix products
+by rows, which are the batch of a dense layer: 1, 2, 3, 4, 8 and 16 against 32, the operands made to
+show a changed order (`cancel`). Then the cause of every difference, revealed and replayed.
+Ten minutes on two processors.
+
+Writes results/batch_invariance/<machine>/*.parquet; notebooks/batch_invariance.ipynb draws them.
+Change what you like below and run it again: what is stored already is not repeated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe import Case, Store, Target, experiment, load
+from probe.causes import explain_store
+from probe.cli.output import Output
+from probe.cli.results import report
+from probe.cli.show import stored
+from probe.sweep import sweep
+
+BATCHES = (1, 2, 3, 4, 8, 16, 32)
+"""Each is compared with the last one."""
+
+REPORTS = {
+    "pytorch #134908": Case(
+        op="conv2d",
+        kernel=3,
+        in_channels=4,
+        filters=3,
+        height=8,
+        length=6,
+        operands="cancel",
+    ),
+    "pytorch #81694": Case(
+        op="conv1d",
+        kernel=5,
+        in_channels=256,
+        filters=8,
+        length=10,
+        padding=2,
+        operands="cancel",
+    ),
+    "pytorch #91612": Case(
+        op="conv1d",
+        kernel=3,
+        in_channels=256,
+        filters=8,
+        length=25,
+        operands="cancel",
+    ),
+}
+"""Convolutions that were reported, with 8 filters where the reports have 256 and 1024."""
+
+SHAPES = [
+    Case(
+        op="conv1d",
+        kernel=kernel,
+        in_channels=channels,
+        filters=filters,
+        length=length,
+        operands="cancel",
+    )
+    for kernel, channels, filters, length in (
+        (5, 1, 1, 31),
+        (5, 16, 1, 31),
+        (3, 16, 8, 31),
+        (5, 64, 8, 31),
+        (1, 64, 8, 16),
+        (3, 64, 8, 3),
+    )
+]
+"""One-dimensional ones: from one product a window up, and an input as long as the kernel."""
+
+DEPTHWISE = Case(
+    op="depthwise_conv2d",
+    kernel=3,
+    in_channels=8,
+    height=8,
+    length=8,
+    operands="cancel",
+)
+
+PRODUCTS = [
+    Case(op="matmul", in_channels=channels, filters=filters, operands="cancel")
+    for channels, filters in ((16, 1), (64, 1), (16, 8), (256, 8))
+]
+"""pytorch #51276 and #124025, tensorflow #8670: one row against many in a matrix product."""
+
+TARGETS = """
+    tensorflow
+    tensorflow,isa=avx2
+    tensorflow,onednn=0
+    keras
+    torch
+    torch,mkldnn=0
+    jax
+    onnxruntime
+    onnxruntime,weights=argument
+    litert
+    litert,xnnpack=0
+    opencv
+    numpy
+    reference
+""".split()
+
+KEEP = 2
+"""Differing outputs stored of each comparison; how many there are is counted without limit."""
+
+QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
+    out, targets = Output(), [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    shapes = [*REPORTS.values(), *SHAPES, DEPTHWISE]
+    parts = [("batch", shapes[:1] if quick else shapes), ("length", PRODUCTS[: 1 if quick else 4])]
+    with Store.here(store) as kept, experiment.bar("batch invariance") as progress:
+        for vary, cases in parts:
+            part = sweep(
+                cases,
+                targets,
+                BATCHES,
+                vary,
+                store=kept,
+                experiment="batch_invariance",
+                progress=progress,
+                keep=KEEP,
+            )
+            if part.interrupted:
+                return True
+        kept.compact()
+    with out.progress("batch invariance: causes") as tell:
+        found = explain_store(store, progress=tell)
+    for line in found.failures:
+        out.note(line)
+    out.results.print(stored.results(report(load(store))))
+    return found.interrupted
+
+
+if __name__ == "__main__":
+    main()
