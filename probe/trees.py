@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -255,7 +256,7 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
         known = [leaf for leaf in run if leaf != BIAS]
         axes.plot(known, [row] * len(known), "-", color="#ced4da", lw=1, zorder=1)
         axes.scatter(known, [row] * len(known), s=4, color=colour(row), zorder=2, linewidths=0)
-    axes.set_ylim(len(runs) - 0.4, -0.6)
+    axes.set_ylim(max(len(runs), 4) - 0.4, -0.6)
     axes.set(xlabel="product", ylabel="running sum")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -263,18 +264,34 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
 
 def sums_of(case: Case, way: Way, position: int, channel: int = 0) -> list[PartialSum]:
     """Every partial sum of one output of ``case`` (its length set) on the case's own operands."""
+    return partial_sums(*way, *_met(case, way, position, channel))
+
+
+def _met(case: Case, way: Way, position: int, channel: int) -> tuple[Any, ...]:
+    """What one output adds: inputs (leaves, 1), weights (leaves, 1), dtype, bias (1,) or None."""
     x, w, b = operands.generate(case)
     group = channel // (case.filters // case.groups)
     met = window.columns(case, x)[group][:, [position]]
     weights = w.reshape(case.summands, case.filters)[:, [channel]]
     bias = b[[channel]] if b is not None and BIAS in way[0].leaves else None
-    return partial_sums(*way, met, weights, case.dtype, bias)
+    return met, weights, case.dtype, bias
 
 
-def parting(left: Sequence[PartialSum], right: Sequence[PartialSum]) -> tuple[list[int], list[int]]:
-    """The nodes of two evaluations whose value occurs nowhere on the other side."""
-    values = [{one.bits for one in side} for side in (left, right)]
-    return (
-        [one.node for one in left if one.bits not in values[1]],
-        [one.node for one in right if one.bits not in values[0]],
-    )
+def errors_of(case: Case, way: Way, position: int, channel: int = 0) -> dict[int, Fraction]:
+    """What rounding adds at every node, exactly: its sum minus the exact sum of its children.
+
+    The roundings of products that are not fused are part of it. float32 and float64 alone.
+    """
+    sums = {~one.node: Fraction(one.value) for one in sums_of(case, way, position, channel)}
+    x, w, _, bias = _met(case, way, position, channel)
+    exact: dict[int, Fraction] = {
+        leaf: Fraction(float(x[leaf, 0])) * Fraction(float(w[leaf, 0]))
+        for leaf in way[0].leaves
+        if leaf != BIAS
+    }
+    if bias is not None:
+        exact[BIAS] = Fraction(float(bias[0]))
+    return {
+        node: sums[~node] - sum((exact | sums)[child] for child in children)
+        for node, children in enumerate(way[0].nodes)
+    }
