@@ -36,6 +36,9 @@ FUSED, ROUNDED, FIRST = "#0072b2", "#e69f00", "#ced4da"
 added to anything and so rounds alone."""
 
 
+_LEFT_OF_IT: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 7.5}
+
+
 def colour(number: int) -> str:
     """The colour of a way."""
     return WAYS[number % len(WAYS)]
@@ -119,7 +122,7 @@ def draw(
     """A tree from its products at the bottom to the output at the top.
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
-    a sum. ``sums``: text beside each node, by node number; those in ``marked`` stand out.
+    a sum. ``sums``: text left of each node, by node number; those in ``marked`` stand out.
     ``products``: text under each leaf, by leaf. ``dtype``: sums that are cut to it, though others
     are kept wider, are diamonds. Readable for some thirty leaves.
     """
@@ -157,15 +160,10 @@ def draw(
             axes.plot(x[~node], y[~node], "o", ms=size * 0.55, color=ink, zorder=2)
         if sums:
             weight = "bold" if node in marked else "normal"
-            beside: dict[str, Any] = {
-                "ha": "left",
-                "va": "bottom",
-                "fontsize": 7.5,
-                "fontweight": weight,
-            }
-            axes.text(x[~node] + 0.1, y[~node] + 0.06, sums.get(node, ""), color=ink, **beside)
+            place = x[~node] - 0.1, y[~node] + 0.06
+            axes.text(*place, sums.get(node, ""), color=ink, fontweight=weight, **_LEFT_OF_IT)
     axes.set_axis_off()
-    axes.set_xlim(-0.6, max(x.values()) + (1.1 if sums else 0.6))
+    axes.set_xlim(-0.9 if sums else -0.6, max(x.values()) + 0.6)
     axes.set_ylim(-0.8 if products else -0.45, max(y.values()) + 0.5)
 
 
