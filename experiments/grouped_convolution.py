@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
 from probe.conventions import Measured, measure
 
-ONES = {"operands": "count", "in_channels": 2, "filters": 2}
+ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
 FULL = Case("conv1d", 3, length=3, padding="2:0", groups=1, **ONES)
 DEPTHWISE = Case("depthwise_conv2d", "1x3", height=1, length=3, padding="0,2:0", **ONES)
 """Weights of 1 (`count` operands have them); ``2:0`` is causal padding: zeros before alone."""

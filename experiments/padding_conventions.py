@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
@@ -74,7 +75,7 @@ def table(ways: list[tuple[str, str]], sizes: range) -> Iterator[tuple[str, Case
     """SAME over size, kernel, stride and dilation."""
     for size, kernel, stride, dilation in product(sizes, KERNELS, STRIDES, DILATIONS):
         for text, padding in ways:
-            steps = {"stride": stride, "dilation": dilation, "padding": padding}
+            steps: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": padding}
             try:
                 yield text, Case("conv1d", kernel, length=size, **steps)
             except InputError:  # the kernel is longer than the input and Caffe's padding

@@ -109,22 +109,18 @@ def map_of_windows(
     rows, columns = reading.starts(0), reading.starts(1)
     tall, wide = case.effective_kernel
     if dots:
-        x, y = np.meshgrid(columns + wide / 2, rows + tall / 2)
-        axes.plot(x.ravel(), y.ravel(), "o", color="#495057", ms=3.5, zorder=3)
+        across, down = np.meshgrid(columns + wide / 2, rows + tall / 2)
+        axes.plot(across.ravel(), down.ravel(), "o", color="#495057", ms=3.5, zorder=3)
     for (row, column), colour in zip(show, SHADES * len(show), strict=False):
         corner = columns[column] + 0.06, rows[row] + 0.06
         frame = Rectangle(corner, wide - 0.12, tall - 0.12, lw=2.4, edgecolor=colour, zorder=4)
-        frame.set_facecolor((*_rgb(colour), 0.25))
+        frame.set_facecolor((colour, 0.25))
         axes.add_patch(frame)
-    left, top = max(left, room) + 0.3, max(top, room) + 0.3
-    right, bottom = max(right, room) + 0.3, max(bottom, room) + 0.3
-    axes.set(xlim=(-left, width + right), ylim=(height + bottom, -top))
+    wall, roof = max(left, room) + 0.3, max(top, room) + 0.3
+    end, floor = max(right, room) + 0.3, max(bottom, room) + 0.3
+    axes.set(xlim=(-wall, width + end), ylim=(height + floor, -roof))
     axes.set_aspect("equal")
     axes.axis("off")
-
-
-def _rgb(colour: str) -> tuple[float, ...]:
-    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
 
 
 def verdict(one: Reading | None, other: Reading) -> str:
@@ -176,8 +172,8 @@ def channels(axes: Axes, reading: Reading) -> None:
             axes.add_patch(
                 Rectangle((channel, filter_), 0.92, 0.92, facecolor=colour, edgecolor="#adb5bd")
             )
-    axes.set_xticks(np.arange(case.in_channels) + 0.46, range(case.in_channels))
-    axes.set_yticks(np.arange(case.filters) + 0.46, range(case.filters))
+    axes.set_xticks(np.arange(case.in_channels) + 0.46, [str(c) for c in range(case.in_channels)])
+    axes.set_yticks(np.arange(case.filters) + 0.46, [str(f) for f in range(case.filters)])
     axes.tick_params(length=0)
     axes.set(xlabel="channel", ylabel="filter")
     axes.set_aspect("equal")
@@ -195,7 +191,7 @@ def shares(axes: Axes, counts: Mapping[str, Mapping[str, int]]) -> None:
             if part > 0.04:
                 dark = name == "another number of outputs"
                 look: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": 8}
-                axes.text(start + part / 2, row, found[name], ha="center", va="center", **look)
+                axes.text(start + part / 2, row, str(found[name]), ha="center", va="center", **look)
             start += part
     axes.set_yticks(range(len(counts)), list(counts))
     axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5), xticks=[])

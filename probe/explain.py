@@ -346,9 +346,11 @@ class Judge:
     def causes(self, which: np.ndarray) -> list[str]:
         """The cause of every pair in ``which`` (indices), taken to differ."""
         refusals = {self.left.refusal, self.right.refusal} - {""}
+        if "nondeterministic" in refusals:
+            return ["nondeterministic"] * len(which)
         if refusals:
-            cause = "nondeterministic" if "nondeterministic" in refusals else "not-a-sum"
-            return [cause] * len(which)
+            same = self.pairs.same_window[which].tolist()
+            return ["not-a-sum" if alike else "window" for alike in same]
         kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
         names = [self._name(*kind) for kind in kinds.tolist()]
         return [names[n] for n in number.reshape(-1).tolist()]

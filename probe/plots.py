@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -48,6 +49,9 @@ STABLE, DIFFERS, QUIET = "#2a7f62", "#c9184a", "#868e96"
 """Colours of words and marks: what agrees, what differs, what matters less."""
 
 _COLOURS = ListedColormap([colour for _, colour in ULPS.values()]).with_extremes(bad="white")
+_SHARES = LinearSegmentedColormap.from_list(
+    "shares", [colour for _, colour in list(ULPS.values())[1:-1]]
+).with_extremes(bad="white", under=ULPS["equal"][1])
 _LEAST = np.array([least for least, _ in ULPS.values()])
 _NORM = BoundaryNorm(np.arange(len(ULPS) + 1) - 0.5, len(ULPS))
 
@@ -233,29 +237,82 @@ def grouped_alike(shared: pd.DataFrame) -> list[Any]:
     return found
 
 
+def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMappable:
+    """Shares from 0 to 1 by row and column: grey for none, darker for more, white for not measured.
+
+    The outer level of columns that have two is written above. Returns what a colour bar shows.
+    """
+    values = np.ma.masked_invalid(shares.to_numpy(dtype=float))
+    image = axes.imshow(values, cmap=_SHARES, vmin=1e-9, vmax=1, aspect="auto")
+    axes.set_yticks(range(len(shares)), [str(name) for name in shares.index] if ticks else [])
+    inner = [name[-1] if isinstance(name, tuple) else name for name in shares.columns]
+    axes.set_xticks(range(len(inner)), [str(name) for name in inner], rotation=90)
+    outer = [name[0] if isinstance(name, tuple) else "" for name in shares.columns]
+    for place in range(1, len(outer)):
+        if outer[place] != outer[place - 1]:
+            axes.axvline(place - 0.5, color="white", lw=3)
+    for name in dict.fromkeys(filter(None, outer)):
+        places = [place for place, other in enumerate(outer) if other == name]
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "color": QUIET, "fontsize": 7.5}
+        axes.text(float(np.mean(places)), -0.6, str(name), **look)
+    axes.tick_params(length=0, labelsize=7)
+    _lines_between(axes, len(shares))
+    return image
+
+
+def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label: str) -> None:
+    """The colour bar of :func:`share_map`, to the right of these axes."""
+    bar = figure.colorbar(image, ax=list(axes), shrink=0.5, aspect=30, label=label)
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    bar.outline.set_visible(False)
+
+
+def stacked_shares(axes: Axes, counts: pd.DataFrame, colours: Sequence[str]) -> None:
+    """Rows as bars of one length, split by column; the row's sum is written at its end."""
+    totals = counts.sum(axis=1)
+    shares = counts.div(totals.where(totals > 0, 1), axis=0)
+    start = np.zeros(len(counts))
+    for name, colour in zip(counts.columns, colours, strict=True):
+        width = shares[name].to_numpy(dtype=float)
+        axes.barh(range(len(counts)), width, left=start, color=colour, label=str(name))
+        start += width
+    for row, total in enumerate(totals):
+        axes.text(1.01, row, f"{int(total):,}", va="center", fontsize=8)
+    axes.set_yticks(range(len(counts)), [str(name) for name in counts.index])
+    axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axes.tick_params(axis="y", length=0)
+
+
+def spread(axes: Axes, values: Mapping[str, Any]) -> None:
+    """Positive numbers by row on a logarithmic axis, each a dot; the median and the largest."""
+    random = np.random.default_rng(0)
+    for row, (_, sample) in enumerate(values.items()):
+        numbers = np.asarray(sample, dtype=float)
+        height = row + random.uniform(-0.28, 0.28, numbers.size)
+        axes.plot(numbers, height, ".", ms=2.5, color=DIFFERS, alpha=0.35, rasterized=True)
+        if numbers.size:
+            middle = float(np.median(numbers))
+            axes.plot([middle, middle], [row - 0.36, row + 0.36], color="black", lw=1.5)
+            largest: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 8}
+            axes.annotate(f"  {numbers.max():.2g}", (numbers.max(), row), **largest)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(values)), list(values))
+    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
 def cause_colour(cause: str) -> str:
     """The colour of a cause."""
     return CAUSES.get(cause, OTHER_CAUSE)
 
 
 def cause_bars(axes: Axes, counts: pd.DataFrame) -> None:
-    """Differing outputs by row (a target, ...), stacked by cause, each row as a share of its sum.
-
-    ``counts``: a column a cause. The sum is written at the end.
-    """
-    totals = counts.sum(axis=1)
-    shares = counts.div(totals.where(totals > 0, 1), axis=0)
-    start = np.zeros(len(counts))
+    """Differing outputs by row (a target, ...), split by cause: a column a cause."""
     known = [cause for cause in CAUSES if cause in counts]
-    for cause in [*known, *(cause for cause in counts if cause not in CAUSES)]:
-        width = shares[cause].to_numpy(dtype=float)
-        axes.barh(range(len(counts)), width, left=start, color=cause_colour(cause), label=cause)
-        start += width
-    for row, total in enumerate(totals):
-        axes.text(1.01, row, f"{int(total):,}", va="center", fontsize=8)
-    axes.set_yticks(range(len(counts)), [str(name) for name in counts.index])
-    axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5), xlabel="share of the differing outputs")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    order = [*known, *(cause for cause in counts if cause not in CAUSES)]
+    stacked_shares(axes, counts[order], [cause_colour(cause) for cause in order])
+    axes.set_xlabel("share of the differing outputs, whose number is on the right")
 
 
 def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better: str) -> None:

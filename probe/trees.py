@@ -8,7 +8,7 @@ nor files.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -115,56 +115,46 @@ def draw(
     axes: Axes,
     way: Way,
     sums: Mapping[int, str] | None = None,
-    marked: Sequence[int] = (),
-    products: Mapping[int, str] | None = None,
+    marked: Collection[int] = (),
     dtype: str | None = None,
 ) -> None:
     """A tree from its products at the bottom to the output at the top.
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
     a sum. ``sums``: text left of each node, by node number; those in ``marked`` stand out.
-    ``products``: text under each leaf, by leaf. ``dtype``: sums that are cut to it, though others
-    are kept wider, are diamonds. Readable for some thirty leaves.
+    ``dtype``: sums that are cut to it, though others are kept wider, are diamonds. Readable for
+    some thirty leaves.
     """
     tree, _ = way
-    cut = cuts(way, dtype) if dtype else set()
     x, y = _places(tree)
     for node, children in enumerate(tree.nodes):
         for child in children:
             axes.plot([x[~node], x[child]], [y[~node], y[child]], color="#868e96", lw=1, zorder=1)
-    size = 11 if len(tree.leaves) <= 12 else 7
+    size = 9.0 if len(tree.leaves) <= 12 else 5.5
     kinds = leaf_kinds(way)
     for leaf in tree.leaves:
-        name = "b" if leaf == BIAS else str(leaf)
-        box: dict[str, Any] = {
-            "boxstyle": "round,pad=0.25",
-            "fc": kinds.get(leaf, FIRST),
-            "ec": "none",
-        }
-        ink = "white" if kinds.get(leaf) == FUSED else "black"
-        style: dict[str, Any] = {
-            "ha": "center",
-            "va": "center",
-            "fontsize": size * 0.8,
-            "zorder": 3,
-        }
-        axes.text(x[leaf], y[leaf], name, color=ink, bbox=box, **style)
-        if products:
-            under = products.get(leaf, "")
-            axes.text(x[leaf], y[leaf] - 0.33, under, ha="center", va="top", fontsize=6.5)
+        _draw_leaf(axes, (x[leaf], y[leaf]), leaf, kinds.get(leaf, FIRST), size)
+    cut = cuts(way, dtype) if dtype else set()
     for node in range(len(tree.nodes)):
-        ink = plots.DIFFERS if node in marked else "black"
-        if node in cut:
-            axes.plot(x[~node], y[~node], "D", ms=size * 0.65, mfc="white", mec=ink, zorder=2)
-        else:
-            axes.plot(x[~node], y[~node], "o", ms=size * 0.55, color=ink, zorder=2)
+        place, ink = (x[~node], y[~node]), plots.DIFFERS if node in marked else "black"
+        mark: dict[str, Any] = (
+            {"marker": "D", "mfc": "white"} if node in cut else {"marker": "o", "mfc": ink}
+        )
+        axes.plot(*place, ms=size * 0.7, mec=ink, zorder=2, **mark)
         if sums:
-            weight = "bold" if node in marked else "normal"
-            place = x[~node] - 0.1, y[~node] + 0.06
-            axes.text(*place, sums.get(node, ""), color=ink, fontweight=weight, **_LEFT_OF_IT)
+            text, weight = sums.get(node, ""), "bold" if node in marked else "normal"
+            left = place[0] - 0.1, place[1] + 0.06
+            axes.text(*left, text, color=ink, fontweight=weight, **_LEFT_OF_IT)
     axes.set_axis_off()
     axes.set_xlim(-0.9 if sums else -0.6, max(x.values()) + 0.6)
-    axes.set_ylim(-0.8 if products else -0.45, max(y.values()) + 0.5)
+    axes.set_ylim(-0.45, max(y.values()) + 0.5)
+
+
+def _draw_leaf(axes: Axes, place: tuple[float, float], leaf: int, shade: str, size: float) -> None:
+    box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
+    ink = "white" if shade == FUSED else "black"
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
+    axes.text(*place, "b" if leaf == BIAS else str(leaf), color=ink, bbox=box, **style)
 
 
 def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:

@@ -91,7 +91,7 @@ def test_ends_that_are_no_two_releases(left, right, said):
 
 @pytest.fixture
 def releases(monkeypatch):
-    """Releases of the reference that add one by one up to 2; from 3 on otherwise below 8 outputs."""
+    """Releases of the reference: one by one up to 2; from 3 on otherwise below 8 outputs."""
 
     def session(where):
         switched = int(where.version) >= 3

@@ -14,9 +14,10 @@ PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
     errors floats ulp protocol schema backends arguments operators padding operands case window
-    runtimes target call compare masked worker machine pipes launch installation parquet latest rows results store
-    plan observations summary sweep order kernels explain evidence causes conventions
-    evaluator emulate by_order measurement bisection periodic recognition thresholds plots cause_maps trees readings diagrams notebook cli experiment
+    runtimes target call compare masked worker machine pipes launch installation parquet latest
+    rows results store plan observations summary sweep order kernels explain evidence causes
+    conventions evaluator emulate by_order measurement bisection periodic recognition thresholds
+    plots cause_maps trees readings diagrams notebook cli experiment
 """.split()
 NAMES = ("floats", "ulp", "protocol", "call", "compare", "masked", "worker")
 CHILD = [

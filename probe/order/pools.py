@@ -109,4 +109,4 @@ def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
     channel = np.arange(case.in_channels)[:, None, None, None]
     flat = (entry + spatial) * case.in_channels + channel
     flat = np.where(spatial < 0, -1, flat)
-    return flat.reshape(case.in_channels, -1, spatial.shape[1]).astype(np.int32)
+    return flat.reshape(case.in_channels, -1, len(spatial.T)).astype(np.int32)
