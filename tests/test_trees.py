@@ -1,0 +1,98 @@
+"""What is drawn of a tree is the tree: kinds of products, running sums, errors, maps."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+matplotlib.use("agg")
+
+from matplotlib.figure import Figure
+
+from probe import trees
+from probe.case import Case
+from probe.order.replay import Rounding
+from probe.order.tree import BIAS, Tree
+
+CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
+
+
+def test_kinds_of_products():
+    assert trees.leaf_kinds((CHAIN, Rounding.fused_everywhere(CHAIN))) == {
+        0: trees.FIRST,
+        **dict.fromkeys(range(1, 5), trees.FUSED),
+    }
+    plain = trees.leaf_kinds((PAIRS, Rounding()))
+    assert [leaf for leaf, kind in plain.items() if kind == trees.FIRST] == [0, 2]
+    assert BIAS not in trees.leaf_kinds((Tree.sequential([0, 1, BIAS]), Rounding()))
+
+
+@pytest.mark.parametrize(
+    ("tree", "runs"),
+    [
+        (Tree.sequential(4), [[0, 1, 2, 3]]),
+        (Tree.lanes(8, 2), [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        (Tree.pairwise(5), [[0, 1], [2, 3], [4]]),
+        (Tree.sequential(1), [[0]]),
+    ],
+)
+def test_running_sums(tree, runs):
+    assert sorted(trees.accumulators(tree)) == runs
+
+
+def test_sums_of_16_bits_are_cut_where_they_are_kept_no_wider():
+    tree = Tree.sequential([0, 1, 2, BIAS])
+    wide = Rounding(nodes="float32", narrow=frozenset({1}))
+    assert trees.cuts((tree, wide), "float16") == {1, 2}
+    assert trees.cuts((tree, Rounding()), "float16") == {0, 1, 2}
+
+
+@pytest.mark.parametrize("bias", [None, 0.0401])
+@pytest.mark.parametrize("fused", [False, True])
+def test_errors_add_up_to_the_distance_from_the_exact_sum(bias, fused):
+    case = Case("conv1d", 5, 2, 3, 9, bias=bias)
+    leaves = [*range(10), *([] if bias is None else [BIAS])]
+    tree = Tree.pairwise(leaves)
+    way = tree, Rounding.fused_everywhere(tree) if fused else Rounding()
+    total = trees.sums_of(case, way, position=2, channel=1)[-1]
+    x, w, b = case.operands()
+    terms = [
+        Fraction(float(x[0, 2 + k, c])) * Fraction(float(w[k, c, 1]))
+        for k in range(5)
+        for c in range(2)
+    ]
+    exact = sum(terms) + (0 if b is None else Fraction(float(b[1])))
+    errors = trees.errors_of(case, way, position=2, channel=1)
+    assert sum(errors.values()) == Fraction(total.value) - exact
+
+
+def test_a_map_of_ways_has_a_row_a_length():
+    rows = [
+        {"at": 5, "order_id": "a", "rounding_id": "r", "outputs": 2, "ranges": [0, 2]},
+        {"at": 7, "order_id": "a", "rounding_id": "r", "outputs": 4, "ranges": [0, 4]},
+        {"at": 7, "order_id": "b", "rounding_id": "r", "outputs": 2, "ranges": [4, 6]},
+    ]
+    reveals = pd.DataFrame(rows)
+    numbers = trees.numbered(reveals)
+    assert numbers == {("a", "r"): 0, ("b", "r"): 1}
+    grid = trees.way_map(reveals, numbers, filters=2)
+    assert grid.loc[7].tolist() == [0, 0, 1] and np.isnan(grid.loc[5, 1])
+    unknown = reveals.assign(order_id=[None, "a", "b"], rounding_id=[None, "r", "r"])
+    assert trees.way_map(unknown, numbers, filters=2).loc[5, 0] == -1
+
+
+def test_everything_can_be_drawn():
+    way = CHAIN, Rounding.fused_everywhere(CHAIN)
+    axes = Figure().subplots(5)
+    trees.draw(axes[0], way, sums={0: "0x0"}, marked=[0], dtype="float32")
+    trees.draw(axes[1], (Tree.sequential(1), Rounding()))
+    trees.draw_accumulators(axes[2], PAIRS)
+    trees.fusion_map(axes[3], [way, (PAIRS, Rounding())])
+    grid = pd.DataFrame([[0, np.nan], [-1, 1]], index=[5, 8])
+    trees.draw_map(axes[4], grid)
+    trees.kinds_legend(axes[0])
+    assert [text.get_text() for text in axes[0].texts].count("0x0") == 1
