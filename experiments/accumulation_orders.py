@@ -12,6 +12,7 @@ them. Change what you like below and run it again: what is stored already is not
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -153,33 +154,48 @@ class Studies:
         run = observations.run_row(session.target, session.facts, session.variables, NAME)
         self.store.append("runs", run)
         for study in studies:
-            self._study(session, study, run["run_id"])
+            self.store.append("cases", observations.case_row(study.case))
+            names = {"run_id": run["run_id"], "case_id": study.case.id}
+            place = names | {"target": session.target.text, "vary": "length"}
+            self._study(session, study, place)
+            if study.asked:
+                self._ask(session.target, study, place)
 
-    def _study(self, session: AnySession, study: Study, run_id: str) -> None:
-        self.store.append("cases", observations.case_row(study.case))
-        names = {"run_id": run_id, "case_id": study.case.id, "target": session.target.text}
+    def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
+        """The stored rows of a table at a place."""
         self.store.flush()
-        stored = latest.table(self.store.path, "reveals").to_pylist()
+        rows = latest.table(self.store.path, table).to_pylist()
+        return [row for row in rows if all(row[name] == value for name, value in place.items())]
+
+    def _study(self, session: AnySession, study: Study, place: dict[str, Any]) -> None:
+        """Reveals every length, unless it is stored whole."""
+        outputs = Counter[int]()
+        for row in self._stored("reveals", place):
+            outputs[row["at"]] += row["outputs"]
         known: list[Way] = []
-        seen: set[frozenset[Way]] = set()
         for at in study.lengths:
             self.done += 1
             self.tell(self.done, self.total, session.target.text)
-            place = names | {"vary": "length", "at": at}
             case = window.case_at(study.case, "length", at)
-            same = [row for row in stored if all(row[k] == v for k, v in place.items())]
-            if sum(row["outputs"] for row in same) == math.prod(case.output_shape()):
+            if outputs[at] == math.prod(case.output_shape()):
                 continue
             try:
-                found = self._reveal(session, study, case, place, known)
+                found = self._reveal(session, study, case, place | {"at": at}, known)
             except TargetError as error:
-                self._failed(error, place)
+                self._failed(error, place | {"at": at})
                 return
-            if study.asked and frozenset(found) not in seen:
-                asked = kernels.observe(session.target, study.case, at)
-                self.store.append("kernels", kernels.rows(place, asked))
-            seen.add(frozenset(found))
             known = list(dict.fromkeys([*found, *known]))[:MOST_KNOWN]
+
+    def _ask(self, target: Target, study: Study, place: dict[str, Any]) -> None:
+        """What the library says it ran, at the first length of every new set of ways."""
+        sets: dict[int, set[tuple[str, str]]] = {}
+        for row in self._stored("reveals", place):
+            sets.setdefault(row["at"], set()).add((row["order_id"], row["rounding_id"]))
+        first = {frozenset(sets[at]): at for at in sorted(sets, reverse=True)}
+        answered = {row["at"] for row in self._stored("kernels", place) if row["kernel"]}
+        for at in sorted(set(first.values()) - answered):
+            found = kernels.observe(target, study.case, at)
+            self.store.append("kernels", kernels.rows(place | {"at": at}, found))
 
     def _reveal(
         self,
