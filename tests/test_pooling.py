@@ -11,6 +11,7 @@ from probe import floats, window
 from probe.backends import pooling
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
+from probe.explain import explain
 from probe.launch import InlineSession
 from probe.order.orders import reveal
 from probe.order.pools import reveal_pool
@@ -160,3 +161,10 @@ def test_open_sizes_are_refused():
     spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
     with pytest.raises(ValueError, match="need sizes"):
         pooling.spans(spec, [None])
+
+
+def test_pooling_that_reads_other_inputs_differs_by_its_window():
+    case = Case("max_pool2d", 3, height=6, length=6, stride=2, padding="same")
+    found = explain(case, Target("reference"), against_padding=1, inline=True)
+    assert found.causes == {"window": len(found.differing)} and len(found.differing)
+    assert not found.pairs.same_window.any()
