@@ -23,3 +23,9 @@ def started():
     yield start
     for session in sessions.values():
         session.close()
+
+
+@pytest.fixture(autouse=True)
+def _width_of_no_terminal(monkeypatch):
+    """Tables are as wide as they are where nobody says how wide a terminal is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
