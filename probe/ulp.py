@@ -100,6 +100,9 @@ def differences(a: np.ndarray, b: np.ndarray, name: str) -> Differences:
     """
     a, b = _pair(a, b, name)
     index = _raw_differences(a, b)
+    if not index.size:
+        none = np.zeros(0, dtype=a.dtype)
+        return Differences(index, none, none, np.zeros(0, dtype=np.int64))
     bits_a, bits_b = _taken(a, index), _taken(b, index)
     steps = np.empty(index.size, dtype=np.int64)
     for start in range(0, index.size, _BLOCK):
@@ -194,7 +197,8 @@ def _beyond_infinity(first: np.ndarray, second: np.ndarray, form) -> bool:
 
 def equal(a: np.ndarray, b: np.ndarray, name: str) -> bool:
     """Whether two container arrays of the same shape are equal everywhere, by ``POLICY``."""
-    return not differences(a, b, name).index.size
+    first, second = _pair(a, b, name)
+    return bool((first == second).all()) or not differences(a, b, name).index.size
 
 
 def _pair(a: np.ndarray, b: np.ndarray, name: str):
@@ -220,6 +224,8 @@ def _blocks(a: np.ndarray, b: np.ndarray):
 
 def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Flat positions (int64) where bits differ; where few do, found eight bytes at a time."""
+    if a.size <= _BLOCK:
+        return np.not_equal(a, b).reshape(-1).nonzero()[0]
     each = 8 // a.itemsize
     if each > 1 and a.flags.c_contiguous and b.flags.c_contiguous and a.size % each == 0:
         a, b = a.reshape(-1), b.reshape(-1)
