@@ -61,6 +61,7 @@ ORDINARY = """
     tensorflow,xla=1
 """.split()
 
+DTYPES = ("float64", "float16", "bfloat16")
 UPTO_64 = range(5, 65)
 FEW = (5, 6, 7, 8, 9, 20, 33)
 
@@ -78,7 +79,7 @@ STUDIES = [
     Study(Case("conv1d", 9, 3, 1), range(9, 25), ["tensorflow,onednn=0"], asked=True),
     *(
         Study(case.with_(dtype=dtype, bias="normal"), FEW, ORDINARY)
-        for dtype in ("float16", "bfloat16", "float64")
+        for dtype in DTYPES
         for case in (
             Case("conv1d", 5),
             Case("conv1d", 5, 3, 3),
@@ -89,10 +90,17 @@ STUDIES = [
 ]
 
 GRID = [
-    Case("conv1d", 5, inputs, outputs, padding=padding, dtype=dtype, operands="cancel")
-    for dtype, inputs, outputs, padding in product(
-        ("float64", "float16", "bfloat16"), (1, 16, 64), (1, 8), ("valid", "same")
-    )
+    *(
+        Case("conv1d", 5, inputs, outputs, padding=padding, dtype=dtype, operands="cancel")
+        for dtype, inputs, outputs, padding in product(
+            DTYPES, (1, 16, 64), (1, 8), ("valid", "same")
+        )
+    ),
+    *(
+        Case(op, kernel, 16, dtype=dtype, operands="cancel", filters=filters)
+        for dtype in DTYPES
+        for op, kernel, filters in (("conv3d", "1x1x5", 8), ("depthwise_conv2d", "1x5", 16))
+    ),
 ]
 GRID_LENGTHS = (5, 6, 8, 9, 13, 16, 21, 33, 53, 64)
 

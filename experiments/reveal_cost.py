@@ -52,7 +52,7 @@ TARGETS = """
 
 QUICK = "reference reference,algorithm=pairwise".split()
 
-REPEATS, ENOUGH = 7, 4.0
+REPEATS, ENOUGH = 5, 3.0
 """Repetitions of a reveal, and seconds after which no more are begun."""
 
 

@@ -36,9 +36,6 @@ FUSED, ROUNDED, FIRST = "#0072b2", "#e69f00", "#ced4da"
 added to anything and so rounds alone."""
 
 
-_LEFT_OF_IT: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 7.5}
-
-
 def colour(number: int) -> str:
     """The colour of a way."""
     return WAYS[number % len(WAYS)]
@@ -121,7 +118,7 @@ def draw(
     """A tree from its products at the bottom to the output at the top.
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
-    a sum. ``sums``: text left of each node, by node number; those in ``marked`` stand out.
+    a sum. ``sums``: text beside each node, by node number; those in ``marked`` stand out.
     ``dtype``: sums that are cut to it, though others are kept wider, are diamonds. Readable for
     some thirty leaves.
     """
@@ -142,9 +139,7 @@ def draw(
         )
         axes.plot(*place, ms=size * 0.7, mec=ink, zorder=2, **mark)
         if sums:
-            text, weight = sums.get(node, ""), "bold" if node in marked else "normal"
-            left = place[0] - 0.1, place[1] + 0.06
-            axes.text(*left, text, color=ink, fontweight=weight, **_LEFT_OF_IT)
+            _draw_sum(axes, place, sums.get(node, ""), ink, x[~tree.parents.get(~node, node)])
     axes.set_axis_off()
     axes.set_xlim(-0.9 if sums else -0.6, max(x.values()) + 0.6)
     axes.set_ylim(-0.45, max(y.values()) + 0.5)
@@ -155,6 +150,13 @@ def _draw_leaf(axes: Axes, place: tuple[float, float], leaf: int, shade: str, si
     ink = "white" if shade == FUSED else "black"
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
     axes.text(*place, "b" if leaf == BIAS else str(leaf), color=ink, bbox=box, **style)
+
+
+def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, parent: float) -> None:
+    """Text beside a node, on the side where no line goes up."""
+    side = 0.1 if place[0] > parent else -0.1
+    style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "bottom", "fontsize": 7.5}
+    axes.text(place[0] + side, place[1] + 0.06, text, color=ink, **style)
 
 
 def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
