@@ -18,15 +18,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe import Case, Store, Target, experiment, kernels, latest, observations, window
-from probe.by_order import MOST_KNOWN, order_row, reveal_rows, rounding_row
-from probe.causes import explain_store
+from probe import Case, Store, Target, experiment, kernels, window
 from probe.cli.output import Output, Tell
 from probe.errors import TargetError
 from probe.explain import run_side
+from probe.explain.causes import explain_store
 from probe.launch import AnySession, open_session
 from probe.order.ways import Way
-from probe.sweep import sweep
+from probe.search.by_order import MOST_KNOWN, order_row, reveal_rows, rounding_row
+from probe.store import latest
+from probe.sweep import observations, sweep
 
 NAME = "accumulation_orders"
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from probe import Case, Store, Target, experiment, load
-from probe.causes import explain_store
 from probe.cli.output import Output
 from probe.cli.results import report
 from probe.cli.show import stored
+from probe.explain.causes import explain_store
 from probe.sweep import sweep
 
 FILTERS = (1, 3, 8, 16, 31, 64)

@@ -18,8 +18,8 @@ from rich.text import Text
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
 from probe.cli.show.facts import table
-from probe.summary import TargetSummary
 from probe.sweep import sweep
+from probe.sweep.summary import TargetSummary
 
 KERNELS = (1, 3, 5, 9)
 CHANNELS = (1, 3, 16, 64, 256)

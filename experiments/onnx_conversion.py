@@ -15,7 +15,7 @@ from pathlib import Path
 
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
-from probe.conventions import Measured, measure
+from probe.explain.conventions import Measured, measure
 from probe.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")

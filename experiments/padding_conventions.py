@@ -18,8 +18,8 @@ from typing import Any
 
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
-from probe.conventions import Measured, measure
 from probe.errors import InputError
+from probe.explain.conventions import Measured, measure
 from probe.window import equivalent
 
 FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")

@@ -19,8 +19,8 @@ from rich.text import Text
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
 from probe.cli.show.facts import table
-from probe.summary import Difference, Summary, TargetSummary
 from probe.sweep import sweep
+from probe.sweep.summary import Difference, Summary, TargetSummary
 
 REPORT = Case(
     op="conv2d",

@@ -19,9 +19,9 @@ from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
 from probe.errors import ProbeError
 from probe.installation import install, remove
-from probe.measurement import measure, measured
 from probe.runtimes import environments
 from probe.runtimes.pins import number
+from probe.search.measurement import measure, measured
 
 REPORT = Case(
     op="conv2d",

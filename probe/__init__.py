@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probe.case import Case as Case
     from probe.launch import Session as Session
-    from probe.results import Results as Results
-    from probe.results import load as load
     from probe.store import Store as Store
     from probe.store import merge as merge
+    from probe.store.results import Results as Results
+    from probe.store.results import load as load
     from probe.target import Target as Target
 
 _HOMES = {
     "Case": "case",
-    "Results": "results",
+    "Results": "store.results",
     "Session": "launch",
     "Store": "store",
     "Target": "target",
-    "load": "results",
+    "load": "store.results",
     "merge": "store",
 }
 _ROOMS = (
-    "errors floats ulp schema case operands window target backends launch machine sweep order "
-    "kernels explain results store plots"
+    "errors floats ulp schema backends operands case window runtimes target worker machine launch "
+    "store sweep order kernels explain search reproduction plots notebook"
 ).split()
 
 __all__ = ["Case", "Results", "Session", "Store", "Target", "load", "merge"]

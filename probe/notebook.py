@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe import backends, machine
-from probe.results import Results, load
+from probe.store.results import Results, load
 from probe.target import Target
 
 if TYPE_CHECKING:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from probe import backends, protocol, worker
+from probe import backends
 from probe.backends.contract import Unsupported
 from probe.backends.reference import Reference
+from probe.worker import child as worker
+from probe.worker import protocol
 
 FAULTS = json.loads(sys.argv[1])
 LOG = sys.argv[2]

@@ -7,13 +7,14 @@ import math
 
 import pytest
 
-from probe import bisection, installation
-from probe.bisection import Question, Step, bisect, first_change, releases_between
+from probe import installation
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.results import load
+from probe.search import bisection
+from probe.search.bisection import Question, Step, bisect, first_change, releases_between
 from probe.store import Store
+from probe.store.results import load
 from probe.target import Target
 
 CASE = Case(op="conv1d", kernel=5, operands="cancel")

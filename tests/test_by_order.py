@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from probe import by_order, rows
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
+from probe.search import by_order
+from probe.store import rows
 from probe.target import Target
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)

@@ -6,8 +6,8 @@ import pytest
 
 from probe import load, machine
 from probe.case import Case
-from probe.causes import explain_store, ranges
 from probe.errors import StoreError
+from probe.explain.causes import explain_store, ranges
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target

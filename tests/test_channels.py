@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import probe
-from probe import by_order, floats, window
+from probe import floats, window
 from probe.case import Case
 from probe.errors import InputError
 from probe.explain import explain
 from probe.launch import InlineSession, open_session
 from probe.order.orders import reveal
 from probe.order.tree import Tree
+from probe.search import by_order
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target

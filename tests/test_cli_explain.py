@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from probe.cli import shell
-from probe.evidence import example, part
 from probe.explain import explain
+from probe.explain.evidence import example, part
 from probe.order.replay import Rounding
 from probe.order.tree import Tree
 from probe.target import Target

@@ -149,7 +149,7 @@ def test_a_sweep_by_order_needs_no_luck(capsys):
 
 def test_ctrl_c_prints_what_there_is(tmp_path):
     words = "sweep --op conv1d --kernel 5 --in-channels 64 --filters 8 --target reference --json"
-    command = [sys.executable, "-m", "probe", *words.split(), "--lengths", "100..1000"]
+    command = [sys.executable, "-m", "probe", *words.split(), "--lengths", "100..20000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60
     while not list(tmp_path.rglob("runs.*")) and time.monotonic() < until:

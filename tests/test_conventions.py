@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probe import Case, Store, Target, conventions, diagrams, load
-from probe.conventions import measure, predicted
+from probe import Case, Store, Target, load
 from probe.errors import TargetError
+from probe.explain import conventions
+from probe.explain.conventions import measure, predicted
 from probe.launch import InlineSession
-from probe.readings import Readings
+from probe.plots import diagrams
+from probe.plots.readings import Readings
 
 matplotlib.use("agg")
 ROOT = Path(__file__).parent.parent

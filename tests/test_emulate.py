@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe import emulate, evaluator, explain, floats
+from probe import explain, floats
 from probe.case import Case
 from probe.errors import InputError
 from probe.explain import Side
 from probe.launch import open_session
 from probe.order.replay import Rounding, replay
 from probe.order.tree import BIAS, Tree
+from probe.reproduction import emulate, evaluator
 from probe.target import Target
 from tests.exact import awkward
 from tests.test_replay import roundings

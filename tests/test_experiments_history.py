@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from probe.measurement import measured
 from probe.runtimes.pins import recipe
+from probe.search.measurement import measured
 from probe.store import Store
 from probe.target import Target
 

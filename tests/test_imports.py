@@ -13,15 +13,12 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
-    errors floats ulp protocol schema backends arguments operators padding operands case window
-    runtimes target call compare masked worker machine pipes launch installation parquet latest
-    rows results store plan observations summary sweep order kernels explain evidence causes
-    conventions evaluator emulate by_order measurement bisection periodic recognition thresholds
-    plots cause_maps trees readings diagrams notebook cli experiment
+    errors floats ulp schema backends operands case window runtimes target worker machine launch
+    installation store sweep order kernels explain search reproduction plots notebook cli experiment
 """.split()
-NAMES = ("floats", "ulp", "protocol", "call", "compare", "masked", "worker")
 CHILD = [
-    *(PACKAGE / f"{name}.py" for name in NAMES),
+    *(PACKAGE / f"{name}.py" for name in ("floats", "ulp")),
+    *sorted((PACKAGE / "worker").glob("*.py")),
     *sorted((PACKAGE / "backends").glob("*.py")),
 ]
 # What a child file may import beside the standard library, NumPy and our own child files, and that

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import masked
 from probe.backends import conformance, products
 from probe.case import Case
 from probe.launch import InlineSession
@@ -14,6 +13,7 @@ from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_windows
 from probe.target import Target
+from probe.worker import masked
 from tests import conforming
 
 SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]

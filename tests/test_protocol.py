@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from probe import protocol
+from probe.worker import protocol
 
 DTYPES = ["float16", "float32", "float64", "uint16", "uint64", "int64", "bool"]
 

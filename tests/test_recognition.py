@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import recognition
 from probe.case import Case
 from probe.launch import open_session
-from probe.recognition import UNKNOWN, Recogniser
+from probe.search import recognition
+from probe.search.recognition import UNKNOWN, Recogniser
 from probe.target import Target
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)

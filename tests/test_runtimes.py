@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from probe import observations, target
+from probe import target
 from probe.errors import InputError
 from probe.runtimes import emulation, environments, interpreters, packages, pins, runtime, sysroot
 from probe.runtimes.packages import Failed
+from probe.sweep import observations
 from probe.target import Target
 
 

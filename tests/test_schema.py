@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from probe import latest, schema
+from probe import schema
+from probe.store import latest
 
 README = Path(__file__).parent.parent / "results" / "README.md"
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import probe
-from probe import latest, machine, parquet, schema
+from probe import machine, schema
 from probe.errors import StoreError
-from probe.store import Store, load, merge
+from probe.store import Store, latest, load, merge, parquet
 
 PAIR = {
     "run_id": "r",

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from probe import thresholds
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.recognition import Pattern, Recogniser
+from probe.search import thresholds
+from probe.search.recognition import Pattern, Recogniser
 from probe.target import Target
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)

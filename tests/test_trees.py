@@ -13,10 +13,10 @@ matplotlib.use("agg")
 
 from matplotlib.figure import Figure
 
-from probe import trees
 from probe.case import Case
 from probe.order.replay import Rounding
 from probe.order.tree import BIAS, Tree
+from probe.plots import trees
 
 CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
 

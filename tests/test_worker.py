@@ -7,9 +7,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from probe import call, compare, floats, operands, ulp, worker
+from probe import floats, operands, ulp
 from probe.backends.contract import OutOfMemory, Unavailable, Unsupported
 from probe.case import Case
+from probe.worker import call, compare
+from probe.worker import child as worker
 
 
 def started(algorithm: str = "sequential") -> worker.Worker:
@@ -265,7 +267,7 @@ def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
         "values": np.arange(7, dtype=np.float32),
     }
     _, whole = ask(made, request, arrays)
-    monkeypatch.setattr("probe.masked.LARGEST", 3 * whole["outputs"][0].nbytes)
+    monkeypatch.setattr("probe.worker.masked.LARGEST", 3 * whole["outputs"][0].nbytes)
     parts = answers(made, request, arrays)
     assert [header["first"] for header, _ in parts] == [0, 3, 6]
     assert (np.concatenate([found["outputs"] for _, found in parts]) == whole["outputs"]).all()

@@ -58,8 +58,8 @@ def bisect(
     Each release tried is installed if it is missing (see `probe install`). The search assumes that
     what changed changed once, and says where what it met speaks against that.
     """
-    from probe.bisection import bisect as search
     from probe.cli import numbers
+    from probe.search.bisection import bisect as search
     from probe.store import Store
     from probe.target import Target
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from probe.errors import TargetError
 
 if TYPE_CHECKING:
-    from probe.by_order import ByOrder
     from probe.case import Case
     from probe.cli.output import Output, Tell
+    from probe.search.by_order import ByOrder
     from probe.store import Store
     from probe.target import Target
 
@@ -55,8 +55,9 @@ def _one(
     tell: Tell,
 ) -> ByOrder:
     """One target's sweep, stored."""
-    from probe import by_order, observations
     from probe.launch import open_session
+    from probe.search import by_order
+    from probe.sweep import observations
 
     with open_session(target) as session:
         row = observations.run_row(target, session.facts, session.variables)

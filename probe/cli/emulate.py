@@ -45,8 +45,8 @@ def emulate(
     Give the length with --length. With --against the file has both runs, and prints those outputs
     that must agree and don't.
     """
-    from probe import emulate as room
     from probe.cli.show import facts
+    from probe.reproduction import emulate as room
 
     case, (where,) = case_of(words), targets_of((target,))
     other = number("against", against)

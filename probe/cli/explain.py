@@ -90,10 +90,10 @@ def explain(
         given = (words or None, at, against, against_target, against_padding)
         _refuse_beside(store, any(one is not None for one in given))
         return _explain_store(store, number("workers", workers), fail_on, out)
-    from probe.arguments import choice
+    from probe.case.arguments import choice
     from probe.cli.show import explanation as show
-    from probe.evidence import example
     from probe.explain import explain as explained
+    from probe.explain.evidence import example
 
     case, sides = case_of(words), targets_of((target, against_target or target))
     choice("kernels", kernels, ("said", "all", "none"))
@@ -168,8 +168,8 @@ def _refuse_beside(store: Path, given: bool) -> None:
 
 def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: Output) -> int:
     """All differences of a store."""
-    from probe.causes import explain_store
     from probe.cli.show import causes
+    from probe.explain.causes import explain_store
 
     with out.progress("explain") as tell:
         found = explain_store(store, workers, tell)

@@ -74,7 +74,7 @@ def case_of(words: Mapping[str, str]) -> Case:
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
     """The words that make this case on a command line, without those at their defaults."""
     from probe.case import OPERATORS, Case, by
-    from probe.padding import text
+    from probe.case.padding import text
 
     plain = Case(case.op, case.kernel, case.in_channels).arguments()
     parts = []
@@ -94,7 +94,7 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 def number(name: str, text: str | None) -> int | None:
     """A whole number from 1 up; None where the option was not given. Raises InputError."""
-    from probe.arguments import count
+    from probe.case.arguments import count
 
     return None if text is None else count(name, text)
 

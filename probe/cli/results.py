@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas
 
     from probe.cli.output import Output
-    from probe.results import Results
+    from probe.store.results import Results
 
 BY = ["machine", "target", "library_version", "vary"]
 
@@ -32,7 +32,7 @@ def results(folders: tuple[Path, ...], fail_on: str | None, out: Output) -> int:
     DIR is an experiment's folder, one machine's folder in it, or results itself.
     """
     from probe.cli.show import stored
-    from probe.results import load
+    from probe.store.results import load
 
     found = report(load(*folders))
     out.give(found, lambda: stored.results(found))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from probe.case import Case
     from probe.cli.output import Output
     from probe.store import Store
-    from probe.summary import Summary
+    from probe.sweep.summary import Summary
 
 DEFAULT_STORE = Path("results", "sweep")
 
@@ -145,8 +145,8 @@ def _named(vary: str) -> str:
 
 def _check(case: Case, vary: str, values: list[int], control: str, by: str) -> None:
     """Says what does not fit before a store is opened."""
-    from probe.arguments import choice
-    from probe.plan import Plans, axis_values
+    from probe.case.arguments import choice
+    from probe.sweep.plan import Plans, axis_values
 
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))

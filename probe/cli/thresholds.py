@@ -43,9 +43,9 @@ def thresholds(
     That assumes few changes: what was assumed is said and checked at random lengths, and what
     contradicts it is looked into.
     """
-    from probe import thresholds as room
     from probe.cli.show import thresholds as show
     from probe.launch import open_session
+    from probe.search import thresholds as room
 
     case, (where,) = case_of(words), targets_of((target,))
     limits: dict[str, Any] = {

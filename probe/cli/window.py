@@ -35,7 +35,7 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     shown, all read alike.
     """
     from probe.cli.show import windows
-    from probe.conventions import predicted
+    from probe.explain.conventions import predicted
     from probe.launch import open_session
     from probe.order.operator import SessionOperator
     from probe.order.orders import require_length

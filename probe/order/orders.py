@@ -16,9 +16,9 @@ import numpy as np
 
 from probe import floats, operands, ulp, window
 from probe.case import Case
+from probe.case.operators import OPERATORS
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
-from probe.operators import OPERATORS
 from probe.order.masks import Masks
 from probe.order.operator import SessionOperator
 from probe.order.replay import Rounding, replay

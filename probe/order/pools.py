@@ -13,9 +13,9 @@ import numpy as np
 
 from probe import floats
 from probe.case import Case
+from probe.case.operators import OPERATORS
 from probe.errors import NotASum
 from probe.launch import AnySession
-from probe.operators import OPERATORS
 from probe.window import Geometry
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from probe import floats
+from probe.case.operators import OPERATORS
 from probe.errors import NotASum
-from probe.operators import OPERATORS
 from probe.order import pools
 from probe.order.operator import SessionOperator
 

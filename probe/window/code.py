@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from probe import padding
 from probe.backends import pooling
-from probe.case import Case
-from probe.operators import OPERATORS
+from probe.case import Case, padding
+from probe.case.operators import OPERATORS
 
 Pairs = tuple[padding.Pair, ...]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe import padding
-from probe.arguments import by, choice
-from probe.case import Case
+from probe.case import Case, padding
+from probe.case.arguments import by, choice
+from probe.case.operators import OPERATORS
 from probe.errors import InputError
-from probe.operators import OPERATORS
 from probe.window import code
 
 FRAMEWORKS = {

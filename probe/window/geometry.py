@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe import padding
-from probe.case import Case
+from probe.case import Case, padding
 
 
 @dataclass(frozen=True)

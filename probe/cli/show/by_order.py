@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.by_order import ByOrder
 from probe.cli import numbers
 from probe.cli.show import orders
 from probe.cli.show.facts import table
+from probe.search.by_order import ByOrder
 
 MOST = 6
 """Ways of adding that are written out for a target."""

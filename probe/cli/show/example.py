@@ -12,7 +12,7 @@ from rich.text import Text
 from probe import floats
 from probe.cli.show import causes, orders, places, trees, windows
 from probe.cli.show.facts import table
-from probe.evidence import Added, Evidence
+from probe.explain.evidence import Added, Evidence
 from probe.order.replay import PartialSum
 
 WIDE = 100

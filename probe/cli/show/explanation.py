@@ -12,8 +12,8 @@ from rich.text import Text
 from probe.cli import numbers
 from probe.cli.show import causes, orders
 from probe.cli.show.example import example
-from probe.evidence import Evidence
 from probe.explain import Explanation, Side, side_orders
+from probe.explain.evidence import Evidence
 from probe.order.orders import Way
 
 MOST = 5

@@ -12,7 +12,7 @@ from probe.case import Case
 from probe.cli import numbers
 from probe.cli.options import command_line
 from probe.cli.show.facts import table
-from probe.summary import Failure, Summary, TargetSummary
+from probe.sweep.summary import Failure, Summary, TargetSummary
 
 
 def summary(

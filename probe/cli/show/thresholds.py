@@ -10,8 +10,8 @@ from rich.text import Text
 
 from probe.cli import numbers
 from probe.cli.show import orders
-from probe.recognition import Kind
-from probe.thresholds import Thresholds, islands
+from probe.search.recognition import Kind
+from probe.search.thresholds import Thresholds, islands
 
 MOST = 20
 """Stretches, and kinds of rows, that are written out."""

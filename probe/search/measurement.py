@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from probe import by_order, latest
 from probe.case import Case
 from probe.errors import TargetError
 from probe.launch import Session
-from probe.store import Store
-from probe.summary import Failure, Summary
+from probe.search import by_order
+from probe.store import Store, latest
 from probe.sweep import sweep
+from probe.sweep.summary import Failure, Summary
 from probe.target import Target
 
 PATIENCE = 900.0

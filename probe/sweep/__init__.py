@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from probe import latest, machine, observations
+from probe import machine
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.plan import Item, Plan, Plans, axis_values
-from probe.store import Store
-from probe.summary import Failure, Summary, TargetSummary
+from probe.store import Store, latest
+from probe.sweep import observations
+from probe.sweep.plan import Item, Plan, Plans, axis_values
+from probe.sweep.summary import Failure, Summary, TargetSummary
 from probe.target import Target
 
 COLUMNAR = ("differences", "outputs")

@@ -20,7 +20,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
 from probe.order import ways
-from probe.recognition import ALL, ENDS, Pattern, Recogniser
+from probe.search.recognition import ALL, ENDS, Pattern, Recogniser
 
 MEMORY = 6 << 30
 """Bytes that input and output may take in both processes together."""

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from probe import parquet, schema
+from probe import schema
 from probe.errors import StoreError
+from probe.store import parquet
 
 _ATTEMPTS = 20
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from probe import window
 from probe.case import Case
-from probe.causes import order_row, ranges, rounding_row
 from probe.errors import TargetError
 from probe.explain import Pairs, Side, classes_of, must_agree, run_side
+from probe.explain.causes import order_row, ranges, rounding_row
 from probe.launch import AnySession
 from probe.order import ways
 from probe.order.orders import Orders, Way
 from probe.order.tree import BIAS
-from probe.plan import axis_values
+from probe.sweep.plan import axis_values
 
 Row = dict[str, Any]
 MOST_KNOWN = 24  # ways of other values that are tried before any question is asked

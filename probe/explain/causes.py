@@ -25,8 +25,8 @@ from probe.explain import Judge, Pairs, Side, add_orders, must_agree, run
 from probe.launch import Session
 from probe.order import ways
 from probe.order.orders import Way
-from probe.results import load, machine_folders
 from probe.store import Store
+from probe.store.results import load, machine_folders
 from probe.target import Target
 
 Row = dict[str, Any]

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, observations, operands
+from probe import floats, operands
 from probe.case import Case
+from probe.case.operators import OPERATORS
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, open_session
-from probe.operators import OPERATORS
 from probe.order import pools
 from probe.order.operator import SessionOperator
 from probe.order.windows import reveal_windows
 from probe.store import Store
-from probe.sweep import Progress
+from probe.sweep import Progress, observations
 from probe.target import Target
 from probe.window import Geometry
 

@@ -20,10 +20,11 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from probe import latest, machine, parquet, schema
+from probe import machine, schema
 from probe.errors import StoreError
-from probe.results import load, machine_folders
-from probe.rows import check_names, from_columns, from_rows
+from probe.store import latest, parquet
+from probe.store.results import load, machine_folders
+from probe.store.rows import check_names, from_columns, from_rows
 
 if sys.platform != "win32":
     import fcntl

@@ -1,4 +1,4 @@
-"""What ``probe.conventions.measure`` stored, by target and case, as a notebook draws it."""
+"""What ``probe.explain.conventions.measure`` stored, by target and case, as a notebook draws it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from probe import floats
 from probe.case import Case
-from probe.results import Results
+from probe.store.results import Results
 
 
 @dataclass(frozen=True)

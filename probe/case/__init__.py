@@ -3,7 +3,7 @@
 The words are the same in ``Case(...)``, in JSON, on the command line, in the store and in figure
 titles. Arrays are channels-last: x (batch, *spatial, in_channels), w (*kernel, in_channels/groups,
 filters), b (filters,); ``length`` is the last spatial axis, ``height`` the ones before it.
-Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe.operators`.
+Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe.case.operators`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, operands, operators, padding
-from probe.arguments import Numbers, Sizes, by, choice, count, flag, numbers, sizes
+from probe import floats, operands
+from probe.case import operators, padding
+from probe.case.arguments import Numbers, Sizes, by, choice, count, flag, numbers, sizes
+from probe.case.operators import OPERATORS
 from probe.errors import InputError
-from probe.operators import OPERATORS
 
 
 @dataclass(frozen=True, init=False)
@@ -33,7 +34,7 @@ class Case:
     groups are the channels). ``length=None`` leaves the last spatial axis open, for a sweep.
     ``height=None`` is the dilated kernel's extent. ``weights=None`` generates them; else all of
     them, row by row. ``bias``: None (no bias), one number for all filters, one for each, or
-    ``"normal"`` (generated). ``padding``: see :mod:`probe.padding`; ``operands``: see
+    ``"normal"`` (generated). ``padding``: see :mod:`probe.case.padding`; ``operands``: see
     :data:`probe.operands.KINDS`. ``matmul``, ``dot`` and ``sum`` need no ``kernel``.
 
     ``split``: the first ``split`` channels go through one call and the rest through a second one,

@@ -1,6 +1,6 @@
 """The child: runs inside the target's interpreter, knows NumPy and one library.
 
-Started as ``PYTHON -E -s -u worker.py`` by ``launch.py``. Requests come on stdin, answers go to
+Started as ``PYTHON -E -s -u child.py`` by ``probe.launch``. Requests come on stdin, answers go to
 what was stdout; everything that is printed goes to stderr. Python 3.6, and ``probe/__init__.py`` is
 never run, so the target's interpreter needs nothing but its library.
 """
@@ -22,15 +22,16 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
     _FOLDER = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _FOLDER]
     _package = types.ModuleType("probe")
-    _package.__path__ = [_FOLDER]
+    _package.__path__ = [os.path.dirname(_FOLDER)]
     sys.modules["probe"] = _package
 
 import numpy as np
 
-from probe import backends, compare, masked, protocol
+from probe import backends
 from probe.backends import contract
 from probe.backends.split import SplitOperator, parts
-from probe.call import Call
+from probe.worker import compare, masked, protocol
+from probe.worker.call import Call
 
 #: Operators kept ready; the least recently used one is dropped.
 OPERATORS = 256

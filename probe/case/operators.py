@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from probe.arguments import Sizes, by, count, sizes
+from probe.case.arguments import Sizes, by, count, sizes
 from probe.errors import InputError
 
 

@@ -17,10 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from probe import backends, protocol, target, worker
+from probe import backends, target
 from probe.errors import TargetError
-from probe.pipes import Pipes, by_signal
+from probe.launch.pipes import Pipes, by_signal
 from probe.runtimes.runtime import Missing
+from probe.worker import child, protocol
 
 Arrays = dict[str, np.ndarray]
 Answer = tuple[dict[str, Any], Arrays]
@@ -36,7 +37,7 @@ shell decides bits; what a target needs of those, its switches set."""
 TIME_LIMIT = 120.0
 """Seconds that one answer may take, and that a library may take to start."""
 
-WORKER = ("-E", "-s", "-u", worker.__file__)
+WORKER = ("-E", "-s", "-u", child.__file__)
 """What follows the interpreter on a child's command line."""
 
 TAIL = 4000
@@ -134,7 +135,7 @@ class Session:
         return _own_facts(self.target) if facts is None else dict(facts)
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """The last answer of a request: see ``worker.Worker.handle`` for what can be asked."""
+        """The last answer of a request: see ``child.Worker.handle`` for what can be asked."""
         return self._last(header, arrays or {}, self.time_limit)
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
@@ -250,7 +251,7 @@ class InlineSession:
         if why := target.unavailable(self.target) or self._elsewhere() or self._too_late():
             raise TargetError(self.target.text, "unavailable", why)
         os.environ.update(self.variables)
-        self._worker, self.alive = worker.Worker(), True
+        self._worker, self.alive = child.Worker(), True
         header, _ = self.request(_start_request(self.target))
         self.facts = header["facts"]
         return self

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe import by_order, installation, operands
+from probe import installation, operands
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
-from probe.measurement import Lasting
 from probe.runtimes import environments
 from probe.runtimes.pins import RELEASED, number
+from probe.search import by_order
+from probe.search.measurement import Lasting
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from probe import latest, parquet, schema
+from probe import schema
 from probe.errors import StoreError
+from probe.store import latest, parquet
 
 if TYPE_CHECKING:
     import pandas

@@ -23,7 +23,7 @@ from probe.order.operator import SessionOperator
 from probe.order.orders import Way
 from probe.order.reveal import column_labels, reveal_trees
 from probe.order.rounding import reveal_roundings
-from probe.periodic import PERIOD, SEED, Columns, Periodic
+from probe.search.periodic import PERIOD, SEED, Columns, Periodic
 from probe.window import Geometry
 
 ALL = 1 << 22  # outputs up to which all of a call are looked at

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.evaluator import NOTHING_READ
 from probe.explain import Pairs, Side
 from probe.order import ways
 from probe.order.orders import Orders, Way
+from probe.reproduction.evaluator import NOTHING_READ
 from probe.window import Geometry
 
 LARGEST = 1 << 28

@@ -26,7 +26,7 @@ from probe.order import ways
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.tree import BIAS, Tree
 from probe.order.ways import Way
-from probe.results import Results
+from probe.store.results import Results
 
 WAYS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
 """Colours of ways, after Okabe and Ito; they repeat where there are more."""

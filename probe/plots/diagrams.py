@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from probe.plots import DIFFERS, QUIET, STABLE
-from probe.readings import Reading
+from probe.plots.readings import Reading
 
 READ, PADDING, INPUT = "#8ecae6", "#dee2e6", "#ffffff"
 SHADES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")
