@@ -1,0 +1,177 @@
+"""Every library in one frame: who keeps its bits when the input grows, and who agrees with whom.
+
+A grid of one-dimensional convolutions on every CPU target, each length compared with 600, the
+operands made to show a changed order (`cancel`); then the cause of every difference, revealed and
+replayed. And four shapes at one length, with the numbers that users have (`normal`): all outputs of
+every target, and the order of additions of each. Twenty minutes on two processors.
+
+Writes results/frameworks/<machine>/*.parquet; notebooks/frameworks.ipynb draws them. Change what
+you like below and run it again: what is stored already is not measured or explained twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from probe import Case, Store, Target, experiment, load
+from probe.cli.output import Output
+from probe.cli.results import report
+from probe.cli.show import stored
+from probe.errors import TargetError
+from probe.explain import run_side
+from probe.explain.causes import explain_store, order_row, rounding_row
+from probe.launch import AnySession, open_session
+from probe.search.by_order import reveal_rows
+from probe.sweep import sweep
+from probe.sweep.observations import case_row, output_columns, run_row
+from probe.target import unavailable
+
+NAME = "frameworks"
+
+KERNELS = (1, 3, 5, 9)
+CHANNELS = (1, 3, 16, 64)
+FILTERS = (1, 8)
+MANY_FILTERS = 64
+WIDE = 256
+
+LENGTHS = (11, 16, 31, 53, 200, 400, 600)
+"""For every kernel K, with K and K + 1 before; PyTorch changes kernels at channels x length 20480,
+which is 320 positions of 64 channels. The last one is what the others are compared with."""
+
+TARGETS = """
+    tensorflow
+    tensorflow,onednn=0
+    keras
+    keras,backend=torch
+    keras,backend=jax
+    torch
+    torch,mkldnn=0
+    jax
+    onnxruntime
+    onnxruntime,weights=argument
+    litert
+    litert,xnnpack=0
+    opencv
+    reference
+""".split()
+
+TOGETHER = [
+    Case(op="conv1d", kernel=kernel, in_channels=channels, filters=filters, length=31)
+    for kernel, channels, filters in ((5, 1, 1), (5, 64, 1), (5, 64, 8), (3, 16, 64))
+]
+"""What all targets compute at the same length, to be compared with each other."""
+
+PATIENCE = 900.0
+"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
+
+KEEP = 2
+"""Differing outputs stored of each comparison; how many there are is counted without limit."""
+
+patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
+
+QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
+
+
+def conv(kernel: int, channels: int, filters: int, stride: int = 1, padding: str = "valid") -> Case:
+    """One shape of the grid, its length open."""
+    return Case(
+        op="conv1d",
+        kernel=kernel,
+        in_channels=channels,
+        filters=filters,
+        stride=stride,
+        padding=padding,
+        operands="cancel",
+    )
+
+
+def cases(kernel: int) -> list[Case]:
+    """The grid at one kernel size; strides, padding and many channels for the 1x3 and 1x5 alone."""
+    grid = [conv(kernel, channels, filters) for channels in CHANNELS for filters in FILTERS]
+    if kernel in (3, 5):
+        grid += [conv(kernel, channels, MANY_FILTERS) for channels in (3, 16)]
+        grid += [
+            conv(kernel, channels, 8, stride, padding)
+            for channels in (1, 16)
+            for stride, padding in ((1, "same"), (2, "valid"), (2, "same"))
+        ]
+    if kernel == 3:
+        grid.append(conv(kernel, WIDE, 8))
+    return grid
+
+
+def plan(quick: bool) -> list[tuple[list[Case], list[int]]]:
+    """What is swept, a kernel size at a time: cases, lengths."""
+    if quick:
+        return [([conv(3, 3, 1), conv(3, 3, 8, 2, "same")], [3, 4, 10, 11, 16])]
+    return [
+        (cases(kernel), sorted({kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)}))
+        for kernel in KERNELS
+    ]
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures, explains, stores and prints; whether Ctrl-C ended it."""
+    out, targets = Output(), [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    with Store.here(store) as kept, experiment.bar("frameworks: the grid") as progress:
+        for grid, lengths in plan(quick):
+            part = sweep(
+                grid,
+                targets,
+                lengths,
+                store=kept,
+                experiment=NAME,
+                progress=progress,
+                keep=KEEP,
+                sessions=patient,
+            )
+            if part.interrupted:
+                return True
+        kept.compact()
+    with Store.here(store) as kept, out.working("frameworks: all targets at one length"):
+        together(kept, targets, TOGETHER[:1] if quick else TOGETHER)
+    with out.progress("frameworks: causes") as tell:
+        found = explain_store(store, progress=tell)
+    for line in found.failures:
+        out.note(line)
+    out.results.print(stored.results(report(load(store))))
+    return found.interrupted
+
+
+def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
+    """Stores all outputs of every target, and how each was added; what is there is not repeated."""
+    there = load(kept.path).outputs
+    done = set(zip(there.run_id, there.case_id, strict=True))
+    for target in (one for one in targets if not unavailable(one)):  # the sweep has stored why
+        session = patient(target)
+        run = run_row(target, session.expected_facts(), session.variables, NAME)
+        todo = [case for case in shapes if (run["run_id"], case.id) not in done]
+        try:
+            for case in todo:
+                session = session if session.alive else session.start()
+                keep_outputs(kept, session, case, run["run_id"])
+        except TargetError as error:
+            where = {"run_id": run["run_id"], "target": target.text, "kind": error.kind}
+            kept.append("failures", where | {"message": error.why, "stderr": error.stderr or None})
+        finally:
+            session.close()
+
+
+def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> None:
+    """Stores all outputs of one case, with the order and the rounding of each."""
+    side = run_side(session, case)
+    place = {"run_id": run_id, "case_id": case.id, "target": session.target.text, "vary": "length"}
+    kept.append("cases", case_row(case))
+    y = side.operands.y.reshape(case.output_shape())
+    kept.extend("outputs", output_columns(place, case.length or 0, y, case.dtype))
+    if side.orders is None:
+        return
+    kept.append("reveals", reveal_rows(side.orders, place | {"at": case.length}))
+    kept.append("orders", [order_row(way) for way in side.orders.ways])
+    kept.append("roundings", [rounding_row(way) for way in side.orders.ways])
+
+
+if __name__ == "__main__":
+    main()
