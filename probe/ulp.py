@@ -74,11 +74,26 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     """
     shape = np.shape(a)
     a, b = _pair(a, b, name)
+    form = floats.format_of(name)
+    if form.bits == 64:
+        return _far(a, b, name).reshape(shape)
+    steps = np.empty(a.size, dtype=np.int64)
+    for one, other, start in _blocks(a, b):
+        out = steps[start : start + one.size]
+        first, second = _signed(one, form), _signed(other, form)
+        np.subtract(second, first, out=out, dtype=np.int64)
+        if _beyond_infinity(first, second, form):
+            out[:] = _with_nans(out, one, other, name)
+    return steps.reshape(shape)
+
+
+def _far(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
+    """``distance`` of float64, of which not all fit int64."""
     first, second = ordered(a, name), ordered(b, name)
     steps = second - first
     if _wrapped(first, second, steps).any():
         steps = second.astype(object) - first.astype(object)
-    return _with_nans(steps, a, b, name).reshape(shape)
+    return _with_nans(steps, a, b, name)
 
 
 def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.ndarray:

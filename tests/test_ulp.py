@@ -141,3 +141,17 @@ def test_a_single_difference_is_found_wherever_it_is() -> None:
         assert ulp.differences(a, b, "float32").index.tolist() == [place]
         assert ulp.differences(a[1:], b[1:], "float32").index.tolist() == [place - 1] * (place > 0)
         assert ulp.max_ulp(a, b, "float32") == 1
+
+
+@pytest.mark.parametrize("name", ["float16", "float32"])
+def test_distances_of_many_blocks_and_of_slices(name: str) -> None:
+    form = floats.format_of(name)
+    random = np.random.default_rng(3)
+    sides = random.integers(0, 2**form.bits, (2, 7, 30_011, 2), dtype=form.unit)
+    a, b = floats.from_bits(sides, name)[:, :, 1:, 0]
+    bits = sides[:, :, 1:, 0]
+    first, second = ulp.ordered(bits, name)
+    nan_a, nan_b = ulp.is_nan(bits, name)
+    expected = np.where(nan_a & nan_b, 0, second - first)
+    expected[nan_a != nan_b] = ulp.NAN
+    assert (ulp.distance(a, b, name) == expected).all()
