@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -108,6 +109,7 @@ def execute(notebook: Path) -> None:
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
         resources={"metadata": {"path": str(notebook.parent)}},
     )
+    before = signal.getsignal(signal.SIGINT)
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
@@ -115,6 +117,8 @@ def execute(notebook: Path) -> None:
         last = [line for line in plain.splitlines() if line.strip()][-1:]
         told = f"{notebook.name}: a cell fails: {''.join(last)}"
         raise ProbeError(f"notebook={told}; open it and run it cell by cell") from None
+    finally:
+        signal.signal(signal.SIGINT, before)  # nbclient leaves a handler of its own
     partial = notebook.with_suffix(".ipynb.tmp")
     nbformat.write(book, partial)
     partial.replace(notebook)
