@@ -57,9 +57,12 @@ class Target:
             why = f"{self.version!r} is no version"
             raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
         if not _has_device(backend, self.device):
-            there = ", ".join([*backend.devices, *EMULATED])
-            why = f"{self.name} has no device {self.device!r}"
-            raise InputError("target", self.text, why, f"use one of {there}")
+            if not _has_device(backend, self.device.lower()):
+                there = ", ".join([*backend.devices, *EMULATED])
+                why = f"{self.name} has no device {self.device!r}"
+                todo = f"use one of {there}, or another of qemu-x86_64 -cpu help"
+                raise InputError("target", self.text, why, todo)
+            object.__setattr__(self, "device", self.device.lower())
         object.__setattr__(self, "switches", _checked(backend, self.text, self.switches))
 
     @classmethod

@@ -96,6 +96,7 @@ def test_stderr_is_kept_from_a_mark_on(session):
     [
         ("SIGSEGV", "crash", "died of SIGSEGV"),
         ("SIGFPE", "crash", "died of SIGFPE"),
+        ("SIGILL", "crash", "died of SIGILL: the library uses instructions that"),
         ("SIGKILL", "memory", "most likely the memory ran out"),
         ("exit", "crash", "exit status 3"),
         ("garbage", "protocol", "GARBAGE"),

@@ -36,6 +36,7 @@ def test_canonical_text_comes_back(text):
         ("tensorflow,contraction=0,onednn=0", "tensorflow,onednn=0,contraction=0"),
         (" tensorflow , threads=2, isa=avx2", "tensorflow,isa=avx2,threads=2"),
         ("tensorflow == 2.21.0 @ gpu:0", "tensorflow==2.21.0@gpu:0"),
+        ("tensorflow@Skylake-Server", "tensorflow@skylake-server"),
     ],
 )
 def test_equal_targets_have_equal_texts(text, canonical):

@@ -72,4 +72,5 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
         return "memory", "its process was killed (SIGKILL): most likely the memory ran out"
     if number == signal.SIGABRT and ("bad_alloc" in stderr or "llocate memory" in stderr):
         return "memory", "its library could not allocate and gave up (SIGABRT)"
-    return "crash", f"its process died of {name}"
+    why = ": the library uses instructions that the processor lacks" if name == "SIGILL" else ""
+    return "crash", f"its process died of {name}{why}"

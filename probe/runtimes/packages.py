@@ -117,6 +117,6 @@ def complaint(printed: str) -> str:
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]
     full = [line for line in lines if "No space left" in line]
-    errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal)\b", line)]
+    errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal|cause:)", line)]
     said = full[:1] or errors[:2] or lines[-3:] or ["it failed and said nothing"]
     return " ".join(said)[:300]
