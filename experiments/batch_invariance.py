@@ -13,12 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment, load
-from probe.cli.output import Output
-from probe.cli.results import report
-from probe.cli.show import stored
-from probe.explain.causes import explain_store
-from probe.sweep import sweep
+from probe import Case, Target, experiment
 
 BATCHES = (1, 2, 3, 4, 8, 16, 32)
 """Each is compared with the last one."""
@@ -114,30 +109,16 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 @experiment.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    out, targets = Output(), [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     shapes = [*REPORTS.values(), *SHAPES, DEPTHWISE]
-    parts = [("batch", shapes[:1] if quick else shapes), ("length", PRODUCTS[: 1 if quick else 4])]
-    with Store.here(store) as kept, experiment.bar("batch invariance") as progress:
-        for vary, cases in parts:
-            part = sweep(
-                cases,
-                targets,
-                BATCHES,
-                vary,
-                store=kept,
-                experiment="batch_invariance",
-                progress=progress,
-                keep=KEEP,
-            )
-            if part.interrupted:
-                return True
-        kept.compact()
-    with out.progress("batch invariance: causes") as tell:
-        found = explain_store(store, progress=tell)
-    for line in found.failures:
-        out.note(line)
-    out.results.print(stored.results(report(load(store))))
-    return found.interrupted
+    parts = [
+        (shapes[:1] if quick else shapes, BATCHES, "batch"),
+        (PRODUCTS[: 1 if quick else 4], BATCHES, "length"),
+    ]
+    what = "batch invariance"
+    if experiment.swept(store, what, parts, targets, experiment="batch_invariance", keep=KEEP):
+        return True
+    return experiment.explained(store, what)
 
 
 if __name__ == "__main__":

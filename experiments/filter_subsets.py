@@ -12,12 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment, load
-from probe.cli.output import Output
-from probe.cli.results import report
-from probe.cli.show import stored
-from probe.explain.causes import explain_store
-from probe.sweep import sweep
+from probe import Case, Target, experiment
 
 FILTERS = (1, 3, 8, 16, 31, 64)
 """Each is compared with the last one."""
@@ -72,27 +67,12 @@ QUICK = "reference reference,algorithm=pairwise".split()
 @experiment.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    out, targets = Output(), [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    with Store.here(store) as kept, experiment.bar("filter subsets") as progress:
-        part = sweep(
-            CASES[:2] if quick else CASES,
-            targets,
-            FILTERS,
-            "filters",
-            store=kept,
-            experiment="filter_subsets",
-            progress=progress,
-            keep=KEEP,
-        )
-        if part.interrupted:
-            return True
-        kept.compact()
-    with out.progress("filter subsets: causes") as tell:
-        found = explain_store(store, progress=tell)
-    for line in found.failures:
-        out.note(line)
-    out.results.print(stored.results(report(load(store))))
-    return found.interrupted
+    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    parts = [(CASES[:2] if quick else CASES, FILTERS, "filters")]
+    what = "filter subsets"
+    if experiment.swept(store, what, parts, targets, experiment="filter_subsets", keep=KEEP):
+        return True
+    return experiment.explained(store, what)
 
 
 if __name__ == "__main__":

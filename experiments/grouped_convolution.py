@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
-from probe.explain.conventions import Measured, measure
+from probe.explain.conventions import measure
 
 ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
 FULL = Case("conv1d", 3, length=3, padding="2:0", groups=1, **ONES)
@@ -38,8 +37,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, experiment.bar("grouped convolution") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "grouped_convolution", progress)
-    show(found)
-    return found.interrupted
+    return experiment.windows_read(found)
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:
@@ -47,14 +45,6 @@ def questions(quick: bool) -> Iterator[tuple[str, Case]]:
     for text in QUICK if quick else TARGETS:
         for case in (FULL, FULL.with_(groups=2), DEPTHWISE, *WIDE, DEEP, *SOLID):
             yield text, case
-
-
-def show(found: Measured) -> None:
-    """How much was read, and what was refused."""
-    out = Output()
-    out.results.print(f"{found.read} cases read, {found.before} were stored before")
-    for text, failures in found.failures.items():
-        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
 
 
 if __name__ == "__main__":

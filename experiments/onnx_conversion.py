@@ -14,8 +14,7 @@ from itertools import product
 from pathlib import Path
 
 from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
-from probe.explain.conventions import Measured, measure
+from probe.explain.conventions import measure
 from probe.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")
@@ -36,8 +35,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, experiment.bar("onnx conversion") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "onnx_conversion", progress)
-    show(found)
-    return found.interrupted
+    return experiment.windows_read(found)
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:
@@ -55,14 +53,6 @@ def questions(quick: bool) -> Iterator[tuple[str, Case]]:
     yield onnx, ZEROS
     yield keras, ZEROS.with_(pad_with="zeros")
     yield keras, equivalent(ZEROS, "keras").case
-
-
-def show(found: Measured) -> None:
-    """How much was read, and what was refused."""
-    out = Output()
-    out.results.print(f"{found.read} cases read, {found.before} were stored before")
-    for text, failures in found.failures.items():
-        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
 from probe.errors import InputError
-from probe.explain.conventions import Measured, measure
+from probe.explain.conventions import measure
 from probe.window import equivalent
 
 FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")
@@ -52,8 +51,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, experiment.bar("padding conventions") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "padding_conventions", progress)
-    show(found)
-    return found.interrupted
+    return experiment.windows_read(found)
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:
@@ -105,15 +103,6 @@ def layers() -> Iterator[tuple[str, Case]]:
             yield text, pool
     for text in ("tensorflow", "keras"):
         yield text, POOL.with_(padding="same")
-
-
-def show(found: Measured) -> None:
-    """How much was read, and what was refused."""
-    out = Output()
-    out.results.print(f"{found.read} cases read, {found.before} were stored before")
-    for text, failures in found.failures.items():
-        for message, count in {one: failures.count(one) for one in failures}.items():
-            out.results.print(f"{text}: {count} x {message}", style="yellow")
 
 
 if __name__ == "__main__":

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from probe import load
+from probe.case import Case
 from probe.cli.output import Output
+from probe.cli.results import report
 from probe.cli.shell import INTERRUPTED
+from probe.cli.show import stored
 from probe.errors import ProbeError
-from probe.sweep import Progress
+from probe.explain.causes import explain_store
+from probe.explain.conventions import Measured
+from probe.store import Store
+from probe.sweep import Progress, sweep
+from probe.target import Target
 
 Main = Callable[[Path, bool], "bool | None"]
 
@@ -50,3 +59,43 @@ def bar(what: str) -> Iterator[Callable[[Progress], None]]:
     """A progress bar on stderr; what it gives is a sweep's ``progress``."""
     with Output().progress(what) as tell:
         yield lambda now: tell(now.done, now.total, now.target)
+
+
+def swept(
+    store: Path,
+    what: str,
+    parts: Iterable[tuple[Sequence[Case], Sequence[int], str]],
+    targets: Sequence[Target],
+    **options: Any,
+) -> bool:
+    """Sweeps every part (cases, values, axis) into a store; whether Ctrl-C ended it.
+
+    ``options`` are those of :func:`probe.sweep.sweep`.
+    """
+    with Store.here(store) as kept, bar(what) as progress:
+        for cases, values, vary in parts:
+            part = sweep(cases, targets, values, vary, store=kept, progress=progress, **options)
+            if part.interrupted:
+                return True
+        kept.compact()
+    return False
+
+
+def explained(store: Path, what: str) -> bool:
+    """Finds the cause of every difference of a store, prints all; whether Ctrl-C ended it."""
+    out = Output()
+    with out.progress(f"{what}: causes") as tell:
+        found = explain_store(store, progress=tell)
+    for line in found.failures:
+        out.note(line)
+    out.results.print(stored.results(report(load(store))))
+    return found.interrupted
+
+
+def windows_read(found: Measured) -> bool:
+    """Prints how many windows were read and what was refused; whether Ctrl-C ended it."""
+    out = Output()
+    out.results.print(f"{found.read} cases read, {found.before} were stored before")
+    for text, failures in found.failures.items():
+        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
+    return found.interrupted
