@@ -58,7 +58,7 @@ def install(where: Target, tell: Tell | None = None, root: Path | None = None) -
         why = machine.publishable(str(error))
         raise TargetError(where.text, "unavailable", why, error.printed) from None
     except OSError as error:
-        why = f"installing: {error.strerror or error}"
+        why = f"its folder in the cache: {error.strerror or error}; PROBE_CACHE names another cache"
         raise TargetError(where.text, "unavailable", why) from None
     return Installed(where, found, facts, round(time.monotonic() - started, 1), already)
 

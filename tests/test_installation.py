@@ -104,7 +104,7 @@ def test_a_full_disk(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(packages, "create", full)
-    check_failure("installing: No space left on device")
+    check_failure("its folder in the cache: No space left on device; PROBE_CACHE names another")
 
 
 def test_ctrl_c_leaves_nothing(monkeypatch):

@@ -237,8 +237,8 @@ def test_emulation_says_where_it_works(qemu, monkeypatch, system, machine, said)
          "error: No solution found cause: Because there is no version of a==9"),
         ("Collecting a\nERROR: No matching distribution found for a==9\nhint: try\n",
          "ERROR: No matching distribution found for a==9"),
-        ("error: Failed to install\nOSError: [Errno 28] No space left on device\n",
-         "OSError: [Errno 28] No space left on device"),
+        ("error: Failed to install\ncause: /a to /b: No space left on device (os error 28)\n",
+         "No space left on device"),
         ("", "it failed and said nothing"),
     ],
 )  # fmt: skip
@@ -271,6 +271,16 @@ def test_a_root_folder_needs_a_python(tmp_path):
     assert sysroot.environment(tmp_path, into) == "3.11"
     assert sysroot.of_environment(into) == tmp_path
     assert Path(os.readlink(environments.python_of(into))).name == "python3.11"
+
+
+def test_a_root_folder_that_fails_on_the_way_is_taken_away(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
+    script(tmp_path / "bin" / "dpkg", "exit")
+    script(tmp_path / "bin" / "apt-get", "echo 'E: No space left on device' >&2; exit 100")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    with pytest.raises(Failed, match="apt-get update: No space left on device"):
+        sysroot.provide()
+    assert not sysroot.folder().exists()
 
 
 def test_missing_is_told_for_a_library_that_is_nowhere(monkeypatch):

@@ -111,12 +111,15 @@ def run(command: Sequence[str], what: str, environment: Mapping[str, str] | None
         raise Failed(f"{what}: {complaint(printed)}", printed[-4000:])
 
 
+FULL = "No space left on device"
+
+
 def complaint(printed: str) -> str:
     """What an installer's output says went wrong, in one line of at most 300 characters."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]
-    full = [line for line in lines if "No space left" in line]
+    full = [FULL] if FULL in text else []
     errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal|cause:)", line)]
     said = full[:1] or errors[:2] or lines[-3:] or ["it failed and said nothing"]
     return " ".join(said)[:300]

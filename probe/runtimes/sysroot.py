@@ -47,7 +47,11 @@ def provide(given: Path | None = None) -> Path:
     root = folder()
     with environments.locked(root):
         if not (root / "complete").exists():
-            _make(root)
+            try:
+                _make(root)
+            except BaseException:
+                shutil.rmtree(root, ignore_errors=True)
+                raise
     return root
 
 

@@ -16,6 +16,9 @@ from probe.target import Target
 PATIENCE = 900.0
 """Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
 
+PASSING = ("timeout", "unavailable")
+"""Failures that another day may not have: a busy machine, an installation without a network."""
+
 
 class Lasting(Session):
     """A session that a sweep leaves running, so that one process is asked for everything."""
@@ -75,8 +78,11 @@ def _reveal(
 
 
 def measured(store: Store) -> set[str]:
-    """Targets whose orders are stored, and those that failed otherwise than by taking long."""
+    """Targets whose orders are stored, and those that failed for what may not pass: a crash, say.
+
+    Who took long, or was not to be had, is asked again.
+    """
     store.flush()
     found = set(latest.table(store.path, "reveals")["target"].to_pylist())
     failed = latest.table(store.path, "failures").select(["target", "kind"]).to_pylist()
-    return found | {row["target"] for row in failed if row["kind"] != "timeout"}
+    return found | {row["target"] for row in failed if row["kind"] not in PASSING}
