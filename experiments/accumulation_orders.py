@@ -2,8 +2,8 @@
 
 The report's five products on every target; shapes whose order depends on the length, with the
 kernels that the library itself names; products that are fused and products that are not; sums of
-16-bit numbers; and the causes of every difference of a grid in float64, float16 and bfloat16.
-(The causes of the large float32 grid are in results/length_sweep: `probe explain --from` it.)
+16-bit numbers; and the causes of every difference of a grid in four formats. (A far larger grid
+of float32 is that of `length_sweep`.)
 
 Writes results/accumulation_orders/<machine>/*.parquet; notebooks/accumulation_orders.ipynb draws
 them. Change what you like below and run it again: what is stored already is not measured twice.
@@ -23,9 +23,10 @@ from probe.cli.output import Output, Tell
 from probe.errors import TargetError
 from probe.explain import run_side
 from probe.explain.causes import explain_store
+from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
 from probe.order.ways import Way
-from probe.search.by_order import MOST_KNOWN, order_row, reveal_rows, rounding_row
+from probe.search.by_order import MOST_KNOWN
 from probe.store import latest
 from probe.sweep import observations, sweep
 
@@ -94,12 +95,12 @@ GRID = [
     *(
         Case("conv1d", 5, inputs, outputs, padding=padding, dtype=dtype, operands="cancel")
         for dtype, inputs, outputs, padding in product(
-            DTYPES, (1, 16, 64), (1, 8), ("valid", "same")
+            ("float32", *DTYPES), (1, 16, 64), (1, 8), ("valid", "same")
         )
     ),
     *(
         Case(op, kernel, 16, dtype=dtype, operands="cancel", filters=filters)
-        for dtype in DTYPES
+        for dtype in ("float32", *DTYPES)
         for op, kernel, filters in (("conv3d", "1x1x5", 8), ("depthwise_conv2d", "1x5", 16))
     ),
 ]

@@ -20,9 +20,9 @@ from probe.cli.results import report
 from probe.cli.show import stored
 from probe.errors import TargetError
 from probe.explain import run_side
-from probe.explain.causes import explain_store, order_row, rounding_row
+from probe.explain.causes import explain_store
+from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
-from probe.search.by_order import reveal_rows
 from probe.sweep import sweep
 from probe.sweep.observations import case_row, output_columns, run_row
 from probe.target import unavailable

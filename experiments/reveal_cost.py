@@ -17,11 +17,11 @@ from pathlib import Path
 
 from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
+from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
 from probe.order.fprev import fprev_calls
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree
-from probe.search.by_order import order_row, reveal_rows, rounding_row
 from probe.sweep import observations
 
 NAME = "reveal_cost"

@@ -7,7 +7,8 @@ import pytest
 from probe import load, machine
 from probe.case import Case
 from probe.errors import StoreError
-from probe.explain.causes import explain_store, ranges
+from probe.explain.causes import explain_store
+from probe.explain.rows import ranges
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -53,9 +54,25 @@ def test_ranges_say_which_outputs(store):
         assert sum(stops) - sum(starts) == row.outputs
 
 
-def test_nothing_is_explained_twice(store):
-    again = explain_store(store[0], workers=1)
-    assert not again.by_target and again.explained_before == 4
+def test_nothing_is_explained_twice_and_all_is_counted(store):
+    folder, found = store
+    before = {file.name: file.stat().st_mtime_ns for file in folder.glob("causes*")}
+    again = explain_store(folder, workers=1)
+    assert again.explained_before == 4
+    assert again.by_target == found.by_target and again.replayed == found.replayed
+    assert {file.name: file.stat().st_mtime_ns for file in folder.glob("causes*")} == before
+
+
+def test_what_is_new_in_a_store_adds_to_what_is_known(store, tmp_path):
+    folder = tmp_path / machine.label()
+    case = Case(op="conv1d", kernel=3, in_channels=20, operands="cancel")
+    for lengths in ([5, 20], [5, 7, 20]):
+        with Store(folder) as out:
+            sweep([case], [Target.parse(TARGET)], lengths, store=out)
+        found = explain_store(folder, workers=1)
+        differing = int(load(folder).comparisons["differing"].sum())
+        assert found.causes == {"order": differing} and found.replayed == differing
+    assert found.explained_before == 1
 
 
 def test_results_of_another_machine_stay_as_they_are(store, tmp_path):

@@ -177,6 +177,6 @@ def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: O
     out.give(report, lambda: causes.store_causes(report, out.verbose))
     if found.interrupted:
         return INTERRUPTED
-    if found.failures and not found.causes:
+    if found.failures and not found.added:
         return 3
     return int(bool(fail_on) and found.causes.total() > 0)

@@ -48,7 +48,7 @@ def order(words: dict[str, str], target: str, fail_on: str | None, out: Output) 
 def report(side: Side) -> dict[str, Any]:
     """What ``--json`` prints. ``ranges``: start, stop, ... of the flat indices of its outputs."""
     from probe.explain import way_json
-    from probe.explain.causes import ranges
+    from probe.explain.rows import ranges
 
     found: dict[str, Any] = {
         "case": side.case.to_json(),

@@ -18,11 +18,10 @@ import numpy as np
 from probe import operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
+from probe.explain.judge import Judge
 from probe.launch import AnySession, open_session
-from probe.order import ways
 from probe.order.operator import SessionOperator
 from probe.order.orders import Operands, Orders, Way, reveal
-from probe.order.tree import BIAS
 from probe.order.windows import reveal_windows
 from probe.target import Target
 
@@ -80,9 +79,16 @@ def run_side(
     return add_orders(side, session, known or [])
 
 
-def run(session: AnySession, case: Case) -> Side:
-    """Runs ``case`` (its length set) once, and again for control; reveals nothing yet."""
-    x, w, b = operands.generate(case)
+def run(
+    session: AnySession,
+    case: Case,
+    given: tuple[np.ndarray, np.ndarray, np.ndarray | None] | None = None,
+) -> Side:
+    """Runs ``case`` (its length set) once, and again for control; reveals nothing yet.
+
+    ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
+    """
+    x, w, b = operands.generate(case) if given is None else given
     arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
     request = {"do": "run", "spec": case.spec(), "control": True}
     header, found = session.request(request, arrays)
@@ -293,12 +299,6 @@ def places(case: Case, block: tuple[slice, ...]) -> np.ndarray:
     return np.stack(np.divmod(flat, case.filters), axis=1)
 
 
-def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
-    """``window.read_classes`` with a class for every (batch entry, output position)."""
-    classes, leaves = window.read_classes(case)
-    return np.tile(classes, case.batch), leaves
-
-
 def same_place(left: Side, right: Side) -> Pairs:
     """Outputs of the same index, with whether the windows that were read off them are the same."""
     shapes = left.case.output_shape(), right.case.output_shape()
@@ -331,70 +331,5 @@ def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
     found = ulp.differences(y_left, y_right, case.dtype)
     judge = Judge(left, right, pairs)
     cause = judge.causes(found.index)
-    return Explanation(case, left, right, pairs, found.index, found.ulps, cause, judge.by_order())
-
-
-class Judge:
-    """Names the causes of differing pairs. Each pair of ways is compared once."""
-
-    def __init__(self, left: Side, right: Side, pairs: Pairs) -> None:
-        self.left, self.right, self.pairs = left, right, pairs
-        classes, leaves = classes_of(left.case)
-        bias = () if left.case.bias is None else (BIAS,)
-        self.classes, self.leaves = classes, [(*map(int, read), *bias) for read in leaves]
-
-    def causes(self, which: np.ndarray) -> list[str]:
-        """The cause of every pair in ``which`` (indices), taken to differ."""
-        refusals = {self.left.refusal, self.right.refusal} - {""}
-        if "nondeterministic" in refusals:
-            return ["nondeterministic"] * len(which)
-        if refusals:
-            same = self.pairs.same_window[which].tolist()
-            return ["not-a-sum" if alike else "window" for alike in same]
-        kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
-        names = [self._name(*kind) for kind in kinds.tolist()]
-        return [names[n] for n in number.reshape(-1).tolist()]
-
-    def _kinds(self, which: np.ndarray) -> np.ndarray:
-        """All that decides a pair's cause, a row a pair."""
-        one, two = self.pairs.left[which].T, self.pairs.right[which].T
-        assert self.left.orders is not None and self.right.orders is not None
-        sides = ((self.left, tuple(one)), (self.right, tuple(two)))
-        ways_of = [s.orders.index[at] for s, at in sides if s.orders]
-        no_sum = [s.orders.not_a_sum[at] for s, at in sides if s.orders]
-        replayed = [s.replays[at] for s, at in sides]
-        read = self.classes[one[0]]
-        same = self.pairs.same_window[which]
-        return np.stack(
-            [same, no_sum[0] | no_sum[1], replayed[0] & replayed[1], *ways_of, read], axis=1
-        ).astype(np.int64)
-
-    def _name(self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int) -> str:
-        if not same:
-            return "window"
-        if no_sum:
-            return "not-a-sum"
-        return self._verdict(one, two, read) * replayed or "unexplained"
-
-    def _verdict(self, one: int, two: int, read: int) -> str:
-        """What sets two ways apart over the leaves that are read; empty if nothing does."""
-        assert self.left.orders is not None and self.right.orders is not None
-        if one < 0 or two < 0:
-            return ""
-        left, right = self.left.orders.ways[one], self.right.orders.ways[two]
-        if left == right:
-            return ""
-        leaves = self.leaves[read]
-        return "+".join(ways.causes(ways.restricted(left, leaves), ways.restricted(right, leaves)))
-
-    def by_order(self) -> int:
-        """Pairs with the same window that are added in other ways, whatever the operands are."""
-        if self.left.orders is None or self.right.orders is None:
-            return 0
-        same = np.flatnonzero(self.pairs.same_window)
-        kinds, counts = np.unique(self._kinds(same)[:, 3:], axis=0, return_counts=True)
-        return sum(
-            int(count)
-            for kind, count in zip(kinds.tolist(), counts, strict=True)
-            if self._verdict(*kind)
-        )
+    by_order = sum(map(len, judge.apart()[0].values()))
+    return Explanation(case, left, right, pairs, found.index, found.ulps, cause, by_order)

@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe import machine, ulp, window
 from probe.case import Case
 from probe.errors import StoreError, TargetError
-from probe.explain import Judge, Pairs, Side, add_orders, must_agree, run
+from probe.explain import Pairs, Side, add_orders, must_agree, run
+from probe.explain.judge import Judge
+from probe.explain.rows import Row, order_row, ranges, reveal_rows, rounding_row
 from probe.launch import Session
-from probe.order import ways
 from probe.order.orders import Way
 from probe.store import Store
 from probe.store.results import load, machine_folders
 from probe.target import Target
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    import pandas
+
+PAIR = ["run_id", "case_id", "target", "vary", "at", "against"]
 MOST_KNOWN = 24  # ways of earlier lengths that are tried before any question is asked
 
 
@@ -59,11 +63,16 @@ class Answer:
 
 @dataclass
 class Causes:
-    """What ``explain_store`` found: differing outputs by cause, by target, and what failed."""
+    """The store's differing outputs by cause, by target, and what failed.
+
+    ``explained_before`` comparisons were in the store already: their outputs are counted too.
+    ``added``: outputs that this run explained.
+    """
 
     by_target: dict[str, Counter[str]] = field(default_factory=dict)
     replayed: int = 0
     explained_before: int = 0
+    added: int = 0
     failures: list[str] = field(default_factory=list)
     interrupted: bool = False
 
@@ -120,6 +129,7 @@ def _take(store: Store, result: Causes, job: Job, answer: Answer) -> None:
         result.failures.append(answer.failure)
     result.by_target.setdefault(job.target, Counter()).update(answer.causes)
     result.replayed += answer.replayed
+    result.added += answer.causes.total()
 
 
 def _own_folder(path: Path) -> Path:
@@ -139,14 +149,14 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
     versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
     found = stored.comparisons[stored.comparisons["differing"] > 0]
-    keys = ["run_id", "case_id", "target", "vary", "at", "against"]
-    done = set(stored.causes[keys].itertuples(index=False, name=None))
+    done = set(stored.causes[PAIR].itertuples(index=False, name=None))
     todo = [
         row
-        for row in found[[*keys, "differing"]].itertuples(index=False, name=None)
+        for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
         if row[:6] not in done
     ]
-    result = Causes(explained_before=len(found) - len(todo))
+    result = _explained(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
+    result.explained_before = len(found) - len(todo)
     todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
     for (target, run_id, case_id, vary, against), rows in groupby(
@@ -156,6 +166,18 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
         job = (run_id, versions[run_id], target, _text(cases[case_id]), case_id, vary)
         jobs.append(Job(*job, int(against), values))
     return jobs, result
+
+
+def _explained(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
+    """What the store knows of its differences before anything is run."""
+    result = Causes()
+    pairs = causes[PAIR].itertuples(index=False, name=None)
+    mine = causes[np.array([pair in differing for pair in pairs], bool)]
+    for target, rows in mine.groupby("target"):
+        counts = rows.groupby("cause")["outputs"].sum().astype(int)
+        result.by_target[str(target)] = Counter(counts.to_dict())
+    result.replayed = int(mine["replayed"].sum())
+    return result
 
 
 def _text(case: object) -> str:
@@ -237,24 +259,14 @@ def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) 
     """Rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
     if side.orders is None:
         return
-    orders = side.orders
     place: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
     place |= {"vary": job.vary, "at": value}
-    cost = {"calls": orders.calls, "checks": orders.checks, "seconds": orders.seconds}
-    for number, way in enumerate(orders.ways):
-        mine = wanted & (orders.index == number)
-        if mine.any():
-            names = {"order_id": way[0].id, "rounding_id": ways.rounding_id(way[1])}
-            counts: Row = {"outputs": int(mine.sum()), "replayed": int((mine & side.replays).sum())}
-            reveal = place | names | counts | cost | {"ranges": ranges(mine), "evidence": None}
-            answer.rows.setdefault("reveals", []).append(reveal)
-            answer.rows.setdefault("orders", []).append(order_row(way))
-            answer.rows.setdefault("roundings", []).append(rounding_row(way))
-    rest = wanted & (orders.index < 0)
-    if rest.any():
-        counts = {"outputs": int(rest.sum()), "replayed": 0, "ranges": ranges(rest)}
-        evidence = {"order_id": None, "rounding_id": None, "evidence": orders.evidence}
-        answer.rows.setdefault("reveals", []).append(place | counts | cost | evidence)
+    found = reveal_rows(side.orders, place, wanted, side.replays)
+    numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
+    mine = [side.orders.ways[number] for number in numbers]
+    answer.rows.setdefault("reveals", []).extend(found)
+    answer.rows.setdefault("orders", []).extend(map(order_row, mine))
+    answer.rows.setdefault("roundings", []).extend(map(rounding_row, mine))
 
 
 def _judge(
@@ -280,40 +292,3 @@ def _judge(
         answer.rows.setdefault("causes", []).append(pair | row | {"ranges": ranges(mask)})
         answer.causes[cause] += int(mine.sum())
         answer.replayed += int(both[mine].sum())
-
-
-def ranges(mask: np.ndarray) -> list[int]:
-    """Where a mask is True as start, stop, start, stop, ... of its flat indices."""
-    flat = mask.reshape(-1).astype(np.int8)
-    return list(_edges(flat))
-
-
-def _edges(flat: np.ndarray) -> Iterator[int]:
-    yield from np.flatnonzero(np.diff(flat, prepend=0, append=0)).tolist()
-
-
-def order_row(way: Way) -> Row:
-    """The row of ``orders`` for a tree."""
-    tree = way[0]
-    return {
-        "order_id": tree.id,
-        "tree": tree.text,
-        "leaves": len(tree.leaves),
-        "depth": tree.depth,
-        "children_max": max(map(len, tree.nodes), default=0),
-    }
-
-
-def rounding_row(way: Way) -> Row:
-    """The row of ``roundings``; its style is told over the tree that it was found with."""
-    tree, rounding = way
-    fused = np.zeros(max([leaf for leaf in tree.leaves if leaf < ways.BIAS], default=0) + 1, bool)
-    fused[list(rounding.fused)] = True
-    return {
-        "rounding_id": ways.rounding_id(rounding),
-        "style": rounding.style(tree),
-        "fused": ranges(fused),
-        "products": rounding.products,
-        "accumulator": rounding.nodes,
-        "json": ways.rounding_json(rounding),
-    }

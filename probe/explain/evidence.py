@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.explain import Explanation, Side, classes_of
+from probe.explain import Explanation, Side
+from probe.explain.judge import classes_of
 from probe.order import ways
 from probe.order.orders import Way
 from probe.order.replay import PartialSum, partial_sums

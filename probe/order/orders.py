@@ -211,11 +211,8 @@ class _Work:
         wrong = self.wanted & (counted != expected[:, None])
         if wrong.any():
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
-            seen = counted[position, filt]
-            self._refuse(
-                wrong,
-                f"units at all leaves add up to {seen:g}, the window reads {expected[position]}",
-            )
+            seen, read = float(counted[position, filt]), expected[position]
+            self._refuse(wrong, f"units at all leaves add up to {seen!r}, the window reads {read}")
 
     def _refuse(self, which: np.ndarray, evidence: str) -> None:
         self.result.not_a_sum |= which

@@ -17,12 +17,11 @@ import numpy as np
 from probe import window
 from probe.case import Case
 from probe.errors import TargetError
-from probe.explain import Pairs, Side, classes_of, must_agree, run_side
-from probe.explain.causes import order_row, ranges, rounding_row
+from probe.explain import Pairs, Side, must_agree, run_side
+from probe.explain.judge import Judge
+from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession
-from probe.order import ways
 from probe.order.orders import Orders, Way
-from probe.order.tree import BIAS
 from probe.sweep.plan import axis_values
 
 Row = dict[str, Any]
@@ -136,25 +135,6 @@ def _entry(found: AtValue, vary: str) -> Row:
     return {vary: found.at, "outputs": found.outputs, "causes": causes, "first": found.first}
 
 
-def reveal_rows(orders: Orders, place: Row) -> list[Row]:
-    """Rows of ``reveals`` for a call's outputs; ``place``: the columns that name the call."""
-    cost: Row = {"calls": orders.calls, "checks": orders.checks, "seconds": orders.seconds}
-    found = []
-    for number, (tree, rounding) in enumerate(orders.ways):
-        mine = orders.index == number
-        if mine.any():
-            names: Row = {"order_id": tree.id, "rounding_id": ways.rounding_id(rounding)}
-            proved = int((mine & orders.replayed).sum())
-            counts: Row = {"outputs": int(mine.sum()), "replayed": proved, "ranges": ranges(mine)}
-            found.append(place | names | counts | cost | {"evidence": None})
-    rest = (orders.index < 0) & ~orders.replayed
-    if rest.any():
-        counts = {"outputs": int(rest.sum()), "replayed": 0, "ranges": ranges(rest)}
-        nothing = {"order_id": None, "rounding_id": None, "evidence": orders.evidence}
-        found.append(place | counts | cost | nothing)
-    return found
-
-
 def sweep(
     session: AnySession,
     case: Case,
@@ -212,41 +192,10 @@ class _Work:
 
 def _contrast(found: AtValue, left: Side, right: Side, pairs: Pairs) -> None:
     """Fills in which of the outputs that must agree are added in another way."""
-    apart, found.unknown = differing_ways(left, right, pairs)
+    apart, found.unknown = Judge(left, right, pairs).apart()
     found.compared = len(pairs.left)
-    places = [pair for pairs_of in apart.values() for pair in pairs_of]
-    found.outputs = len(places)
-    found.causes = Counter({cause: len(pairs_of) for cause, pairs_of in apart.items()})
-    if places:
-        flat = pairs.left[places] @ np.array([left.case.filters, 1])
-        found.first = int(flat.min())
-
-
-def differing_ways(left: Side, right: Side, pairs: Pairs) -> tuple[dict[str, list[int]], int]:
-    """Pairs that are added in other ways, by cause, and how many have no proved way on a side.
-
-    Ways are compared over the leaves that the outputs read: in the padding all add zeros.
-    """
-    assert left.orders is not None and right.orders is not None
-    one, two = (
-        np.where(orders.replayed[at], orders.index[at], -2)
-        for orders, at in ((left.orders, tuple(pairs.left.T)), (right.orders, tuple(pairs.right.T)))
-    )
-    classes, leaves = classes_of(left.case)
-    kinds, number = np.unique(
-        np.stack([one, two, classes[pairs.left[:, 0]]], axis=1), axis=0, return_inverse=True
-    )
-    bias = () if left.case.bias is None else (BIAS,)
-    apart: dict[str, list[int]] = {}
-    unknown = 0
-    for k, (ours, theirs, read) in enumerate(kinds.tolist()):
-        members = np.flatnonzero(number.reshape(-1) == k).tolist()
-        if min(ours, theirs) < 0:  # -1 twice: windows that read nothing
-            unknown += len(members) if -2 in (ours, theirs) else 0
-            continue
-        sides = left.orders.ways[ours], right.orders.ways[theirs]
-        window_leaves = (*map(int, leaves[read]), *bias)
-        causes = ways.causes(*(ways.restricted(way, window_leaves) for way in sides))
-        if causes:
-            apart.setdefault("+".join(causes), []).extend(members)
-    return apart, unknown
+    found.causes = Counter({cause: len(which) for cause, which in apart.items()})
+    found.outputs = found.causes.total()
+    if apart:
+        places = pairs.left[np.concatenate(list(apart.values()))]
+        found.first = int((places @ np.array([left.case.filters, 1])).min())
