@@ -16,14 +16,10 @@ from pathlib import Path
 
 from probe import Case, Store, Target, experiment, load
 from probe.cli.output import Output
-from probe.cli.results import report
-from probe.cli.show import stored
 from probe.errors import TargetError
 from probe.explain import run_side
-from probe.explain.causes import explain_store
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
-from probe.sweep import sweep
 from probe.sweep.observations import case_row, output_columns, run_row
 from probe.target import unavailable
 
@@ -101,12 +97,12 @@ def cases(kernel: int) -> list[Case]:
     return grid
 
 
-def plan(quick: bool) -> list[tuple[list[Case], list[int]]]:
-    """What is swept, a kernel size at a time: cases, lengths."""
+def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
+    """What is swept, a kernel size at a time: cases, values, axis."""
     if quick:
-        return [([conv(3, 3, 1), conv(3, 3, 8, 2, "same")], [3, 4, 10, 11, 16])]
+        return [([conv(3, 3, 1), conv(3, 3, 8, 2, "same")], [3, 4, 10, 11, 16], "length")]
     return [
-        (cases(kernel), sorted({kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)}))
+        (cases(kernel), [kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)], "length")
         for kernel in KERNELS
     ]
 
@@ -114,30 +110,13 @@ def plan(quick: bool) -> list[tuple[list[Case], list[int]]]:
 @experiment.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
-    out, targets = Output(), [Target.parse(text) for text in (QUICK if quick else TARGETS)]
-    with Store.here(store) as kept, experiment.bar("frameworks: the grid") as progress:
-        for grid, lengths in plan(quick):
-            part = sweep(
-                grid,
-                targets,
-                lengths,
-                store=kept,
-                experiment=NAME,
-                progress=progress,
-                keep=KEEP,
-                sessions=patient,
-            )
-            if part.interrupted:
-                return True
-        kept.compact()
-    with Store.here(store) as kept, out.working("frameworks: all targets at one length"):
+    targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
+    options = {"experiment": NAME, "keep": KEEP, "sessions": patient}
+    if experiment.swept(store, f"{NAME}: the grid", plan(quick), targets, **options):
+        return True
+    with Store.here(store) as kept, Output().working(f"{NAME}: all targets at one length"):
         together(kept, targets, TOGETHER[:1] if quick else TOGETHER)
-    with out.progress("frameworks: causes") as tell:
-        found = explain_store(store, progress=tell)
-    for line in found.failures:
-        out.note(line)
-    out.results.print(stored.results(report(load(store))))
-    return found.interrupted
+    return experiment.explained(store, NAME)
 
 
 def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
