@@ -14,7 +14,8 @@ PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
     errors floats ulp schema backends operands case window runtimes target worker machine launch
-    installation store sweep order kernels explain search reproduction plots notebook cli experiment
+    installation store sweep order kernels explain search network shrink plots
+    reproduction notebook cli experiment
 """.split()
 CHILD = [
     *(PACKAGE / f"{name}.py" for name in ("floats", "ulp")),

@@ -1,0 +1,14 @@
+"""Whole networks: a chain of layers, run at small padded sizes and at the one it was made for.
+
+``layers`` and this file say what a network is, ``geometry`` which activations read content,
+``readers`` read models of Keras, PyTorch and ONNX, ``running`` computes all activations on a
+target, ``comparison`` finds where short and fixed part and why, ``safe`` the shortest padded
+lengths that change no bit, ``plan`` writes them down for the user, ``consequence`` says what a
+difference decides.
+"""
+
+from probe.network.chain import Beyond, Network
+from probe.network.geometry import Geometry, Need
+from probe.network.layers import Layer
+
+__all__ = ["Beyond", "Geometry", "Layer", "Need", "Network"]

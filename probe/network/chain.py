@@ -1,0 +1,164 @@
+"""A chain of layers with its shapes: what ``Network.load`` gives and every other file takes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from probe.case.arguments import by
+from probe.errors import InputError
+from probe.network.geometry import Geometry, Windows, output_sizes, windows
+from probe.network.layers import Layer
+
+READERS = "probe.network.readers"
+"""Imported when a model is loaded: readers write networks, so they come after this file."""
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """A layer at which the chain had to stop: its window is not finite or not known."""
+
+    name: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A chain of layers over ``rank`` spatial axes, channels last; frozen.
+
+    The *length* is the last spatial axis, as in a case; ``height`` are the sizes of those before
+    it (empty for one axis). ``fixed``: the length that the model was made for, None if it doesn't
+    say. ``beyond``: the first layer of the model that is not part of the chain, None where the
+    chain is the whole model. Layers are checked to fit each other. Raises InputError.
+    """
+
+    layers: tuple[Layer, ...]
+    rank: int
+    height: tuple[int, ...] = ()
+    dtype: str = "float32"
+    name: str = "network"
+    fixed: int | None = None
+    beyond: Beyond | None = None
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            why = "there is no layer to examine"
+            if self.beyond:
+                why += f": {self.beyond.name} ({self.beyond.kind}) {self.beyond.why}"
+            raise InputError(
+                "network", self.name, why, "give a chain that begins with convolutions"
+            )
+        if len(self.height) != self.rank - 1:
+            why = f"{len(self.height)} sizes for the {self.rank - 1} axes before the length"
+            raise InputError("height", by(self.height) or None, why, "give one size for each")
+        if self.dtype not in ("float32", "float64", "float16"):
+            why = "networks are run in float32, float64 or float16"
+            raise InputError("dtype", self.dtype, why, "convert the model")
+        for one, two in zip(self.layers, self.layers[1:], strict=False):
+            if one.filters != two.in_channels:
+                why = f"it takes {two.in_channels} channels, and {one.name} gives {one.filters}"
+                raise InputError("layer", two.name, why, "mend the chain")
+        self.sizes(self.shortest)
+
+    @classmethod
+    def load(cls, source: Any, height: Sequence[int] | None = None) -> Network:
+        """The chain of a Keras model, a PyTorch module, an ONNX model, or a description.
+
+        ``source``: an object of these libraries, a path (``.keras``, ``.h5``, ``.pt``, ``.pth``,
+        ``.onnx``, ``.json``), a mapping as ``to_json`` gives it, or ``nine-layers``, see
+        :func:`probe.network.builder.nine_layers`. ``height``: sizes of the spatial axes before
+        the length where the model leaves them open. A layer whose window is not finite or not
+        known (global pooling, recurrent, attention) ends the chain, see ``beyond``; InputError
+        where nothing is left before it, or where the model can't be read. A PyTorch file is
+        unpickled, which runs what it says: load only files that you trust.
+        """
+        given = None if height is None else tuple(height)
+        found: Network = import_module(READERS).read(source, given)
+        return found
+
+    @property
+    def in_channels(self) -> int:
+        """Channels of the input."""
+        return self.layers[0].in_channels
+
+    @property
+    def filters(self) -> int:
+        """Channels of the output."""
+        return self.layers[-1].filters
+
+    def sizes(self, length: int) -> list[tuple[int, ...]]:
+        """Spatial sizes of the input and behind every layer. InputError where a layer has none."""
+        found = [(*self.height, length)]
+        for layer in self.layers:
+            found.append(output_sizes(layer, found[-1]))
+            if min(found[-1]) < 1:
+                why = f"{layer.name} ({layer.label}) gets {by(found[-2])}, and no window fits"
+                raise InputError("length", length, why, f"use {self.shortest} or more")
+        return found
+
+    @cached_property
+    def shortest(self) -> int:
+        """The smallest length that gives an output; InputError if the height gives none."""
+        for length in range(1, 1 << 20):
+            size = (*self.height, length)
+            for layer in self.layers:
+                size = output_sizes(layer, size)
+                if min(size) < 1:
+                    break
+            else:
+                return length
+            if min(size[:-1], default=1) < 1:
+                why = f"with it {layer.name} ({layer.label}) has no output"
+                raise InputError("height", by(self.height), why, "use a larger one")
+        raise InputError("network", self.name, "no length up to 2**20 gives an output", "check it")
+
+    def input_shape(self, length: int) -> tuple[int, ...]:
+        """(1, *spatial, in_channels)."""
+        return (1, *self.height, length, self.in_channels)
+
+    def windows(self, length: int) -> list[Windows]:
+        """The receptive window of every layer's outputs at a length: field, jump, start."""
+        return windows(self, length)
+
+    def geometry(self, fixed: int) -> Geometry:
+        """Which activations at the fixed length read content, and what shorter lengths give."""
+        return Geometry(self, fixed)
+
+    def with_(self, **changes: Any) -> Network:
+        """A copy with other fields."""
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The description, which ``load`` reads: layers with all their numbers."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "rank": self.rank,
+            "height": list(self.height),
+            "dtype": self.dtype,
+            "fixed": self.fixed,
+            "in_channels": self.in_channels,
+        }
+        return found | {"layers": [layer.to_json() for layer in self.layers]}
+
+    def save(self, path: str | Path) -> None:
+        """Writes the description. Errors: OSError."""
+        Path(path).write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
+
+    @cached_property
+    def id(self) -> str:
+        """16 hexadecimal digits that change with the computation or its numbers, not its names."""
+        content: Mapping[str, Any] = self.to_json()
+        told = {key: content[key] for key in ("rank", "height", "dtype")}
+        told["layers"] = [
+            {key: value for key, value in layer.items() if key != "name"}
+            for layer in content["layers"]
+        ]
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

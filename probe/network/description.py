@@ -1,0 +1,190 @@
+"""Networks as plain JSON: what ``Network.save`` writes, and what people write by hand.
+
+``{"rank": 2, "height": [1], "in_channels": 1, "fixed": 4096, "seed": 0, "layers": [{"op":
+"conv2d", "kernel": "1x5", "filters": 16, "bias": true}, {"op": "max_pool2d", "kernel": "1x2",
+"stride": "1x2"}, {"op": "activation", "activation": "relu"}]}``. The words are a case's. Weights
+that are not given are drawn from ``seed``, normal, with a variance of 2 / products (He and others,
+"Delving Deep into Rectifiers", 2015), so that activations keep their size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from probe.case import padding
+from probe.case.arguments import by, choice, count, flag, sizes
+from probe.case.operators import OPERATORS
+from probe.errors import InputError
+from probe.network.chain import Network
+from probe.network.layers import ACTIVATIONS, CONVOLUTIONS, ELEMENTWISE, OPS, POOLS, Layer
+from probe.operands.draw import normal
+
+KEYS = ("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers")
+WORDS = (
+    *("name", "op", "kernel", "stride", "dilation", "padding", "groups", "filters", "ceil_mode"),
+    *("pad_with", "activation", "parameters", "weights", "bias", "scale", "shift"),
+)
+DRAWN = ("weights", "bias", "scale", "shift")
+SPREAD = 0.1
+"""Standard deviation of generated biases and shifts, and of generated scales around 1."""
+
+
+def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = None) -> Network:
+    """The network of a description or its text. Unknown words and misfits are an InputError."""
+    try:
+        given = json.loads(source) if isinstance(source, str) else dict(source)
+    except ValueError as error:
+        raise InputError("network", repr(source)[:40], f"not JSON ({error})", "mend it") from None
+    if not isinstance(given, dict) or not isinstance(given.get("layers"), list):
+        why = "it has no list of layers"
+        raise InputError("network", repr(given)[:40], why, 'write {"layers": [{"op": ...}]}')
+    _refuse("network", given, KEYS)
+    rank = count("rank", given.get("rank", 1))
+    writer = Writer(
+        rank,
+        count("in_channels", given.get("in_channels", 1)),
+        str(given.get("dtype", "float32")),
+        count("seed", given.get("seed", 0), least=0),
+    )
+    for words in given["layers"]:
+        if not isinstance(words, Mapping) or "op" not in words:
+            raise InputError("layer", repr(words)[:40], "it needs an op", 'write {"op": "conv1d"}')
+        _refuse("layer", words, WORDS)
+        writer.add(**words)
+    own = given.get("height", [1] * (rank - 1))
+    fixed = given.get("fixed")
+    return Network(
+        tuple(writer.layers),
+        rank,
+        height or sizes("height", own, rank - 1) if rank > 1 else (),
+        writer.dtype,
+        str(given.get("name", "network")),
+        None if fixed is None else count("fixed", fixed),
+    )
+
+
+def _refuse(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name, value in given.items():
+        if name not in known:
+            why = f"a {what} has no such word"
+            raise InputError(str(name), str(value)[:40], why, f"use {', '.join(known)}")
+
+
+class Writer:
+    """Writes a chain layer by layer, in the words of a description; readers use it too."""
+
+    def __init__(self, rank: int, in_channels: int, dtype: str = "float32", seed: int = 0) -> None:
+        self.rank, self.channels, self.dtype, self.seed = rank, in_channels, dtype, seed
+        self.layers: list[Layer] = []
+
+    def add(self, op: str, name: str | None = None, **words: Any) -> None:
+        """Adds a layer. Missing weights are drawn. Raises InputError."""
+        choice("op", op, OPS)
+        name = name or f"{op}_{sum(layer.op == op for layer in self.layers) + 1}"
+        try:
+            layer = self._made(op, str(name), words)
+        except InputError as error:
+            todo = f"{error.todo} (layer {name})".strip()
+            raise InputError(error.name, error.value, error.why, todo) from None
+        self.layers.append(layer)
+        self.channels = layer.filters
+
+    def _made(self, op: str, name: str, words: dict[str, Any]) -> Layer:
+        if op in CONVOLUTIONS or op in POOLS:
+            return self._windowed(op, name, words)
+        if op == "dense":
+            filters = count("filters", words.get("filters", self.channels))
+            found = Layer(name, op, self.channels, filters)
+            return self._weighted(found, (1, self.channels, filters), words)
+        if op == "pad":
+            pairs = padding.parse(words.get("padding", 0), self.rank)
+            if isinstance(pairs, str):
+                raise InputError("padding", pairs, "pad takes numbers", "write N or L:R an axis")
+            numbers = dict(words.get("parameters", {}))
+            return Layer(name, op, self.channels, self.channels, padding=pairs, parameters=numbers)
+        return self._elementwise(op, name, words)
+
+    def _windowed(self, op: str, name: str, words: dict[str, Any]) -> Layer:
+        what = OPERATORS[op]
+        if what.spatial_rank != self.rank:
+            why = f"it has {what.spatial_rank} spatial axes, and the network has {self.rank}"
+            raise InputError("op", op, why, f"use one of {self.rank} axes")
+        kernel = sizes("kernel", words.get("kernel", 1), self.rank)
+        steps = words.get("stride", kernel if what.pool else 1)
+        filters = words.get("filters", self.channels if what.depthwise else 1)
+        found = Layer(
+            name,
+            op,
+            self.channels,
+            self.channels if what.pool else count("filters", filters),
+            kernel,
+            sizes("stride", steps, self.rank),
+            sizes("dilation", words.get("dilation", 1), self.rank),
+            _padding(words.get("padding", "valid"), self.rank),
+            self.channels if what.depthwise else count("groups", words.get("groups", 1)),
+            flag("ceil_mode", words.get("ceil_mode", False)),
+            str(words.get("pad_with", "nothing")),
+        )
+        found.spec(self.dtype)
+        if what.pool:
+            return found
+        shape = (*kernel, self.channels // found.groups, found.filters)
+        return self._weighted(found, shape, words)
+
+    def _weighted(self, layer: Layer, shape: tuple[int, ...], words: dict[str, Any]) -> Layer:
+        products = math.prod(shape[:-1])
+        weights = self._array("weights", words.get("weights"), shape, math.sqrt(2 / products))
+        bias = words.get("bias", False)
+        if bias is None or bias is False:
+            return replace(layer, weights=weights)
+        given = None if bias is True else bias
+        return replace(
+            layer, weights=weights, bias=self._array("bias", given, (layer.filters,), SPREAD)
+        )
+
+    def _elementwise(self, op: str, name: str, words: dict[str, Any]) -> Layer:
+        assert op in ELEMENTWISE
+        numbers = {key: float(value) for key, value in words.get("parameters", {}).items()}
+        found = Layer(name, op, self.channels, self.channels, parameters=numbers)
+        shape = (self.channels,)
+        if op == "activation":
+            named = choice("activation", words.get("activation"), ACTIVATIONS)
+            return replace(found, activation=named)
+        if op == "bias":
+            given = words.get("bias")
+            given = None if given is True else given
+            return replace(found, bias=self._array("bias", given, shape, SPREAD))
+        return replace(
+            found,
+            scale=self._array("scale", words.get("scale"), shape, SPREAD, 1.0),
+            shift=self._array("shift", words.get("shift"), shape, SPREAD),
+        )
+
+    def _array(
+        self, name: str, given: Any, shape: tuple[int, ...], spread: float, middle: float = 0.0
+    ) -> np.ndarray:
+        """Given numbers in the network's dtype, or drawn ones: by seed and the layer's place."""
+        if given is None:
+            draw = (self.seed << 20) + 4 * len(self.layers) + DRAWN.index(name)
+            values = middle + spread * normal(draw, "w", shape)
+        else:
+            values = np.asarray(given, np.float64)
+            if values.size != math.prod(shape):
+                why = f"{values.size} numbers for a shape of {by(shape)}"
+                raise InputError(name, f"({values.size} numbers)", why, "give all, row by row")
+            if not np.isfinite(values).all():
+                raise InputError(name, "(numbers)", "not all are finite", "give finite numbers")
+        made: np.ndarray = values.reshape(shape).astype(self.dtype)
+        return made
+
+
+def _padding(given: object, rank: int) -> padding.Padding:
+    """The padding of a window; no elements on either side is ``valid``."""
+    found = padding.parse(given, rank)
+    return found if isinstance(found, str) or any(map(any, found)) else "valid"

@@ -1,0 +1,307 @@
+"""Which activations read content, which the short run shares with the fixed one, how long to pad.
+
+Content of n positions stands at the beginning; padding of one value follows. An activation of the
+short run (padded to a length L) is that of the fixed run if every element that it reads, through
+all layers, is the same one or the same padding; so the activations are followed through the chain
+as masks, exactly, whatever the padding conventions: where SAME with a stride puts other zeros
+before another length, partners shift or there are none. With finite windows alone the same
+question has an answer on paper (Araujo, Norris, Sim, "Computing Receptive Fields of Convolutional
+Neural Networks", Distill 2019): field r, jump j, start s, which ``windows`` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from probe.case import padding
+from probe.errors import InputError
+from probe.network.layers import Layer
+
+if TYPE_CHECKING:
+    from probe.network import Network
+
+NEVER = np.iinfo(np.int64).max
+"""The lowest content position read by what reads none."""
+
+PAD, OUTSIDE = -1, -2
+"""What a window reads beside elements: padding, or (pooling in ceil mode) what lies beyond it."""
+
+Agrees = Callable[[int, int, int], "np.ndarray | None"]
+"""(number of a layer, its input length, its fixed input length) -> which outputs it computes
+alike, bool (outputs,); None: all."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The receptive window of one layer's outputs along the length, in positions of the input.
+
+    Output o reads no position outside [start + o * jump, start + o * jump + field); ``outputs``
+    is how many there are. ``own``: what the layer itself spans.
+    """
+
+    layer: str
+    own: int
+    field: int
+    jump: int
+    start: int
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Need:
+    """What content of ``content`` positions takes at a padded length.
+
+    ``padded``: the length; ``outputs``: what the fixed run has. Of these ``reading`` read content;
+    they are among the first ``kept``, which the short run has at ``[offset + first, offset +
+    kept)``; ``first`` is 0 unless padding before the content makes outputs of its own. The other
+    ``tail`` outputs of the fixed run read padding alone, whatever the content is.
+    """
+
+    content: int
+    padded: int
+    outputs: int
+    reading: int
+    first: int
+    kept: int
+    offset: int
+
+    @property
+    def tail(self) -> int:
+        """Outputs of the fixed run behind those that are kept."""
+        return self.outputs - self.kept
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Activations of one layer that a short run shares with the fixed one.
+
+    Activation o of the short run is o + ``shift`` of the fixed run where ``same[o]``. ``shift`` is
+    None where there are no partners: the padding before differs by no multiple of the stride.
+    """
+
+    same: np.ndarray
+    shift: int | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all activations are shared, at their own index."""
+        return self.shift == 0 and bool(self.same.all())
+
+
+def extent(layer: Layer, axis: int) -> int:
+    """What a layer's window spans on an axis."""
+    return (layer.kernel[axis] - 1) * layer.dilation[axis] + 1 if layer.kernel else 1
+
+
+def around(layer: Layer, axis: int, size: int) -> tuple[int, int]:
+    """Padding before and after that a layer puts around an axis of that size."""
+    if not layer.windowed:
+        return 0, 0
+    stride = layer.stride[axis] if layer.kernel else 1
+    return padding.around(layer.padding, axis, size, extent(layer, axis), stride)
+
+
+def output_sizes(layer: Layer, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Spatial sizes behind a layer; 0 where no window fits."""
+    if not layer.windowed:
+        return sizes
+    if layer.op == "pad":
+        return tuple(size + sum(around(layer, axis, size)) for axis, size in enumerate(sizes))
+    up = layer.ceil_mode or (layer.padding == "caffe" and bool(layer.pool))
+    found = []
+    for axis, size in enumerate(sizes):
+        reach, step = extent(layer, axis), layer.stride[axis]
+        found.append(padding.output_size(layer.padding, axis, size, reach, step, up))
+    return tuple(found)
+
+
+def reads(layer: Layer, size: int, outputs: int) -> np.ndarray:
+    """What each output of a layer reads along the length: (outputs, leaves) int64.
+
+    Positions of the layer's input, or ``PAD`` and ``OUTSIDE``.
+    """
+    before, after = around(layer, -1, size)
+    stride, dilation, kernel = (
+        (layer.stride[-1], layer.dilation[-1], layer.kernel[-1]) if layer.kernel else (1, 1, 1)
+    )
+    index = np.arange(outputs)[:, None] * stride - before + np.arange(kernel) * dilation
+    index = np.where((index < 0) | ((index >= size) & (index < size + after)), PAD, index)
+    return np.where(index >= size, OUTSIDE, index)
+
+
+def lengths(network: Network, length: int) -> list[int]:
+    """Positions along the length of the input and behind every layer."""
+    return [sizes[-1] for sizes in network.sizes(length)]
+
+
+def windows(network: Network, length: int) -> list[Windows]:
+    """See ``Network.windows``; layers of one position's own have the window of their input."""
+    found, field, jump, start = [], 1, 1, 0
+    sizes = lengths(network, length)
+    for layer, size, outputs in zip(network.layers, sizes, sizes[1:], strict=False):
+        own, before = extent(layer, -1), around(layer, -1, size)[0]
+        start -= before * jump
+        field += (own - 1) * jump
+        found.append(Windows(layer.name, own, field, jump * _stride(layer), start, outputs))
+        jump *= _stride(layer)
+    return found
+
+
+def _stride(layer: Layer) -> int:
+    return layer.stride[-1] if layer.kernel else 1
+
+
+class Geometry:
+    """A network whose fixed length is ``fixed``. InputError where that gives no output."""
+
+    def __init__(self, network: Network, fixed: int) -> None:
+        self.network, self.fixed = network, fixed
+        self.sizes = lengths(network, fixed)
+        self._capacities: dict[int, int] = {}
+        self._reads: dict[int, np.ndarray] = {}
+
+    def reads(self, number: int) -> np.ndarray:
+        """What every output of a layer reads in the fixed run, (outputs, leaves); see ``reads``."""
+        if number not in self._reads:
+            layer = self.network.layers[number]
+            self._reads[number] = reads(layer, self.sizes[number], self.sizes[number + 1])
+        return self._reads[number]
+
+    @cached_property
+    def lowest(self) -> list[np.ndarray]:
+        """The lowest input position that each activation of the fixed run reads, layer by layer.
+
+        int64 (positions,) for the input and behind every layer; ``NEVER`` where it reads padding
+        of the layers alone. Content of n positions is read by those below n.
+        """
+        found = [np.arange(self.fixed)]
+        for number, layer in enumerate(self.network.layers):
+            if layer.windowed:
+                values = np.append(found[-1], NEVER)
+                index = self.reads(number)
+                found.append(values[np.where(index < 0, len(values) - 1, index)].min(axis=1))
+            else:
+                found.append(found[-1])
+        return found
+
+    def follow(self, length: int, agrees: Agrees | None = None) -> list[Shared]:
+        """What a run padded to ``length`` shares with the fixed one, for input and every layer.
+
+        ``agrees``: beside reading the same, outputs must be computed alike by every layer. Raises
+        InputError where the length has no output.
+        """
+        sizes = lengths(self.network, length)
+        found = [Shared(np.arange(length) < self.fixed, 0)]
+        for number, layer in enumerate(self.network.layers):
+            step = self._behind(number, layer, found[-1], sizes[number], sizes[number + 1])
+            if agrees is not None and step.shift is not None:
+                alike = agrees(number, sizes[number], self.sizes[number])
+                if alike is not None:
+                    step = Shared(step.same & alike, step.shift)
+            found.append(step)
+        return found
+
+    def _behind(self, number: int, layer: Layer, shared: Shared, size: int, outputs: int) -> Shared:
+        """What is shared behind a layer whose short run has these lengths before and behind it."""
+        if shared.shift is None:
+            return Shared(np.zeros(outputs, bool), None)
+        if not layer.windowed:
+            return shared
+        fixed = self.sizes[number + 1]
+        before, after = around(layer, -1, size)
+        moved = around(layer, -1, self.sizes[number])[0] - before + shared.shift
+        if moved % _stride(layer):
+            return Shared(np.zeros(outputs, bool), None)
+        shift = moved // _stride(layer)
+        if shift == 0 and shared.whole and after == 0 and not layer.ceil_mode:
+            return Shared(np.arange(outputs) < fixed, 0)
+        ours, partner = reads(layer, size, outputs), np.arange(outputs) + shift
+        theirs = self.reads(number)[np.clip(partner, 0, fixed - 1)]
+        known = np.append(shared.same, False)[np.where(ours < 0, size, ours)]
+        alike = np.where(ours < 0, ours == theirs, known & (ours + shared.shift == theirs))
+        there = (partner >= 0) & (partner < fixed)
+        return Shared(there & alike.all(axis=1), shift)
+
+    def capacity(self, length: int, agrees: Agrees | None = None) -> int:
+        """The longest content for which a run padded to ``length`` has every output that reads it.
+
+        0 where there is none. Outputs count if they read the same as in the fixed run and, with
+        ``agrees``, are computed alike.
+        """
+        if agrees is None and length in self._capacities:
+            return self._capacities[length]
+        found = self._capacity(length, agrees)
+        if agrees is None:
+            self._capacities[length] = found
+        return found
+
+    def _capacity(self, length: int, agrees: Agrees | None) -> int:
+        if length < self.network.shortest or length > self.fixed:
+            return 0
+        last = self.follow(length, agrees)[-1]
+        lacking = np.ones(self.sizes[-1], bool)
+        if last.shift is not None:
+            partners = np.flatnonzero(last.same) + last.shift
+            lacking[partners[(partners >= 0) & (partners < len(lacking))]] = False
+        missed = self.lowest[-1][lacking].min(initial=NEVER)
+        return int(min(missed, length))
+
+    def least(self, content: int, agrees: Agrees | None = None, start: int = 1) -> int:
+        """The least padded length from ``start`` up that serves ``content`` positions.
+
+        The fixed length always does. InputError: more content than the fixed length.
+        """
+        self.check(content)
+        for length in range(max(content, start, self.network.shortest), self.fixed):
+            if self.capacity(length) >= content and (
+                agrees is None or self.capacity(length, agrees) >= content
+            ):
+                return length
+        return self.fixed
+
+    def check(self, content: int) -> None:
+        """InputError where the content is longer than the fixed length, or empty."""
+        if not 1 <= content <= self.fixed:
+            why = f"the fixed length is {self.fixed}"
+            raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
+
+    def need(self, content: int, padded: int | None = None) -> Need:
+        """What content of so many positions takes, at its least padded length unless one is given.
+
+        At a length that is too short ``kept`` still says what the fixed run would need.
+        """
+        self.check(content)
+        length = self.least(content) if padded is None else padded
+        reading = self.lowest[-1] < content
+        kept = int(np.flatnonzero(reading)[-1]) + 1 if reading.any() else 0
+        last = self.follow(length)[-1]
+        shift = last.shift or 0
+        return Need(
+            content=content,
+            padded=length,
+            outputs=self.sizes[-1],
+            reading=int(reading.sum()),
+            first=max(shift, 0),
+            kept=kept,
+            offset=-shift,
+        )
+
+    def needed(self, content: int) -> list[np.ndarray]:
+        """Which activations of the fixed run the outputs that read content depend on.
+
+        bool (positions,) for the input and behind every layer.
+        """
+        wanted = self.lowest[-1] < content
+        found = [wanted]
+        for number in reversed(range(len(self.network.layers))):
+            if self.network.layers[number].windowed:
+                index = self.reads(number)[wanted]
+                wanted = np.zeros(self.sizes[number], bool)
+                wanted[index[index >= 0]] = True
+            found.insert(0, wanted)
+        return found

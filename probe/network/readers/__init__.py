@@ -1,0 +1,106 @@
+"""Models of other libraries read as a chain; each reader imports its library when it is asked.
+
+A reader walks the model from its input and writes every layer in our words. What it can't write
+ends the chain there, with the reason: a layer whose window isn't finite or not known, a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from probe.errors import InputError
+from probe.network import builder
+from probe.network.chain import Beyond, Network
+from probe.network.description import from_json
+
+FILES = {
+    ".keras": "keras_model",
+    ".h5": "keras_model",
+    ".hdf5": "keras_model",
+    ".pt": "torch_module",
+    ".pth": "torch_module",
+    ".onnx": "onnx_model",
+}
+"""File endings and the reader of each."""
+
+OBJECTS = {"keras": "keras_model", "torch": "torch_module", "onnx": "onnx_model"}
+"""Packages of whose objects we know the reader."""
+
+HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {builder.NAME}"
+
+WHOLE = "reads all positions, so its window is as long as the input"
+STEPS = "carries a state from position to position, so its window has no end"
+PAIRS = "weighs every position by every other one, so its window is as long as the input"
+UNKNOWN = "is not known here, so what it reads isn't either"
+
+
+class Stop(Exception):
+    """The chain ends at this layer: see :class:`probe.network.Beyond`."""
+
+    def __init__(self, name: str, kind: str, why: str) -> None:
+        self.beyond = Beyond(name, kind, why)
+        super().__init__(f"{name} ({kind}) {why}")
+
+
+def read(source: Any, height: tuple[int, ...] | None) -> Network:
+    """See ``Network.load``."""
+    if isinstance(source, Network):
+        return source
+    if isinstance(source, Mapping):
+        return from_json(source, height)
+    if isinstance(source, str | Path):
+        return _file(source, height)
+    for parent in type(source).__mro__:
+        if reader := OBJECTS.get(parent.__module__.split(".")[0]):
+            return _reader(reader).from_object(source, height)
+    raise InputError("network", type(source).__name__, "this is no model", HOW)
+
+
+def _file(source: str | Path, height: tuple[int, ...] | None) -> Network:
+    if str(source).partition(":")[0] == builder.NAME:
+        return builder.parse(str(source))
+    path = Path(source)
+    ending = path.suffix.lower()
+    if ending not in (*FILES, ".json"):
+        raise InputError("network", source, f"{ending or 'no ending'} is no model's", HOW)
+    if not path.is_file():
+        raise InputError("network", source, "there is no such file", "check the name")
+    if ending == ".json":
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "not a text file"
+            raise InputError("network", source, str(why), "give a JSON file") from None
+        return from_json(text, height)
+    return _reader(FILES[ending]).from_file(path, height)
+
+
+def _reader(name: str) -> Any:
+    return import_module(f"probe.network.readers.{name}")
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    """A file that its library refuses."""
+    said = " ".join(str(error).split())[:200] or type(error).__name__
+    return InputError("network", path, f"can't be read: {said}", "save the model again")
+
+
+def missing(library: str) -> InputError:
+    """The library of a model isn't installed."""
+    why = f"{library} is needed to read this model, and is not installed"
+    return InputError("network", library, why, f"pip install {library}")
+
+
+def height_of(own: tuple[int | None, ...], given: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The sizes before the length: the user's, else the model's own. InputError if left open."""
+    if given is not None:
+        if len(given) != len(own):
+            why = f"the model has {len(own)} spatial axes before the length"
+            raise InputError("height", "x".join(map(str, given)), why, "give one size for each")
+        return given
+    if any(size is None for size in own):
+        raise InputError("height", None, "the model leaves it open", "give --height N")
+    return tuple(int(size) for size in own if size is not None)

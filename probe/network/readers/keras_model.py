@@ -1,0 +1,255 @@
+"""Keras models: Sequential, and functional ones that are a chain; channels last.
+
+Layers that do nothing outside of training (Dropout, noise, regularisation) are left out. Models
+inside models are read through. BatchNormalization is written as ``scale`` and ``shift``, taken
+together in float64: Keras computes it in several roundings, which the whole model shows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.errors import InputError
+from probe.network.chain import Beyond, Network
+from probe.network.description import Writer
+from probe.network.layers import ACTIVATIONS
+from probe.network.readers import (
+    PAIRS,
+    STEPS,
+    UNKNOWN,
+    WHOLE,
+    Stop,
+    height_of,
+    missing,
+    unreadable,
+)
+
+IDLE = (
+    *("InputLayer", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
+    *("GaussianNoise", "GaussianDropout", "AlphaDropout", "ActivityRegularization", "Identity"),
+)
+ENDLESS = {
+    "RNN": STEPS,
+    "LSTM": STEPS,
+    "GRU": STEPS,
+    "SimpleRNN": STEPS,
+    "Bidirectional": STEPS,
+    "ConvLSTM1D": STEPS,
+    "Attention": PAIRS,
+    "AdditiveAttention": PAIRS,
+    "MultiHeadAttention": PAIRS,
+    "GroupQueryAttention": PAIRS,
+    "Flatten": WHOLE,
+    "Reshape": UNKNOWN,
+}
+CONVOLUTIONS = {
+    "Conv1D": "conv1d",
+    "Conv2D": "conv2d",
+    "Conv3D": "conv3d",
+    "DepthwiseConv2D": "depthwise_conv2d",
+}
+POOLS = {
+    "MaxPooling1D": "max_pool1d",
+    "MaxPooling2D": "max_pool2d",
+    "AveragePooling1D": "avg_pool1d",
+    "AveragePooling2D": "avg_pool2d",
+}
+ACTIVATION_LAYERS = {
+    "ReLU": "relu",
+    "LeakyReLU": "leaky_relu",
+    "ELU": "elu",
+    "Softmax": "softmax",
+}
+
+
+def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
+    """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        import keras
+    except ImportError:
+        raise missing("keras") from None
+    try:
+        model = keras.models.load_model(path, compile=False)
+    except Exception as error:
+        raise unreadable(path, error) from None
+    return from_object(model, height).with_(name=path.name)
+
+
+def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
+    """The chain of a Keras 3 model that has been built."""
+    shape = _input_shape(model)
+    rank = len(shape) - 2
+    if rank not in (1, 2, 3) or shape[-1] is None:
+        why = "it takes no input of shape (batch, positions, channels), or of more axes"
+        raise InputError("network", model.name, why, "build it with one, channels last")
+    writer = Writer(rank, int(shape[-1]), _dtype(model))
+    beyond: Beyond | None = None
+    try:
+        for layer in _chain(model):
+            _write(writer, layer)
+    except Stop as stop:
+        beyond = stop.beyond
+    return Network(
+        tuple(writer.layers),
+        rank,
+        height_of(shape[1:-2], height),
+        writer.dtype,
+        model.name,
+        shape[-2],
+        beyond,
+    )
+
+
+def _input_shape(model: Any) -> tuple[int | None, ...]:
+    """(batch, *spatial, channels); None where open."""
+    try:
+        shape = model.input_shape
+    except AttributeError:
+        why = "it has not been built, so its input is not known"
+        raise InputError("network", model.name, why, "give it an Input, or call it once") from None
+    if isinstance(shape, dict | list):
+        why = f"it has {len(shape)} inputs"
+        raise InputError("network", model.name, why, "give a chain of one input")
+    return tuple(shape)
+
+
+def _dtype(model: Any) -> str:
+    return str(getattr(model, "compute_dtype", "float32") or "float32")
+
+
+def _chain(model: Any) -> Iterator[Any]:
+    """The layers in the order of the data. Stop where one is not fed by its predecessor alone."""
+    import keras
+
+    before = None
+    for layer in model.layers:
+        if type(layer).__name__ == "InputLayer":
+            before = layer
+            continue
+        if not isinstance(model, keras.Sequential):
+            _check_fed(layer, before)
+        before = layer
+        if isinstance(layer, keras.Model):
+            yield from _chain(layer)
+        else:
+            yield layer
+
+
+def _check_fed(layer: Any, before: Any) -> None:
+    """Stop where a layer of a functional model takes more or other than what is before it."""
+    nodes = layer._inbound_nodes
+    feeding = [
+        tensor._keras_history.operation for tensor in (nodes[0].input_tensors if nodes else [])
+    ]
+    if len(nodes) != 1 or feeding != [before]:
+        raise Stop(layer.name, type(layer).__name__, "joins several branches; a chain has one")
+
+
+def _write(writer: Writer, layer: Any) -> None:
+    kind, name = type(layer).__name__, layer.name
+    if kind in IDLE:
+        return
+    if getattr(layer, "data_format", "channels_last") != "channels_last":
+        raise Stop(name, kind, "has its channels first; build it with channels_last")
+    if kind in CONVOLUTIONS:
+        _convolution(writer, layer, CONVOLUTIONS[kind])
+    elif kind in POOLS:
+        words = {"kernel": layer.pool_size, "stride": layer.strides, "padding": layer.padding}
+        writer.add(POOLS[kind], name, **words)
+    elif kind == "Dense":
+        writer.add("dense", name, filters=layer.units, **_arrays(layer))
+    elif kind == "BatchNormalization":
+        _normalisation(writer, layer)
+    elif kind.startswith("ZeroPadding"):
+        pairs = [tuple(pair) for pair in np.reshape(layer.padding, (-1, 2)).tolist()]
+        writer.add("pad", name, padding=pairs)
+    elif kind == "Rescaling":
+        ones = np.ones(writer.channels)
+        scale, shift = ones * np.asarray(layer.scale), ones * np.asarray(layer.offset)
+        writer.add("normalisation", name, scale=scale, shift=shift)
+    elif kind in ACTIVATION_LAYERS:
+        _activation_layer(writer, layer, kind)
+    elif kind != "Activation":
+        whole = WHOLE if kind.startswith("Global") else UNKNOWN
+        raise Stop(name, kind, ENDLESS.get(kind, whole))
+    _activation(writer, layer)
+
+
+def _convolution(writer: Writer, layer: Any, op: str) -> None:
+    if layer.padding not in ("valid", "same"):
+        if layer.padding != "causal":
+            raise Stop(layer.name, op, f"padding={layer.padding} is not known here")
+        before = (layer.kernel_size[0] - 1) * layer.dilation_rate[0]
+        writer.add("pad", f"{layer.name}/causal", padding=[(before, 0)])
+    words: dict[str, Any] = {
+        "kernel": layer.kernel_size,
+        "stride": layer.strides,
+        "dilation": layer.dilation_rate,
+        "padding": "valid" if layer.padding == "causal" else layer.padding,
+    }
+    if op == "depthwise_conv2d":
+        words["filters"] = writer.channels * layer.depth_multiplier
+    else:
+        words |= {"filters": layer.filters, "groups": layer.groups}
+    writer.add(op, layer.name, **words, **_arrays(layer))
+
+
+def _arrays(layer: Any) -> dict[str, Any]:
+    import keras
+
+    numpy = keras.ops.convert_to_numpy
+    found: dict[str, Any] = {"weights": numpy(layer.kernel)}
+    return found | ({"bias": numpy(layer.bias)} if layer.use_bias else {})
+
+
+def _normalisation(writer: Writer, layer: Any) -> None:
+    import keras
+
+    if layer.axis not in (-1, writer.rank + 1):
+        raise Stop(layer.name, "BatchNormalization", "is not over the channels")
+
+    def numbers(name: str, default: float) -> np.ndarray:
+        value = getattr(layer, name, None)
+        array = keras.ops.convert_to_numpy(value) if value is not None else default
+        return np.asarray(array, np.float64) * np.ones(writer.channels)
+
+    variance, mean = numbers("moving_variance", 1.0), numbers("moving_mean", 0.0)
+    scale = numbers("gamma", 1.0) / np.sqrt(variance + layer.epsilon)
+    shift = numbers("beta", 0.0) - mean * scale
+    writer.add("normalisation", layer.name, scale=scale, shift=shift)
+
+
+def _activation_layer(writer: Writer, layer: Any, kind: str) -> None:
+    parameters: dict[str, float] = {}
+    named = ACTIVATION_LAYERS[kind]
+    if kind == "ReLU":
+        limit = layer.max_value
+        plain = not layer.negative_slope and not layer.threshold
+        if not plain or limit not in (None, 6):
+            raise Stop(layer.name, kind, "has a slope, a threshold or a limit other than 6")
+        named = "relu6" if limit else "relu"
+    elif kind in ("LeakyReLU", "ELU"):
+        value = layer.negative_slope if kind == "LeakyReLU" else layer.alpha
+        parameters = {"alpha": float(value)}
+    elif layer.axis not in (-1, writer.rank + 1):
+        raise Stop(layer.name, kind, WHOLE)
+    writer.add("activation", layer.name, activation=named, parameters=parameters)
+
+
+def _activation(writer: Writer, layer: Any) -> None:
+    """The activation that a layer has of its own."""
+    function = getattr(layer, "activation", None)
+    named = getattr(function, "__name__", None)
+    if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:
+        return
+    if named not in ACTIVATIONS:
+        raise Stop(layer.name, str(named), UNKNOWN)
+    name = layer.name if type(layer).__name__ == "Activation" else f"{layer.name}/{named}"
+    parameters = {"alpha": 0.2} if named == "leaky_relu" else {}
+    writer.add("activation", name, activation=named, parameters=parameters)

@@ -1,0 +1,191 @@
+"""ONNX models: graphs whose nodes are a chain; channels first, constant weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.case.arguments import by
+from probe.errors import InputError
+from probe.network import Network
+from probe.network.description import Writer
+from probe.network.readers import PAIRS, STEPS, UNKNOWN, WHOLE, Stop, height_of, missing, unreadable
+
+ENDLESS = {
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "Flatten", "ReduceMean"), WHOLE),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), STEPS),
+    "Attention": PAIRS,
+}
+ACTIVATIONS = {
+    "Relu": "relu",
+    "LeakyRelu": "leaky_relu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "Elu": "elu",
+    "Selu": "selu",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Exp": "exp",
+}
+IDLE = ("Identity", "Dropout")
+
+
+def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
+    """The chain of an ``.onnx`` file. InputError where it can't be read."""
+    try:
+        import onnx
+    except ImportError:
+        raise missing("onnx") from None
+    try:
+        model = onnx.load(path)
+    except Exception as error:
+        raise unreadable(path, error) from None
+    return from_object(model, height).with_(name=path.name)
+
+
+def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
+    """The chain of an ``onnx.ModelProto``."""
+    from onnx import numpy_helper
+
+    graph = model.graph
+    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    given = [one for one in graph.input if one.name not in constants]
+    name = graph.name or "onnx"
+    if len(given) != 1:
+        raise InputError(
+            "network", name, f"it has {len(given)} inputs", "give a chain of one input"
+        )
+    shape = [one.dim_value or None for one in given[0].type.tensor_type.shape.dim]
+    rank = len(shape) - 2
+    if rank not in (1, 2, 3) or shape[1] is None:
+        why = "its input is not (batch, channels, positions), or with more axes"
+        raise InputError("network", name, why, "export it with such a shape and known channels")
+    writer, beyond = Writer(rank, shape[1]), None
+    try:
+        _walk(writer, graph, given[0].name, constants)
+    except Stop as stop:
+        beyond = stop.beyond
+    sizes = height_of(tuple(shape[2:-1]), height)
+    return Network(tuple(writer.layers), rank, sizes, writer.dtype, name, shape[-1], beyond)
+
+
+def _walk(writer: Writer, graph: Any, value: str, constants: dict[str, np.ndarray]) -> None:
+    """Writes the nodes from the input on."""
+    from onnx import helper, numpy_helper
+
+    for node in graph.node:
+        if node.op_type == "Constant":
+            attribute = node.attribute[0]
+            constants[node.output[0]] = numpy_helper.to_array(helper.get_attribute_value(attribute))
+            continue
+        if node.op_type == "Identity" and node.input[0] in constants:
+            constants[node.output[0]] = constants[node.input[0]]
+            continue
+        name = node.name or node.output[0]
+        given = list(node.input)
+        if given.count(value) != 1 or any(
+            one and one not in constants for one in set(given) - {value}
+        ):
+            why = "takes more or other than what comes before it; a chain has one branch"
+            raise Stop(name, node.op_type, why)
+        words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        arrays = [constants.get(one) for one in given]
+        _write(writer, name, node.op_type, words, arrays, given.index(value))
+        value = node.output[0]
+    if value not in [one.name for one in graph.output]:
+        raise Stop(value, "output", "is not the end of the graph: it has more branches")
+
+
+def _write(
+    writer: Writer, name: str, kind: str, words: dict[str, Any], arrays: list[Any], at: int
+) -> None:
+    if kind in IDLE:
+        return
+    if kind == "Conv" and at == 0:
+        _convolution(writer, name, words, arrays)
+    elif kind in ("MaxPool", "AveragePool"):
+        _pool(writer, name, kind, words)
+    elif kind == "BatchNormalization" and at == 0:
+        gamma, beta, mean, variance = (one.astype(np.float64) for one in arrays[1:5])
+        scale = gamma / np.sqrt(variance + words.get("epsilon", 1e-5))
+        writer.add("normalisation", name, scale=scale, shift=beta - mean * scale)
+    elif kind == "Add" and (bias := _per_channel(writer, arrays[1 - at])) is not None:
+        writer.add("bias", name, bias=bias)
+    elif kind == "Clip" and _clips(arrays, words) == (0, 6):
+        writer.add("activation", name, activation="relu6")
+    elif kind == "Softmax" and words.get("axis", -1) == 1:
+        writer.add("activation", name, activation="softmax")
+    elif kind in ACTIVATIONS:
+        alpha = {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind)
+        parameters = {} if alpha is None else {"alpha": float(words.get("alpha", alpha))}
+        writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
+    else:
+        raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
+
+
+def _clips(arrays: list[Any], words: dict[str, Any]) -> tuple[float, ...]:
+    found = [float(one) for one in arrays[1:3] if one is not None]
+    return tuple(found) or (words.get("min", 0.0), words.get("max", 0.0))
+
+
+def _per_channel(writer: Writer, array: Any) -> np.ndarray | None:
+    """The numbers of a channel each, if that is what the array adds."""
+    if array is None or array.size not in (1, writer.channels):
+        return None
+    wanted = {(writer.channels, *(1,) * writer.rank), (1, writer.channels, *(1,) * writer.rank)}
+    if array.size == 1 or array.shape in wanted:
+        flat: np.ndarray = array.reshape(-1) * np.ones(writer.channels, array.dtype)
+        return flat
+    return None
+
+
+def _padding(words: dict[str, Any], rank: int, name: str) -> Any:
+    said = words.get("auto_pad", b"NOTSET")
+    said = said.decode() if isinstance(said, bytes) else said
+    named = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
+    if said in named:
+        return named[said]
+    pads = words.get("pads", [0] * 2 * rank)
+    if min(pads) < 0:
+        raise Stop(name, "pads", f"are {by(pads)}: negative ones crop")
+    pairs = [(pads[axis], pads[axis + rank]) for axis in range(rank)]
+    return pairs if any(pads) else "valid"
+
+
+def _convolution(writer: Writer, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
+    weights = arrays[1]
+    given: dict[str, Any] = {
+        "kernel": weights.shape[2:],
+        "stride": words.get("strides", [1] * writer.rank),
+        "dilation": words.get("dilations", [1] * writer.rank),
+        "groups": words.get("group", 1),
+        "filters": weights.shape[0],
+        "padding": _padding(words, writer.rank, name),
+        "weights": np.moveaxis(weights, (0, 1), (-1, -2)),
+    }
+    if len(arrays) > 2 and arrays[2] is not None:
+        given["bias"] = arrays[2]
+    writer.dtype = str(weights.dtype)
+    writer.add(f"conv{writer.rank}d", name, **given)
+
+
+def _pool(writer: Writer, name: str, kind: str, words: dict[str, Any]) -> None:
+    if writer.rank > 2:
+        raise Stop(name, kind, "has three spatial axes, and pooling here has up to two")
+    ones = [1] * writer.rank
+    padding = _padding(words, writer.rank, name)
+    counted = kind == "AveragePool" and words.get("count_include_pad", 0) and padding != "valid"
+    writer.add(
+        f"{kind[:3].lower()}_pool{writer.rank}d"
+        if kind == "MaxPool"
+        else f"avg_pool{writer.rank}d",
+        name,
+        kernel=words["kernel_shape"],
+        stride=words.get("strides", ones),
+        dilation=words.get("dilations", ones),
+        padding=padding,
+        ceil_mode=bool(words.get("ceil_mode", 0)),
+        pad_with="zeros" if counted else "nothing",
+    )

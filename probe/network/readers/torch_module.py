@@ -1,0 +1,225 @@
+"""PyTorch modules: ``nn.Sequential``, nested ones, and any module whose forward is one chain.
+
+Other modules are traced by ``torch.fx``, and their graph must be a chain of modules. A file is a
+pickled module (``torch.save(module, path)``); weights alone say no architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.errors import InputError
+from probe.network.chain import Beyond, Network
+from probe.network.description import Writer
+from probe.network.readers import PAIRS, STEPS, UNKNOWN, WHOLE, Stop, height_of, missing, unreadable
+
+IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
+ENDLESS = {
+    "LSTM": STEPS,
+    "GRU": STEPS,
+    "RNN": STEPS,
+    "MultiheadAttention": PAIRS,
+    "TransformerEncoderLayer": PAIRS,
+    "TransformerEncoder": PAIRS,
+    "Flatten": WHOLE,
+}
+ACTIVATIONS = {
+    "ReLU": "relu",
+    "ReLU6": "relu6",
+    "LeakyReLU": "leaky_relu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "tanh",
+    "ELU": "elu",
+    "SELU": "selu",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "GELU": "gelu",
+    "SiLU": "silu",
+}
+
+
+def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
+    """The chain of a pickled module. InputError where PyTorch can't read it."""
+    try:
+        import torch
+    except ImportError:
+        raise missing("torch") from None
+    try:
+        module = torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:
+        raise unreadable(path, error) from None
+    if not isinstance(module, torch.nn.Module):
+        why = f"it holds a {type(module).__name__}, and weights alone say no architecture"
+        raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
+    return from_object(module, height).with_(name=path.name)
+
+
+def from_object(module: Any, height: tuple[int, ...] | None) -> Network:
+    """The chain of a module; the number of axes and channels are those of its first layer."""
+    parts = list(_leaves(module, ""))
+    rank, channels = _input(module, parts)
+    writer = Writer(rank, channels, _dtype(module))
+    beyond: Beyond | None = None
+    try:
+        for name, part in parts:
+            if isinstance(part, Stop):
+                raise part
+            _write(writer, name, part)
+    except Stop as stop:
+        beyond = stop.beyond
+    sizes = height_of((1,) * (rank - 1), height)
+    named = type(module).__name__
+    return Network(tuple(writer.layers), rank, sizes, writer.dtype, named, None, beyond)
+
+
+def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """(name, module) in the order of the data; a Stop in place of what is no chain."""
+    import torch
+
+    named = type(module).__module__.startswith("torch.nn.")
+    if isinstance(module, torch.nn.Sequential):
+        for name, child in module.named_children():
+            yield from _leaves(child, f"{prefix}{name}.")
+    elif named or not list(module.children()):
+        yield prefix.rstrip(".") or type(module).__name__, module
+    else:
+        yield from _traced(module, prefix)
+
+
+def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    try:
+        graph = torch.fx.symbolic_trace(module).graph
+    except Exception as error:
+        why = f"can't be traced: {' '.join(str(error).split())[:120]}"
+        yield prefix, Stop(prefix.rstrip(".") or "module", type(module).__name__, why)
+        return
+    before = None
+    for node in graph.nodes:
+        if node.op == "placeholder" and before is None:
+            before = node
+        elif node.op == "output":
+            return
+        elif node.op == "call_module" and node.args == (before,) and not node.kwargs:
+            before = node
+            yield from _leaves(module.get_submodule(node.target), f"{prefix}{node.target}.")
+        else:
+            said = getattr(node.target, "__name__", str(node.target))
+            why = "is no module applied to what comes before it, so there is no chain"
+            yield prefix, Stop(f"{prefix}{node.name}", said, why)
+            return
+
+
+def _input(module: Any, parts: list[tuple[str, Any]]) -> tuple[int, int]:
+    """(spatial axes, channels) of the first layer that says."""
+    for _, part in parts:
+        kind = type(part).__name__
+        if kind in ("Conv1d", "Conv2d", "Conv3d"):
+            return int(kind[4]), part.in_channels
+    why = "it has no convolution, which would say the axes and channels of the input"
+    raise InputError("network", type(module).__name__, why, "give a chain of convolutions")
+
+
+def _dtype(module: Any) -> str:
+    first = next(iter(module.parameters()), None)
+    return "float32" if first is None else str(first.dtype).removeprefix("torch.")
+
+
+def _write(writer: Writer, name: str, part: Any) -> None:
+    kind = type(part).__name__
+    if kind in IDLE:
+        return
+    if kind in ("Conv1d", "Conv2d", "Conv3d"):
+        _convolution(writer, name, part, kind)
+    elif kind in ("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d"):
+        _pool(writer, name, part, kind)
+    elif kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d") and part.track_running_stats:
+        _normalisation(writer, name, part)
+    elif kind.startswith(("ConstantPad", "ZeroPad")):
+        pairs = np.reshape(part.padding, (-1, 2))[::-1].tolist()
+        value = float(getattr(part, "value", 0.0))
+        padding = [tuple(pair) for pair in pairs]
+        writer.add("pad", name, padding=padding, parameters={"value": value} if value else {})
+    elif kind in ACTIVATIONS:
+        _activation(writer, name, part, kind)
+    elif kind == "Softmax" and part.dim == 1:
+        writer.add("activation", name, activation="softmax")
+    else:
+        whole = WHOLE if kind.startswith("Adaptive") else UNKNOWN
+        raise Stop(name, kind, ENDLESS.get(kind, whole))
+
+
+def _array(tensor: Any) -> np.ndarray:
+    found: np.ndarray = tensor.detach().cpu().numpy()
+    return found
+
+
+def _convolution(writer: Writer, name: str, part: Any, kind: str) -> None:
+    if part.padding_mode != "zeros":
+        raise Stop(name, kind, f"pads with its own elements ({part.padding_mode})")
+    pads = part.padding
+    if pads == "same":  # PyTorch's own, stride 1: the odd zero goes after
+        spans = [(k - 1) * d for k, d in zip(part.kernel_size, part.dilation, strict=True)]
+        pads = [(span // 2, span - span // 2) for span in spans]
+    weights = np.moveaxis(_array(part.weight), (0, 1), (-1, -2))
+    words: dict[str, Any] = {
+        "kernel": part.kernel_size,
+        "stride": part.stride,
+        "dilation": part.dilation,
+        "padding": "valid" if pads == "valid" else pads,
+        "groups": part.groups,
+        "filters": part.out_channels,
+        "weights": weights,
+    }
+    if part.bias is not None:
+        words["bias"] = _array(part.bias)
+    writer.add(f"conv{kind[4]}d", name, **words)
+
+
+def _pool(writer: Writer, name: str, part: Any, kind: str) -> None:
+    rank = int(kind[-2])
+    every = _each(part.padding, rank)
+    if kind.startswith("Avg") and getattr(part, "divisor_override", None):
+        raise Stop(name, kind, "divides by a number of its own")
+    counted = kind.startswith("Avg") and part.count_include_pad and any(every)
+    words = {
+        "kernel": _each(part.kernel_size, rank),
+        "stride": _each(part.stride, rank),
+        "dilation": _each(getattr(part, "dilation", 1), rank),
+        "padding": every,
+        "ceil_mode": bool(part.ceil_mode),
+        "pad_with": "zeros" if counted else "nothing",
+    }
+    words["padding"] = every if any(every) else "valid"
+    writer.add(f"{kind[:3].lower()}_pool{rank}d", name, **words)
+
+
+def _each(value: Any, rank: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (int(value),) * rank
+
+
+def _normalisation(writer: Writer, name: str, part: Any) -> None:
+    mean, variance = (_array(v).astype(np.float64) for v in (part.running_mean, part.running_var))
+    scale = 1 / np.sqrt(variance + part.eps)
+    if part.affine:
+        scale = scale * _array(part.weight)
+    shift = -mean * scale + (_array(part.bias) if part.affine else 0.0)
+    writer.add("normalisation", name, scale=scale, shift=shift)
+
+
+def _activation(writer: Writer, name: str, part: Any, kind: str) -> None:
+    parameters = {}
+    if kind == "LeakyReLU":
+        parameters = {"alpha": float(part.negative_slope)}
+    elif kind == "ELU":
+        parameters = {"alpha": float(part.alpha)}
+    elif kind == "GELU" and part.approximate != "none":
+        raise Stop(name, kind, f"is approximated by {part.approximate}")
+    elif kind == "Softplus" and (part.beta, part.threshold) != (1, 20):
+        raise Stop(name, kind, "has its own beta or threshold")
+    writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
