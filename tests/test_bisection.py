@@ -73,6 +73,8 @@ def test_the_releases_between_two():
     assert releases_between(*ends) == ["1.2.1", "1.3.0", "1.4.0", "1.5.0", "1.5.1"]
     assert releases_between(*ends[::-1]) == ["1.5.1", "1.5.0", "1.4.0", "1.3.0", "1.2.1"]
     assert releases_between(*ends, ["1.4.1", "9.9"]) == ["1.2.1", "1.4.1", "1.5.1"]
+    others = Target.parse("onnxruntime==1.9.1"), Target.parse("onnxruntime==1.12.0")
+    assert releases_between(*others) == ["1.9.1", "1.10.0", "1.11.0", "1.12.0"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_the_releases_between_two():
         ("tensorflow==1.2.1", "torch==2.0.0", "is another target, not another release"),
         ("tensorflow==2.6.0", "tensorflow==2.7.0,onednn=0", "use one library, device and set"),
         ("tensorflow==2.6.0", "tensorflow==2.6.0", "both ends are one release"),
-        ("torch==1.0.0", "torch==2.0.0", "name them: --releases"),
+        ("jax==0.4.30", "jax==0.4.38", "name them: --releases"),
     ],
 )
 def test_ends_that_are_no_two_releases(left, right, said):
