@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
@@ -82,9 +82,10 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self.flush()
         if kind is None:
             self.compact()
+        else:
+            self.flush()
 
     def append(self, table: str, rows: Rows) -> None:
         """Buffer one row (a mapping) or several, found together; absent nullable columns are null.
@@ -122,13 +123,17 @@ class Store:
         Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
         """
         with self._lock, _alone(self.path):
-            self._flushed = time.monotonic()
-            for table in sorted(self._chunks, key=lambda name: (name in _LAST, name)):
-                rows = self._assemble(table)
-                if len(rows):
-                    parquet.write(self._next_part(table), table, rows)
-                del self._chunks[table]
-            self._rows = 0
+            self._write_buffered(lambda table: False)
+
+    def _write_buffered(self, compacted: Callable[[str], bool]) -> None:
+        self._flushed = time.monotonic()
+        for table in sorted(self._chunks, key=lambda name: (name in _LAST, name)):
+            rows, whole = self._assemble(table), compacted(table)
+            path = parquet.whole(self.path, table) if whole else self._next_part(table)
+            if len(rows):
+                parquet.write(path, table, rows, compacted=whole)
+            del self._chunks[table]
+        self._rows = 0
 
     def _assemble(self, table: str) -> pa.Table:
         chunks = self._chunks[table]
@@ -155,12 +160,15 @@ class Store:
 
         Safe to interrupt: the merged file is in place before the parts are removed.
         """
-        with self._lock:
-            self.flush()
-            with _alone(self.path):
-                for table in sorted(schema.TABLES, key=lambda name: name in _LAST):
-                    if not parquet.is_whole(self.path, table):
-                        _merge_parts(self.path, table)
+        with self._lock, _alone(self.path):
+            self._write_buffered(self._is_new)
+            for table in sorted(schema.TABLES, key=lambda name: name in _LAST):
+                if not parquet.is_whole(self.path, table):
+                    _merge_parts(self.path, table)
+
+    def _is_new(self, table: str) -> bool:
+        """Whether what is buffered is all there is of a table, each row once."""
+        return table != "differences" and not parquet.files(self.path, table)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
         """Keys of every row of a table, stored or buffered: tuples as ``schema.keys(table)``."""

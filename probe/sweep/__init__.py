@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from probe import machine
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, InlineSession, open_session
+from probe.launch.waiting import completed
 from probe.store import Store, latest
 from probe.sweep import observations
 from probe.sweep.plan import Item, Plan, Plans, axis_values
@@ -145,12 +146,11 @@ def _run(job: _Job, runners: Sequence[_Runner], workers: int) -> bool:
         with ThreadPoolExecutor(workers, "sweep") as pool:
             futures = [pool.submit(runner.run) for runner in runners]
             try:
-                wait(futures, return_when=FIRST_EXCEPTION)
+                for future in completed(futures):
+                    future.result()
             finally:
                 if not all(future.done() for future in futures):
                     _end(job, runners)
-        for future in futures:
-            future.result()
     except KeyboardInterrupt:
         return True
     return False
