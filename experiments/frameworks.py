@@ -20,7 +20,7 @@ from probe.errors import TargetError
 from probe.explain import run_side
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
-from probe.sweep.observations import case_row, output_columns, run_row
+from probe.sweep.observations import case_row, output_columns
 from probe.target import unavailable
 
 NAME = "frameworks"
@@ -121,18 +121,19 @@ def main(store: Path, quick: bool) -> bool:
 
 def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
     """Stores all outputs of every target, and how each was added; what is there is not repeated."""
-    there = load(kept.path).outputs
-    done = set(zip(there.run_id, there.case_id, strict=True))
+    there = load(kept.path)
+    newest = there.runs.sort_values("started").drop_duplicates("target", keep="last")
+    runs = dict(zip(newest.target, newest.run_id, strict=True))  # the sweep's
+    done = set(zip(there.outputs.run_id, there.outputs.case_id, strict=True))
     for target in (one for one in targets if not unavailable(one)):  # the sweep has stored why
-        session = patient(target)
-        run = run_row(target, session.expected_facts(), session.variables, NAME)
-        todo = [case for case in shapes if (run["run_id"], case.id) not in done]
+        run_id, session = runs[target.text], patient(target)
+        todo = [case for case in shapes if (run_id, case.id) not in done]
         try:
             for case in todo:
                 session = session if session.alive else session.start()
-                keep_outputs(kept, session, case, run["run_id"])
+                keep_outputs(kept, session, case, run_id)
         except TargetError as error:
-            where = {"run_id": run["run_id"], "target": target.text, "kind": error.kind}
+            where = {"run_id": run_id, "target": target.text, "kind": error.kind}
             kept.append("failures", where | {"message": error.why, "stderr": error.stderr or None})
         finally:
             session.close()

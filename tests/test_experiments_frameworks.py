@@ -39,5 +39,6 @@ def test_outputs_of_all_targets_at_one_length_are_stored_once_with_their_orders(
     found = ran("frameworks", tmp_path)
     assert len(found.outputs) == len(first) > 0
     assert len(found.outputs.groupby("target")) == 2
+    assert set(found.outputs.run_id) == set(found.runs.run_id)
     shape = found.reveals[found.reveals.case_id.isin(found.outputs.case_id)]
     assert shape.outputs.sum() == shape.replayed.sum() == len(found.outputs)
