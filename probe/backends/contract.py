@@ -146,6 +146,21 @@ class Backend:
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""
         raise NotImplementedError
 
+    def stable(self, spec, accumulate=None):
+        """The :class:`Operator` that computes a spec by ``probe.stable``; ``accumulate``: its own.
+
+        Raises Unsupported where ``probe.stable`` does not know the library.
+        """
+        raise Unsupported("there is no prefix-stable convolution for %s" % self.name)
+
+    def chain(self, specs, operands):
+        """Layers as one program, as a user's model is: an object, or None where there is no way.
+
+        ``specs``: of convolutions, pools, products and what stands between (``elementwise``);
+        ``operands``: container arrays by name for each. The object has ``input(x)`` of a container
+        array (1, *spatial, channels), ``call(value)`` and ``output(value)``, a container array.
+        """
+
     def kernels(self, spec, shapes):
         """What the library, when asked, says it would run: {source: [name, ...]}, or {}.
 

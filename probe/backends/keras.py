@@ -16,7 +16,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 import numpy as np
 
 from probe import floats
-from probe.backends import keras_pooling, pooling, products
+from probe.backends import keras_chain, keras_pooling, pooling, products, tensorflow_chain
 from probe.backends import tensorflow as below
 from probe.backends.contract import Backend, Key, Operator, Unavailable, Unsupported
 from probe.backends.tensorflow_operators import refusing, said
@@ -186,6 +186,14 @@ class Keras(Backend):
         if self.library == "tensorflow":
             made.call = refusing(self.tf, made.call)
         return made
+
+    def chain(self, specs, operands):
+        """A model's layers, called eagerly or traced as one."""
+        first = dict(specs[0], in_channels=tensorflow_chain.channels(specs[0]))
+        return keras_chain.Chain(
+            *(self.keras, specs, operands),
+            *(lambda spec: layers(self.keras, spec), self._wrapped, first),
+        )
 
     def _wrapped(self, run, spec):
         if self.library == "jax":

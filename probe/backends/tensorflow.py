@@ -9,6 +9,7 @@ from probe.backends import (
     onednn,
     pooling,
     products,
+    tensorflow_chain,
     tensorflow_elementwise,
     tensorflow_operators,
     tensorflow_pooling,
@@ -48,7 +49,7 @@ KEYS = {
     "algorithm": Key(
         ("operator", "elementwise"),
         "operator",
-        "elementwise: by hand, a tf.multiply and a tf.add for each product",
+        "elementwise: by hand, a multiplication and an addition for each product: probe.stable",
     ),
 }
 
@@ -152,23 +153,41 @@ class TensorFlow(Backend):
         return "graph" if graph or switches.get("xla") == "1" else "eager"
 
     def operator(self, spec):
+        if self.switches.get("algorithm") == "elementwise":
+            return self.stable(spec)
+        if spec["op"] in products.OPS:
+            return self._bound(spec, tensorflow_products.function(self.tf, spec), True)
+        if pooling.kind(spec):
+            return self._bound(spec, tensorflow_pooling.operator(self.tf, spec))
+        return self._bound(spec, tensorflow_operators.convolution(self.tf, spec))
+
+    def stable(self, spec, accumulate=None):
+        if pooling.kind(spec):
+            return self._bound(spec, tensorflow_pooling.operator(self.tf, spec))
+        computed = tensorflow_elementwise.convolution(self.tf, spec, accumulate)
+        return self._bound(spec, computed)
+
+    def _bound(self, spec, computed, product=False):
+        """An operator that calls ``computed``, f(x, w), as the switches say."""
         constant = self.switches.get("weights") == "constant"
         xla = self.switches.get("xla") == "1"
-        by_hand = self.switches.get("algorithm") == "elementwise"
-        product = spec["op"] in products.OPS and not by_hand
-        if product:
-            computed = tensorflow_products.function(self.tf, spec)
-        elif pooling.kind(spec):
-            computed = tensorflow_pooling.operator(self.tf, spec)
-        else:
-            room = tensorflow_elementwise if by_hand else tensorflow_operators
-            computed = room.convolution(self.tf, spec)
         if not self.session:
             tensors = tensorflow_products.Tensors if product else tensorflow_operators.Tensors
             return tensors(self.tf, spec, computed, self._mode() == "graph", xla, constant)
         config = session_config(self.tf, self.switches, xla)
         session = tensorflow_products.Session if product else tensorflow_operators.Session
         return session(self.tf, spec, computed, config, "/" + self.device, constant)
+
+    def chain(self, specs, operands):
+        """See ``tensorflow_chain``; weights are never constants of the graph there."""
+        if self.switches.get("algorithm") == "elementwise":
+            return None
+        if self.session:
+            config = session_config(self.tf, self.switches, self.switches.get("xla") == "1")
+            where = "/" + self.device
+            return tensorflow_chain.SessionChain(self.tf, specs, operands, config, where)
+        xla = self.switches.get("xla") == "1"
+        return tensorflow_chain.Chain(self.tf, specs, operands, self._mode() == "graph", xla)
 
 
 def session_config(tf, switches, xla=False):

@@ -12,9 +12,12 @@ def operator(tf, spec):
     if any(step != 1 for step in spec["dilation"]):
         raise Unsupported(f"tf.nn.{name}{rank}d has no dilation")
     function = getattr(tf.nn, f"{name}{rank}d", None)
-    if function is None:
-        raise Unsupported(f"this release has no tf.nn.{name}{rank}d")
     steps = list(spec["kernel"]), list(spec["stride"])
+    if function is None and rank == 2:  # 1.x has the operator under this name
+        function = getattr(tf.nn, name)
+        steps = tuple([1] + step + [1] for step in steps)
+    elif function is None:
+        raise Unsupported(f"this release has no tf.nn.{name}{rank}d")
     if spec["padding"] in ("valid", "same") and not spec["ceil_mode"]:
         if spec["padding"] == "same" and spec["pad_with"] == "zeros":
             raise Unsupported("SAME of tf.nn's pooling leaves padding out: use explicit padding")

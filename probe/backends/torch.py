@@ -8,9 +8,18 @@ own ``padding="same"`` pads the same way, and refuses strides).
 import numpy as np
 
 from probe import floats
-from probe.backends import channels_first, onednn, pooling, products, torch_pooling, torch_products
+from probe.backends import (
+    channels_first,
+    onednn,
+    pooling,
+    products,
+    torch_chain,
+    torch_pooling,
+    torch_products,
+)
 from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
 from probe.backends.reference import zeros_around
+from probe.stable.torch import conv
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -70,6 +79,14 @@ class Torch(Backend):
 
     def operator(self, spec):
         return TorchOperator(self.torch, spec, self.device, self.switches)
+
+    def stable(self, spec, accumulate=None):
+        if pooling.kind(spec) or spec["op"] in products.OPS:
+            raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
+        return StableOperator(self.torch, spec, self.device, self.switches, accumulate)
+
+    def chain(self, specs, operands):
+        return torch_chain.Chain(self.torch, specs, operands, self.device, self.operator)
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
@@ -243,6 +260,26 @@ class TorchOperator(Operator):
         y = y.cpu()
         array = y.view(self.torch.int16).numpy().view(np.uint16) if self.narrow else y.numpy()
         return self.layout.channels_last(array)
+
+
+class StableOperator(TorchOperator):
+    """``probe.stable``'s convolution in the place of ``torch.nn.functional``'s."""
+
+    def __init__(self, torch, spec, device, switches, accumulate):
+        self.accumulate = accumulate
+        TorchOperator.__init__(self, torch, spec, device, switches)
+
+    def _call(self, gpu):
+        words = {name: self.spec[name] for name in ("stride", "dilation", "groups", "padding")}
+        words["accumulate"] = self.accumulate
+
+        def call(x, w, b):
+            y = conv(x, w, b, **words)
+            if gpu:
+                self.torch.cuda.synchronize()
+            return y
+
+        return call
 
 
 def said(error):

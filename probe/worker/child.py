@@ -32,6 +32,7 @@ from probe.backends import contract
 from probe.backends.split import SplitOperator, parts
 from probe.worker import compare, masked, protocol
 from probe.worker.call import Call
+from probe.worker.chain import Network
 
 #: Operators kept ready; the least recently used one is dropped.
 OPERATORS = 256
@@ -84,6 +85,12 @@ class Worker:
           with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
+        - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a chain of layers under the key.
+        - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``): its layers one by
+          one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each; see
+          ``chain.Network.layers``.
+        - ``whole`` (key; x; ``times``): the chain as one program of the library: ``y`` and
+          ``seconds``, a list; without ``y`` where the library has none.
         - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
         - ``stop``.
 
@@ -151,6 +158,33 @@ class Worker:
     def masks(self, request, arrays):
         return masked.masks(self._call(request, arrays), request, arrays)
 
+    def network(self, request, arrays):
+        specs = request["specs"]
+        operands: List[Dict[str, np.ndarray]] = [{} for _ in specs]
+        for name, array in arrays.items():
+            number, _, word = name.partition(".")
+            operands[int(number)][word] = array
+        program = getattr(self._started(), "chain", lambda specs, operands: None)
+        self.calls[request["key"]] = Network(self._operator, specs, operands, program)
+        yield {"done": True}, {}
+
+    def through(self, request, arrays):
+        chain = self._call(request, arrays)
+        last = request.get("last", len(chain.specs))
+        control, first = request.get("control", False), request.get("first", 0)
+        found, seconds, controls = chain.layers(arrays["x"], first, last, control)
+        if request.get("only_last"):
+            found = found[-1:]
+        named = {f"y{number}": y for number, y in enumerate(found)}
+        yield {"seconds": seconds, "controls": controls, "done": True}, named
+
+    def whole(self, request, arrays):
+        found = self._call(request, arrays).program_output(arrays["x"], request.get("times", 1))
+        if found is None:
+            yield {"seconds": None, "done": True}, {}
+        else:
+            yield {"seconds": found[1], "done": True}, {"y": found[0]}
+
     def stop(self, request, arrays):
         yield {"done": True}, {}
 
@@ -195,6 +229,9 @@ REQUESTS = {
     "run": Worker.run,
     "kernels": Worker.kernels,
     "sweep": Worker.sweep,
+    "network": Worker.network,
+    "through": Worker.through,
+    "whole": Worker.whole,
     "masks": Worker.masks,
     "stop": Worker.stop,
 }

@@ -1,0 +1,83 @@
+"""What stands between a network's windows, in NumPy: biases, scales, padding, activations.
+
+One rounding an operation, in the container's dtype, so what only adds, multiplies or compares has
+the bits that every library gives. Functions such as ``tanh`` are NumPy's own here; a backend that
+has a ``chain`` computes them with the library's.
+"""
+
+import numpy as np
+
+#: ``op`` of the specs that are made here: see ``Layer.spec``.
+OPS = ("activation", "bias", "normalisation", "pad")
+#: Activations whose bits are the same in every library.
+EXACT = ("relu", "relu6", "leaky_relu", "hard_sigmoid")
+
+SELU = (1.0507009873554805, 1.6732632423543772)
+
+
+def is_exact(spec):
+    """Whether a spec's bits do not depend on who computes it."""
+    return spec["op"] in OPS and (spec["op"] != "activation" or spec["activation"] in EXACT)
+
+
+def function(spec, arrays):
+    """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name."""
+    op, parameters = spec["op"], spec["parameters"]
+    if op == "bias":
+        return lambda x: x + arrays["b"]
+    if op == "normalisation":
+        return lambda x: x * arrays["scale"] + arrays["shift"]
+    if op == "pad":
+        pairs = [(0, 0)] + [tuple(pair) for pair in spec["padding"]] + [(0, 0)]
+        value = parameters.get("value", 0.0)
+        return lambda x: np.pad(x, pairs, "constant", constant_values=value)
+    named = ACTIVATIONS[spec["activation"]]
+
+    def activation(x):
+        with np.errstate(all="ignore"):
+            return named(x, x.dtype.type(parameters.get("alpha", 1.0))).astype(x.dtype)
+
+    return activation
+
+
+def sigmoid(x, alpha):
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x, alpha):
+    """Over the channels, less their largest."""
+    raised = np.exp(x - x.max(axis=-1, keepdims=True))
+    return raised / raised.sum(axis=-1, keepdims=True)
+
+
+def gelu(x, alpha):
+    """x times the normal distribution's integral up to x."""
+    import math
+
+    wide = x.astype(np.float64)
+    return wide * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(wide / math.sqrt(2)))
+
+
+def selu(x, alpha):
+    """Klambauer and others, "Self-Normalizing Neural Networks", 2017."""
+    scale, slope = (x.dtype.type(number) for number in SELU)
+    return np.where(x > 0, scale * x, scale * (slope * np.expm1(x)))
+
+
+ACTIVATIONS = {
+    "relu": lambda x, alpha: np.maximum(x, 0),
+    "relu6": lambda x, alpha: np.minimum(np.maximum(x, 0), 6),
+    "leaky_relu": lambda x, alpha: np.where(x > 0, x, x * alpha),
+    "hard_sigmoid": lambda x, alpha: np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "sigmoid": sigmoid,
+    "tanh": lambda x, alpha: np.tanh(x),
+    "softmax": softmax,
+    "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
+    "selu": selu,
+    "softplus": lambda x, alpha: np.logaddexp(x, x.dtype.type(0)),
+    "softsign": lambda x, alpha: x / (1 + np.abs(x)),
+    "gelu": gelu,
+    "silu": lambda x, alpha: x * sigmoid(x, alpha),
+    "exp": lambda x, alpha: np.exp(x),
+}

@@ -1,0 +1,110 @@
+"""A network on a target: all activations layer by layer, and the library's own program of them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe.launch import AnySession
+from probe.network.chain import Network
+from probe.operands.draw import normal
+
+_KEYS = itertools.count()
+
+
+@dataclass
+class Run:
+    """Activations of the input and behind every layer: container (1, *spatial, channels).
+
+    ``seconds`` of each layer's call; ``controls``: ``equal``, ``differs`` or ``alignment differs``
+    for layers that were run again, else empty.
+    """
+
+    activations: list[np.ndarray]
+    seconds: list[float] = field(default_factory=list)
+    controls: list[str] = field(default_factory=list)
+
+    @property
+    def output(self) -> np.ndarray:
+        """What comes out behind the last layer."""
+        return self.activations[-1]
+
+    @property
+    def steady(self) -> bool:
+        """Whether every layer gave the same bits again."""
+        return all(control in ("", "equal") for control in self.controls)
+
+
+class Runner:
+    """A network whose weights are kept by a started session. Errors: TargetError."""
+
+    def __init__(self, session: AnySession, network: Network) -> None:
+        self.session, self.network = session, network
+        self.key = f"network-{next(_KEYS)}"
+        self._process: object = None
+
+    def _ask(self, header: dict[str, Any], x: np.ndarray) -> tuple[dict[str, Any], Any]:
+        """A request about the network, which is sent before the first one of a process."""
+        process = getattr(self.session, "pid", 0)
+        if self._process != process or process is None:
+            if not self.session.alive:
+                self.session.start()
+            specs = [layer.spec(self.network.dtype) for layer in self.network.layers]
+            arrays = {
+                f"{number}.{name}": array
+                for number, layer in enumerate(self.network.layers)
+                for name, array in layer.operands().items()
+            }
+            self.session.request({"do": "network", "key": self.key, "specs": specs}, arrays)
+            self._process = getattr(self.session, "pid", 0)
+        return self.session.request({"key": self.key} | header, {"x": x})
+
+    def run(self, x: np.ndarray, control: bool = False) -> Run:
+        """Every layer as a call of its own, fed with the activations before it.
+
+        ``x``: (1, *spatial, in_channels) in the network's dtype. ``control``: every convolution,
+        pool and product is run again at the same shape and from another alignment.
+        """
+        header, found = self._ask({"do": "through", "control": control}, x)
+        outputs = [found[f"y{number}"] for number in range(len(self.network.layers))]
+        return Run([x, *outputs], header["seconds"], header["controls"])
+
+    def output(self, x: np.ndarray) -> np.ndarray:
+        """What comes out behind the last layer, run layer by layer."""
+        _, found = self._ask({"do": "through", "only_last": True}, x)
+        output: np.ndarray = found["y0"]
+        return output
+
+    def layer(self, number: int, x: np.ndarray) -> np.ndarray:
+        """One layer on activations of one's own."""
+        header = {"do": "through", "first": number, "last": number + 1}
+        _, found = self._ask(header, x)
+        output: np.ndarray = found["y0"]
+        return output
+
+    def whole(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
+        """The library's own program of all layers: (output, seconds of each of ``times`` calls).
+
+        (None, []) where the library has none here: only ``run`` tells then.
+        """
+        header, found = self._ask({"do": "whole", "times": times}, x)
+        return (found["y"], header["seconds"]) if "y" in found else (None, [])
+
+
+def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
+    """Content of so many positions, normal: (1, *height, length, in_channels).
+
+    Shorter content of the same seed is the prefix of longer content.
+    """
+    drawn = normal(seed, "x", network.input_shape(length))
+    return drawn.astype(network.dtype)
+
+
+def padded(x: np.ndarray, length: int, value: float = 0.0) -> np.ndarray:
+    """Content with positions of ``value`` behind it, up to ``length``."""
+    missing = length - x.shape[-2]
+    pairs = [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)]
+    return np.pad(x, pairs, constant_values=value)

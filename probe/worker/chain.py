@@ -1,0 +1,99 @@
+"""A network in the child: its layers one by one, each a call of its own, or all as one program.
+
+Runs in the targets' interpreters (Python 3.6, NumPy and one library).
+"""
+
+import time
+
+import numpy as np
+
+from probe.backends import elementwise
+from probe.worker import compare
+from probe.worker.call import Prepared
+
+
+class Network:
+    """Layers with their operands. ``operators``: a function from a spec to an operator.
+
+    ``specs``: as ``Case.spec`` and ``Layer.spec`` have them. ``operands``: for each a dict of
+    container arrays. ``program(specs, operands)``: the backend's own chain, or None.
+    """
+
+    def __init__(self, operators, specs, operands, program):
+        self.operators, self.specs, self.operands, self.program = (
+            operators,
+            specs,
+            operands,
+            program,
+        )
+        self.whole = {}
+        self.ready = {}
+
+    def layers(self, x, first, last, control):
+        """Outputs of the layers from ``first`` up to ``last`` (excluded), each from the one before.
+
+        Returns (list of container arrays, seconds of each call, for each whether the same shape
+        gives the same bits: ``compare.control``, or empty).
+        """
+        outputs, seconds, controls = [], [], []
+        for number in range(first, last):
+            x, spent, checked = self._layer(number, x, control)
+            outputs.append(x)
+            seconds.append(spent)
+            controls.append(checked)
+        return outputs, seconds, controls
+
+    def _layer(self, number, x, control):
+        spec = self.specs[number]
+        if "kernel" not in spec:
+            return self._between(number, x)
+        outer = x.shape[:-1]
+        if spec["op"] == "matmul":
+            x = x.reshape(x.shape[0], -1, x.shape[-1])
+        operator, w, b = self._operator(number)
+        prepared = Prepared(operator, x, w, b)
+        y, spent = prepared.run()
+        checked = compare.control(prepared, y, spec["dtype"]) if control else ""
+        if spec["op"] == "matmul":
+            y = y.reshape(outer + y.shape[-1:])
+        return y, spent, checked
+
+    def _operator(self, number):
+        if number not in self.ready:
+            spec, arrays = self.specs[number], self.operands[number]
+            operator = self.operators(spec)
+            w = operator.weights(np.ascontiguousarray(arrays["w"]))
+            self.ready[number] = operator, w, operator.bias(arrays.get("b"))
+        return self.ready[number]
+
+    def _between(self, number, x):
+        spec, arrays = self.specs[number], self.operands[number]
+        own = None if elementwise.is_exact(spec) else self._chain(number, number + 1)
+        start = time.perf_counter()
+        if own is None:
+            y = elementwise.function(spec, arrays)(x)
+        else:
+            y = own.output(own.call(own.input(x)))
+        return np.ascontiguousarray(y), time.perf_counter() - start, ""
+
+    def _chain(self, first, last):
+        if (first, last) not in self.whole:
+            part = slice(first, last)
+            self.whole[first, last] = self.program(self.specs[part], self.operands[part])
+        return self.whole[first, last]
+
+    def program_output(self, x, times):
+        """All layers as one program of the library: (output, seconds of each of ``times`` calls).
+
+        None where the backend has no such program: then ``layers`` is all there is.
+        """
+        chain = self._chain(0, len(self.specs))
+        if chain is None:
+            return None
+        given = chain.input(x)
+        spent = []
+        for _ in range(max(times, 1)):
+            start = time.perf_counter()
+            y = chain.call(given)
+            spent.append(time.perf_counter() - start)
+        return np.ascontiguousarray(chain.output(y)), spent
