@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = 1
+VERSION = 2
 """Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
 
-HISTORY: dict[int, str] = {1: "The first format: every table and column below."}
+HISTORY: dict[int, str] = {
+    1: "The first format: every table and column that is not said to be younger.",
+    2: "Whole networks: `networks`, `activations`, `padded_lengths`, `decisions`.",
+}
 """What each version changed. A column that is younger than a file reads as null."""
 
 NULL_INT = -(2**63)
@@ -74,8 +77,15 @@ class Column:
         return types[TYPES[self.type]]
 
 
-def _key(name: str, type: str, meaning: str, unit: str = "", null: str | None = None) -> Column:
-    return Column(name, type, meaning, unit, null, key=True)
+def _key(
+    name: str, type: str, meaning: str, unit: str = "", null: str | None = None, since: int = 1
+) -> Column:
+    return Column(name, type, meaning, unit, null, key=True, since=since)
+
+
+def _second(*columns: Column) -> tuple[Column, ...]:
+    """Columns of a table that the second version of the format brought."""
+    return tuple(replace(column, since=2) for column in columns)
 
 
 _RUN = _key("run_id", "text", "the run that measured it: `runs.run_id`")
@@ -264,6 +274,89 @@ _MEASUREMENTS = (
     Column("unit", "text", "`s` (by the clock), `MiB` (most memory held)"),
 )
 
+_NETWORK = _key("network_id", "text", "hash of the chain of layers with its weights")
+_CONTENT = _key("content", "int", "positions of content, at the beginning", "positions")
+_PADDED = _key("padded", "int", "length of the short run, content and padding", "positions")
+_FIXED = Column("fixed", "int", "length of the fixed run", "positions")
+
+_NETWORKS = _second(
+    _NETWORK,
+    Column("name", "text", "what it is called"),
+    Column("source", "text", "what `Network.load` makes it from", null="not told"),
+    Column("layers", "int", "how many layers, activations and pools included", "layers"),
+    Column("dtype", "text", "`float32`, `float64`, `float16`"),
+    Column("in_channels", "int", "channels of the input", "channels"),
+    Column("filters", "int", "channels of the output", "channels"),
+    Column("field", "int", "what an output of the last layer reads of the input", "positions"),
+    Column("jump", "int", "how far apart neighbouring outputs read", "positions"),
+    Column("json", "json", "the layers in the words of a description, without their numbers"),
+)
+
+_ACTIVATIONS = _second(
+    _RUN,
+    _NETWORK,
+    _TARGET,
+    _CONTENT,
+    _PADDED,
+    _key("layer", "int", "number of the layer, from 0"),
+    _FIXED,
+    Column("name", "text", "the layer's name"),
+    Column("op", "text", "`conv2d`, `max_pool2d`, `activation`, ..."),
+    Column("size", "int", "positions behind the layer in the short run", "positions"),
+    Column("size_fixed", "int", "positions behind the layer in the fixed run", "positions"),
+    Column("compared", "int", "activations that read the same in both runs", "activations"),
+    Column("other_window", "int", "activations of the short run that read other", "activations"),
+    Column("differing", "int", "compared activations whose values differ", "activations"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column(
+        *("max_scaled", "float", "largest |difference| / (eps * largest |activation| here)", "1"),
+        null="not known",
+    ),
+    Column(
+        *("own", "int", "activations that differ though the layer is fed the fixed run's"),
+        *("activations",),
+        null="not asked",
+    ),
+    Column("cause", "text", "why these differ: `order`, `rounding`, ...", null="none differs"),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "activations"),
+    Column("control", "text", "the same shape again: `equal` or `differs`", null="not run"),
+)
+
+_PADDED_LENGTHS = _second(
+    _RUN,
+    _NETWORK,
+    _TARGET,
+    _CONTENT,
+    _FIXED,
+    Column("outputs", "int", "outputs of the fixed run", "positions"),
+    Column("kept", "int", "outputs up to the last one that reads content", "positions"),
+    Column("least", "int", "shortest padded length that has them all", "positions"),
+    Column(
+        *("safe", "int", "shortest one at which every layer adds them as in the fixed run"),
+        *("positions",),
+    ),
+    Column("unknown", "int", "layers whose way of adding is not known at `safe`", "layers"),
+    Column("differing_least", "int", "outputs at `least` with other bits", "outputs"),
+    Column("differing_safe", "int", "outputs at `safe` with other bits", "outputs"),
+    Column("checked", "int", "sets of fresh operands for the last two", "sets"),
+)
+
+_DECISIONS = _second(
+    _RUN,
+    _NETWORK,
+    _TARGET,
+    _CONTENT,
+    _key("variant", "text", "which run: `fixed`, `least`, `safe`, `layerwise`, ..."),
+    _key("decision", "text", "what is decided of the channels: `argmax`, `top-5`, `threshold`"),
+    Column("padded", "int", "the run's padded length", "positions"),
+    Column("taken", "int", "positions (or values) that were decided on", "decisions"),
+    Column("crossed", "int", "decisions that are not those of the fixed run", "decisions"),
+    Column("margin", "float", "smallest distance from being decided otherwise", "eps * largest"),
+    Column("differing", "int", "outputs with other bits than the fixed run's", "outputs"),
+    Column("error", "float", "largest |output - float64's| / (eps * largest |output|)", "1"),
+    Column("error_fixed", "float", "the same of the fixed run", "1"),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": _RUNS,
     "cases": _CASES,
@@ -278,6 +371,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "causes": _CAUSES,
     "kernels": _KERNELS,
     "measurements": _MEASUREMENTS,
+    "networks": _NETWORKS,
+    "activations": _ACTIVATIONS,
+    "padded_lengths": _PADDED_LENGTHS,
+    "decisions": _DECISIONS,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -294,7 +391,11 @@ ABOUT: dict[str, str] = {
     "reveals": "One row an order and rounding that some outputs of a call have.",
     "causes": "One row a cause of some differences of a comparison.",
     "kernels": "One row a kernel that the library itself names: evidence, never a cause.",
-    "measurements": "One row a repetition of a measurement of probe itself.",
+    "measurements": "One row a repetition of a measurement: of probe, or of a network.",
+    "networks": "One row a network.",
+    "activations": "One row a layer of a network, run at a padded length against the fixed one.",
+    "padded_lengths": "One row a length of content: how far to pad it.",
+    "decisions": "One row a decision taken of a network's outputs, and their error.",
 }
 
 RUN_IDENTITY = (

@@ -16,7 +16,7 @@ from probe.store import latest, parquet
 if TYPE_CHECKING:
     import pandas
 
-CONTENT = ("cases", "orders", "roundings")
+CONTENT = ("cases", "orders", "roundings", "networks")
 """Tables whose id is a hash of the row: the same on every machine, so kept once."""
 
 
@@ -42,6 +42,10 @@ class Results:
     causes: pandas.DataFrame
     kernels: pandas.DataFrame
     measurements: pandas.DataFrame
+    networks: pandas.DataFrame
+    activations: pandas.DataFrame
+    padded_lengths: pandas.DataFrame
+    decisions: pandas.DataFrame
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
