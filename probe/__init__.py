@@ -33,8 +33,8 @@ _HOMES = {
     "merge": "store",
 }
 _ROOMS = (
-    "errors floats ulp schema backends operands case window runtimes target worker machine launch "
-    "store sweep order kernels explain search reproduction plots notebook"
+    "errors floats ulp schema stable backends operands case window runtimes target worker machine "
+    "launch store sweep order kernels explain search reproduction plots notebook"
 ).split()
 
 __all__ = ["Case", "Results", "Session", "Store", "Target", "load", "merge"]

@@ -13,14 +13,16 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
-    errors floats ulp schema backends operands case window runtimes target worker machine launch
-    installation store sweep order kernels explain search network shrink plots
+    errors floats ulp schema stable backends operands case window runtimes target worker machine
+    launch installation store sweep order kernels explain search network shrink plots
     reproduction notebook cli experiment
 """.split()
+STABLE = ("__init__", "geometry", "tensorflow", "torch")
 CHILD = [
     *(PACKAGE / f"{name}.py" for name in ("floats", "ulp")),
     *sorted((PACKAGE / "worker").glob("*.py")),
     *sorted((PACKAGE / "backends").glob("*.py")),
+    *(PACKAGE / "stable" / f"{name}.py" for name in STABLE),
 ]
 # What a child file may import beside the standard library, NumPy and our own child files, and that
 # only when it is needed.

@@ -1,0 +1,103 @@
+"""What both libraries share: the checked words of a convolution, its places, zeros and outputs."""
+
+import itertools
+
+#: Formats in which a product of two values of the key's format is exact.
+WIDER = {
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32", "float64"),
+    "float32": ("float64",),
+    "float64": (),
+}
+
+
+class Geometry:
+    """A convolution's words, checked; sizes are given later and may be a library's own scalars.
+
+    ``kernel``: a tuple; ``channels`` and ``filters``: numbers. ValueError: ``name=value: why``.
+    """
+
+    def __init__(self, kernel, channels, filters, stride, dilation, groups, padding):
+        rank = len(kernel)
+        if not 1 <= rank <= 3:
+            raise ValueError(
+                f"w={rank + 2} axes: a convolution has 1 to 3 spatial ones and two more"
+            )
+        self.kernel, self.channels, self.filters = kernel, channels, filters
+        self.stride = _each("stride", stride, rank)
+        self.dilation = _each("dilation", dilation, rank)
+        if groups < 1 or channels % groups or filters % groups:
+            why = f"must divide {channels} channels and {filters} filters"
+            raise ValueError(f"groups={groups}: {why}")
+        self.groups, self.depth = groups, channels // groups
+        self.padding = _padding(padding, rank)
+        self.extents = tuple((k - 1) * d + 1 for k, d in zip(kernel, self.dilation))
+        self.places = list(itertools.product(*[range(size) for size in kernel]))
+
+    def around(self, sizes, maximum=max):
+        """Zeros before and after each axis: a list of pairs."""
+        if self.padding == "valid":
+            return [(0, 0)] * len(self.kernel)
+        if not isinstance(self.padding, str):
+            return list(self.padding)
+        pairs = []
+        for size, stride, extent in zip(sizes, self.stride, self.extents):
+            missing = maximum((size - 1) // stride * stride + extent - size, 0)
+            less, more = missing // 2, missing - missing // 2
+            pairs.append((less, more) if self.padding == "same" else (more, less))
+        return pairs
+
+    def outputs(self, sizes, around):
+        """Outputs on each axis."""
+        return [
+            (size + before + after - extent) // stride + 1
+            for size, (before, after), extent, stride in zip(
+                sizes, around, self.extents, self.stride
+            )
+        ]
+
+    def seen(self, place, outputs):
+        """Slices, one an axis, of what every output reads at one place of the kernel."""
+        return tuple(
+            slice(at * step, at * step + (count - 1) * stride + 1, stride)
+            for at, step, stride, count in zip(place, self.dilation, self.stride, outputs)
+        )
+
+    def transposed(self):
+        """The words of the convolution from output gradients to those of the padded input.
+
+        The output gradients are spread out and have ``extent - 1`` zeros around them.
+        """
+        return {"dilation": self.dilation, "groups": self.groups}
+
+
+def accumulator(dtype, wanted):
+    """The name of the format to add in. ValueError where a product of ``dtype`` isn't exact."""
+    if wanted is None or wanted == dtype:
+        return dtype
+    if wanted not in WIDER.get(dtype, ()):
+        there = ", ".join(WIDER.get(dtype, ())) or "none"
+        why = f"not wide enough for exact products of {dtype}"
+        raise ValueError(f"accumulate={wanted}: {why}; there is {there}")
+    return wanted
+
+
+def _each(name, value, rank):
+    values = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(values) != rank or any(not isinstance(one, int) or one < 1 for one in values):
+        why = f"one whole number from 1 up, or {rank} of them"
+        raise ValueError(f"{name}={value}: it takes {why}")
+    return values
+
+
+def _padding(padding, rank):
+    if padding in ("valid", "same", "same_lower"):
+        return padding
+    pairs = [] if isinstance(padding, str) else list(padding)
+    if len(pairs) == 2 and rank == 1 and all(isinstance(one, int) for one in pairs):
+        pairs = [pairs]
+    fits = all(not isinstance(pair, (int, str)) and len(pair) == 2 for pair in pairs)
+    if len(pairs) != rank or not fits or any(zeros < 0 for pair in pairs for zeros in pair):
+        why = f"it takes valid, same, same_lower, or pairs of zeros for each of {rank} axes"
+        raise ValueError(f"padding={padding}: {why}")
+    return [tuple(pair) for pair in pairs]

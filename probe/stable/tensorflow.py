@@ -1,0 +1,155 @@
+"""The prefix-stable convolution in TensorFlow: eager, in a tf.function, compiled, from 1.x up.
+
+Products are subtracted from the sum, with weights of the other sign: the same bits as adding them,
+and a chain that TensorFlow leaves as it is. Chains of additions in a tf.function whose shapes are
+known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
+"""
+
+from probe.stable.geometry import Geometry, accumulator
+
+
+def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
+    """As ``probe.stable.conv``, channels last; variables are taken too."""
+    import tensorflow as tf
+
+    x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
+    known = _numbers(w.shape)
+    if len(known) != len(x.shape):
+        raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
+    words = (known[:-2], known[-2] * groups, known[-1], stride, dilation, groups, padding)
+    shape = Geometry(*words)
+    wide = accumulator(x.dtype.name, accumulate)
+    y = _differentiable(tf, shape, wide)(x, w)
+    return y if b is None else y + b
+
+
+def _numbers(shape):
+    return tuple(getattr(size, "value", size) for size in shape)
+
+
+def _sizes(tf, x):
+    """The spatial sizes of x: numbers where they are known, else scalar tensors."""
+    known = _numbers(x.shape)[1:-1]
+    asked = tf.shape(x) if None in known else ()
+    return [asked[1 + axis] if size is None else size for axis, size in enumerate(known)]
+
+
+def _padded(tf, geometry, x):
+    """x with its zeros, and the outputs on each axis."""
+    sizes = _sizes(tf, x)
+    known = all(isinstance(size, int) for size in sizes)
+    around = geometry.around(sizes, max if known else tf.maximum)
+    outputs = geometry.outputs(sizes, around)
+    if not known or any(map(any, around)):
+        x = tf.pad(x, [[0, 0]] + [list(pair) for pair in around] + [[0, 0]])
+    return x, around, outputs
+
+
+def _forward(tf, geometry, x, w, wide):
+    """The outputs: for every product one multiplication and one subtraction of all outputs."""
+    dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
+    each = geometry.filters // groups
+    x, _, outputs = _padded(tf, geometry, x)
+    x, w = tf.cast(x, wide), tf.cast(w, wide)
+    rank = len(outputs)
+    # channels of a group first, then positions in a line: columns for all filters of a group
+    x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [groups, depth]], 0))
+    x = tf.transpose(x, [rank + 2] + list(range(rank + 1)) + [rank + 1])
+    column = [depth, -1, groups, 1] if each > 1 and groups > 1 else [depth, -1, groups]
+    row = [-1, 1, groups, each] if each > 1 and groups > 1 else [-1, 1, geometry.filters]
+    w = tf.reshape(w, row)
+    first, weights = w[0], tf.unstack(-w, len(geometry.places) * depth)
+    multiply, subtract = _operations(tf)
+    y, number = None, 0
+    for place in geometry.places:
+        seen = x[(slice(None), slice(None)) + geometry.seen(place, outputs)]
+        for one in tf.unstack(tf.reshape(seen, column), depth):
+            factor = first if y is None else weights[number]
+            product = multiply(one, factor)
+            y = product if y is None else subtract(y, product)
+            number += 1
+    y = tf.reshape(y, tf.stack([tf.shape(x)[1]] + outputs + [geometry.filters]))
+    known = [size if isinstance(size, int) else None for size in outputs]
+    y.set_shape([_numbers(x.shape)[1]] + known + [geometry.filters])
+    return tf.cast(y, dtype)
+
+
+def _operations(tf):
+    """Multiplication and subtraction, without the way through Python's dispatch where it is."""
+    raw = getattr(tf, "raw_ops", None)
+    if raw is None:
+        return tf.multiply, tf.subtract
+    mul, sub = raw.Mul, raw.Sub
+    return lambda a, b: mul(x=a, y=b), lambda a, b: sub(x=a, y=b)
+
+
+def _differentiable(tf, geometry, wide):
+    """f(x, w) with gradients of its own, where TensorFlow lets functions have them (1.7 on)."""
+
+    def plain(x, w):
+        return _forward(tf, geometry, x, w, wide)
+
+    if not hasattr(tf, "custom_gradient"):
+        return plain
+
+    @tf.custom_gradient
+    def convolve(x, w):
+        def gradients(dy):
+            return (
+                _input_gradient(tf, geometry, x, w, dy, wide),
+                _weight_gradient(tf, geometry, x, w, dy),
+            )
+
+        return plain(x, w), gradients
+
+    return convolve
+
+
+def _input_gradient(tf, geometry, x, w, dy, wide):
+    """Such a convolution of the output gradients, by the weights turned round."""
+    rank, groups = len(geometry.kernel), geometry.groups
+    each = geometry.filters // groups
+    sizes = _sizes(tf, x)
+    _, around, outputs = _padded(tf, geometry, x)
+    axes = zip(sizes, around, outputs, geometry.extents, geometry.stride)
+    for axis, (size, (before, after), count, extent, stride) in enumerate(axes, 1):
+        dy = _spread(tf, dy, axis, stride)
+        rest = size + before + after - ((count - 1) * stride + extent)
+        zeros = [[0, 0]] * (rank + 2)
+        zeros[axis] = [extent - 1, extent - 1 + rest]
+        dy = tf.pad(dy, zeros)
+    kernel = list(geometry.kernel)
+    turned = tf.reshape(w, kernel + [geometry.depth, groups, each])
+    last = [rank + 2, rank + 1, rank]
+    turned = tf.reverse(tf.transpose(turned, list(range(rank)) + last), list(range(rank)))
+    turned = tf.reshape(turned, kernel + [each, geometry.channels])
+    wanted = None if wide == dy.dtype.name else wide
+    dx = conv(dy, turned, accumulate=wanted, **geometry.transposed())
+    inside = [slice(before, before + size) for size, (before, _) in zip(sizes, around)]
+    return dx[tuple([slice(None)] + inside)]
+
+
+def _spread(tf, dy, axis, stride):
+    """``stride - 1`` zeros between neighbours on an axis."""
+    if stride == 1:
+        return dy
+    zeros = [[0, 0]] * (len(dy.shape) + 1)
+    zeros[axis + 1] = [0, stride - 1]
+    wide = tf.pad(tf.expand_dims(dy, axis + 1), zeros)
+    shape = tf.shape(dy)
+    length = shape[axis] * stride
+    joined = tf.reshape(wide, tf.concat([shape[:axis], [length], shape[axis + 1 :]], 0))
+    return joined[(slice(None),) * axis + (slice(0, length - stride + 1),)]
+
+
+def _weight_gradient(tf, geometry, x, w, dy):
+    """Sums over all positions, by matrix products: one for each place of the kernel."""
+    groups = geometry.groups
+    x, _, outputs = _padded(tf, geometry, x)
+    dy = tf.reshape(dy, [-1, groups, geometry.filters // groups])
+    found = []
+    for place in geometry.places:
+        seen = x[(slice(None),) + geometry.seen(place, outputs)]
+        seen = tf.reshape(seen, [-1, groups, geometry.depth])
+        found.append(tf.einsum("pgc,pgf->cgf", seen, dy))
+    return tf.reshape(tf.stack(found), _numbers(w.shape))

@@ -1,0 +1,129 @@
+"""The prefix-stable convolution in PyTorch: eager, compiled, on every device."""
+
+from typing import Any, Dict, List
+
+from probe.stable.geometry import Geometry, accumulator
+
+
+def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
+    """As ``probe.stable.conv``, channels first."""
+    kernel = tuple(w.shape[2:])
+    if len(w.shape) != len(x.shape):
+        raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
+    words = (kernel, w.shape[1] * groups, w.shape[0], stride, dilation, groups, padding)
+    geometry = Geometry(*words)
+    wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
+    y = _function().apply(x, w, geometry, wide)
+    return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
+
+
+_MADE: Dict[str, Any] = {}
+
+
+def _function():
+    """The autograd function, made when it is first needed: no PyTorch is imported before."""
+    if not _MADE:
+        _MADE["stable"] = _make()
+    return _MADE["stable"]
+
+
+def _make():
+    import torch
+
+    class Stable(torch.autograd.Function):
+        """Forward and input gradient are stable convolutions."""
+
+        @staticmethod
+        def forward(ctx, x, w, geometry, wide):
+            ctx.save_for_backward(x, w)
+            ctx.geometry, ctx.wide = geometry, wide
+            return _forward(torch, geometry, x, w, wide)
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x, w), geometry = ctx.saved_tensors, ctx.geometry
+            dx = dw = None
+            if ctx.needs_input_grad[0]:
+                dx = _input_gradient(torch, geometry, x, w, dy, ctx.wide)
+            if ctx.needs_input_grad[1]:
+                dw = _weight_gradient(torch, geometry, x, w, dy)
+            return dx, dw, None, None
+
+    return Stable
+
+
+def _padded(torch, geometry, x):
+    """x with its zeros, the zeros, and the outputs on each axis."""
+    sizes = tuple(x.shape[2:])
+    around = geometry.around(sizes)
+    outputs = geometry.outputs(sizes, around)
+    if any(map(any, around)):
+        x = torch.nn.functional.pad(x, [zeros for pair in around[::-1] for zeros in pair])
+    return x, around, outputs
+
+
+def _forward(torch, geometry, x, w, wide):
+    """The outputs: for every product one multiplication and one addition of all outputs."""
+    dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
+    each, wide = geometry.filters // groups, getattr(torch, wide)
+    x, _, outputs = _padded(torch, geometry, x)
+    x = x.to(wide)
+    x = x.reshape((x.shape[0], groups, 1, depth) + tuple(x.shape[2:]))
+    w = w.to(wide).reshape((groups, each, depth) + geometry.kernel)
+    ones = (1,) * len(outputs)
+    y: Any = None
+    product: Any = None
+    for place in geometry.places:
+        seen = x[(slice(None),) * 4 + geometry.seen(place, outputs)]
+        weights = w[(Ellipsis,) + place]
+        for channel in range(depth):
+            factors = seen[:, :, :, channel], weights[:, :, channel].reshape((groups, each) + ones)
+            if y is None:
+                y = torch.mul(*factors)
+            elif product is None:
+                product = torch.mul(*factors)
+                y.add_(product)
+            else:
+                torch.mul(*factors, out=product)
+                y.add_(product)
+    return y.reshape((x.shape[0], geometry.filters) + tuple(outputs)).to(dtype)
+
+
+def _input_gradient(torch, geometry, x, w, dy, wide):
+    """Such a convolution of the output gradients, by the weights turned round."""
+    rank, groups = len(geometry.kernel), geometry.groups
+    each, sizes = geometry.filters // groups, tuple(x.shape[2:])
+    around = geometry.around(sizes)
+    outputs = geometry.outputs(sizes, around)
+    spread = [(count - 1) * stride + 1 for count, stride in zip(outputs, geometry.stride)]
+    if any(stride > 1 for stride in geometry.stride):
+        zeros = dy.new_zeros(tuple(dy.shape[:2]) + tuple(spread))
+        steps = tuple(slice(None, None, stride) for stride in geometry.stride)
+        zeros[(slice(None), slice(None)) + steps] = dy
+        dy = zeros
+    pads: List[int] = []
+    for size, (before, after), extent, length in zip(sizes, around, geometry.extents, spread):
+        rest = size + before + after - (length - 1 + extent)
+        pads = [extent - 1, extent - 1 + rest] + pads
+    dy = torch.nn.functional.pad(dy, pads)
+    turned = w.reshape((groups, each, geometry.depth) + geometry.kernel).transpose(1, 2)
+    turned = turned.flip(list(range(3, 3 + rank)))
+    turned = turned.reshape((geometry.channels, each) + geometry.kernel)
+    wanted = None if getattr(torch, wide) == dy.dtype else wide
+    dx = conv(dy, turned, accumulate=wanted, **geometry.transposed())
+    inside = [slice(before, before + size) for size, (before, _) in zip(sizes, around)]
+    return dx[tuple([slice(None), slice(None)] + inside)]
+
+
+def _weight_gradient(torch, geometry, x, w, dy):
+    """Sums over all positions, by matrix products: one for each place of the kernel."""
+    groups = geometry.groups
+    x, _, outputs = _padded(torch, geometry, x)
+    x = x.reshape((x.shape[0], groups, geometry.depth) + tuple(x.shape[2:]))
+    dy = dy.reshape((dy.shape[0], groups, geometry.filters // groups, -1))
+    found = []
+    for place in geometry.places:
+        seen = x[(slice(None),) * 3 + geometry.seen(place, outputs)].flatten(3)
+        found.append(torch.einsum("bgcp,bgfp->gfc", seen, dy))
+    dw = torch.stack(found, -1)
+    return dw.reshape(w.shape)
