@@ -21,7 +21,8 @@ VERSION = 2
 
 HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not said to be younger.",
-    2: "Whole networks: `networks`, `activations`, `padded_lengths`, `decisions`.",
+    2: "Whole networks: `networks`, `activations`, `padded_lengths`, `decisions`. "
+    "Public reports: `reports`, `findings`.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
 
@@ -357,6 +358,37 @@ _DECISIONS = _second(
     Column("error_fixed", "float", "the same of the fixed run", "1"),
 )
 
+_REPORTS = _second(
+    _key("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
+    Column("number", "int", "its place in the experiment's list"),
+    Column("title", "text", "what was reported, in our words"),
+    Column("answer", "text", "what its maintainers answered, in our words", null="none was read"),
+    Column("reason", "text", "why it was not run", null="it was"),
+)
+
+_FINDINGS = _second(
+    _RUN,
+    _key("thread", "text", "the report: `reports.thread`"),
+    _key("question", "text", "which two runs ought to agree, in words"),
+    _TARGET,
+    Column("case_id", "text", "the left side's case: `cases.case_id`"),
+    Column("against_case_id", "text", "the right side's case", null="the same, at another value"),
+    Column("against_target", "text", "where the right side ran", null="on the same target"),
+    Column("vary", "text", "the axis that sets the sides apart", null="none does"),
+    Column("at", "int", "its value on the left side", "elements of `vary`", null="no axis"),
+    Column("against", "int", "its value on the right side", "elements of `vary`", null="no axis"),
+    Column("compared", "int", "outputs that ought to agree", "outputs"),
+    Column("differing", "int", "of these, with other values, or on one side only", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column("explained", "int", "differing outputs whose cause was looked for", "outputs"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, `window`, ..."),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
+    Column(
+        *("smallest", "json", "the smallest case that still differs: case, operands, both ways"),
+        null="not looked for",
+    ),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": _RUNS,
     "cases": _CASES,
@@ -375,6 +407,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "activations": _ACTIVATIONS,
     "padded_lengths": _PADDED_LENGTHS,
     "decisions": _DECISIONS,
+    "reports": _REPORTS,
+    "findings": _FINDINGS,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -396,6 +430,8 @@ ABOUT: dict[str, str] = {
     "activations": "One row a layer of a network, run at a padded length against the fixed one.",
     "padded_lengths": "One row a length of content: how far to pad it.",
     "decisions": "One row a decision taken of a network's outputs, and their error.",
+    "reports": "One row a public report of runs that ought to agree and don't.",
+    "findings": "One row a question of a public report on a target: what it gives here today.",
 }
 
 RUN_IDENTITY = (

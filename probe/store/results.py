@@ -46,6 +46,8 @@ class Results:
     activations: pandas.DataFrame
     padded_lengths: pandas.DataFrame
     decisions: pandas.DataFrame
+    reports: pandas.DataFrame
+    findings: pandas.DataFrame
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
