@@ -6,6 +6,7 @@ never run, so the target's interpreter needs nothing but its library.
 """
 
 import faulthandler
+import gc
 import json
 import os
 import select
@@ -119,6 +120,8 @@ class Worker:
         facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
         facts = dict(facts, numpy_version=np.__version__)
         facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])
+        if hasattr(gc, "freeze"):  # a library's million objects stay: not to be looked through again
+            gc.freeze()
         yield {"facts": facts, "done": True}, {}
 
     def load(self, request, arrays):
