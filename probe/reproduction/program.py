@@ -1,0 +1,289 @@
+"""``reproduce.py``: a finding as a script of one library (or two) and NumPy."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from probe.case import Case
+from probe.errors import InputError
+from probe.launch import library_variables
+from probe.reproduction import layout, literals, scripts
+from probe.reproduction.scripts.contract import Library
+from probe.shrink import Finding
+from probe.target import Target
+
+Slices = tuple[slice, ...]
+SIDE_WORDS = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function of the script."""
+
+    name: str
+    parameters: str
+    about: str
+    lines: tuple[str, ...]
+
+
+@cache
+def environment() -> Environment:
+    """Jinja's environment of the templates: nothing is escaped, what is not given is an error."""
+    found = Environment(
+        loader=PackageLoader("probe.reproduction"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    found.filters["quoted"] = quoted
+    return found
+
+
+def quoted(words: Mapping[str, str], name: str) -> str:
+    """One entry of a dict of dicts, as Python's formatters write it."""
+    inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
+    return "\n".join(layout.wrapped(f'"{name}": {{{inner}}},', 4))
+
+
+def program(
+    finding: Finding,
+    targets: tuple[Target, Target],
+    versions: tuple[str, str],
+    same_place: bool,
+) -> str:
+    """The script's text. ``versions``: of the two targets' libraries.
+
+    ``same_place``: outputs of the same index are compared (two targets, two paddings). InputError:
+    no script is written for the target, or for this case on it.
+    """
+    isolated = targets[0] != targets[1]
+    work = _Work(finding, targets, versions, isolated)
+    left, right = (work.side(number) for number in range(2))
+    libraries = work.libraries
+    dtype = finding.case.dtype
+    size = {"float64": 64, "float32": 32}.get(dtype, 16)
+    operands = _operands(finding)
+    used = [name for name in literals.READERS if f" = {name}(" in "\n".join(operands)]
+    variables = [library_variables(target) for target in targets]
+    text = (
+        environment()
+        .get_template("reproduce.py.j2")
+        .render(
+            title=title(finding, targets, [one.name for one in libraries], versions),
+            about=about(finding, targets, same_place),
+            needs=needs(libraries),
+            isolated=isolated,
+            standard=_standard(isolated, used, libraries, variables[0]),
+            variables=variables,
+            imports=_imports([] if isolated else libraries[0].imports),
+            setup=[] if isolated else list(libraries[0].setup),
+            readers=_readers(used, dtype),
+            operands=operands,
+            blocks=_blocks(finding, same_place),
+            functions=work.functions,
+            left=left,
+            right=right,
+            versions=[one.version for one in libraries],
+            own_imports=[layout.block(_version_imports(one)) for one in libraries],
+            library=libraries[0].name,
+            said=said(finding, targets),
+            dtype=literals.plain(dtype),
+            size=size,
+            width=4 if dtype == "bfloat16" else size // 8,
+            narrow=dtype == "bfloat16",
+        )
+    )
+    return layout.spaced(text)
+
+
+def _imports(lines: Sequence[str]) -> list[str]:
+    return layout.imports(["import numpy as np", *lines])
+
+
+def _version_imports(library: Library) -> list[str]:
+    """The imports that the expression of the version needs."""
+    root = library.version.partition(".")[0]
+    return [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
+
+
+def title(
+    finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
+) -> str:
+    """One line: which library gives other bits, and where."""
+    first, op = f"{names[0]} {versions[0]}", finding.case.op
+    if targets[0] != targets[1]:
+        second = f"{names[1]} {versions[1]}"
+        if first == second:
+            return f"{first}: {op} gives other bits with other switches."
+        return f"{first} and {second} give other bits for the same {op}."
+    if finding.padding is not None:
+        return f"{first}: {op} with {finding.left.padding_text} and {finding.right.padding_text}."
+    return f"{first}: {op} gives other bits at {' than at '.join(said(finding, targets))}."
+
+
+def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
+    """What each side is, in words, where it is not what the other one is."""
+    found: list[list[str]] = [[], []]
+    for words, target, case, value in zip(
+        *(found, targets, (finding.left, finding.right), (finding.at, finding.against)),
+        strict=True,
+    ):
+        if targets[0] != targets[1]:
+            words.append(target.text)
+        if finding.paired:
+            words.append(f"{finding.vary} {value}")
+        if finding.padding is not None:
+            words.append(f"padding {case.padding_text}")
+    return [", ".join(words) for words in found]
+
+
+def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) -> list[str]:
+    """What is computed, and which outputs are compared."""
+    what = f"{finding.label}, {finding.case.dtype}, on {targets[0].text}"
+    what += f" and {targets[1].text}" if targets[1] != targets[0] else ""
+    which = (
+        "Outputs of the same place are compared."
+        if same_place
+        else "Outputs are compared where both sides read the same inputs with the same weights."
+    )
+    return textwrap.wrap(f"{what}.", 99) + textwrap.wrap(which, 99)
+
+
+def needs(libraries: list[Library]) -> str:
+    """Distributions that the script needs."""
+    names = dict.fromkeys(name for one in libraries for name in one.modules)
+    return ", ".join(["numpy", *names]) if len(names) > 1 else " and ".join(["numpy", *names])
+
+
+class _Work:
+    """The script's functions, each text once."""
+
+    def __init__(
+        self,
+        finding: Finding,
+        targets: tuple[Target, Target],
+        versions: tuple[str, str],
+        isolated: bool,
+    ) -> None:
+        self.finding, self.isolated = finding, isolated
+        self.given = list(zip(targets, versions, strict=True))
+        self.functions: list[Function] = []
+        self.libraries: list[Library] = []
+
+    def side(self, number: int) -> str:
+        """The expression that computes one side."""
+        case = (self.finding.left, self.finding.right)[number]
+        names = self._arguments(case)
+        if case.split is None:
+            return f"{self._function(number, case, case, '')}({', '.join(names.values())})"
+        if case.dtype == "bfloat16":
+            why = "two calls are added here, and NumPy adds no bfloat16"
+            raise InputError("dtype", case.dtype, why, "use float32")
+        at, rest = case.split, case.in_channels - case.split
+        first = case.with_(in_channels=at, split=None)
+        second = case.with_(in_channels=rest, split=None, bias=None)
+        one = names | {"x": f"{names['x']}[..., :{at}]", "w": f"w[..., :{at}, :]"}
+        two = {"x": f"{names['x']}[..., {at}:]", "w": f"w[..., {at}:, :]"}
+        calls = []
+        for part, given, word in ((first, one, "_first"), (second, two, "_rest")):
+            copied = [f"np.ascontiguousarray({given[n]})" if n in "xw" else given[n] for n in given]
+            calls.append(f"{self._function(number, case, part, word)}({', '.join(copied)})")
+        return " + ".join(calls)
+
+    def _arguments(self, case: Case) -> dict[str, str]:
+        """What the side hands over: all operands, or the first of them."""
+        finding = self.finding
+        cut = [":"] * (finding.x.ndim - 2)
+        assert case.length is not None
+        batch = f":{case.batch}" if case.batch < finding.x.shape[0] else ":"
+        length = f":{case.length}" if case.length < finding.x.shape[-2] else ":"
+        x = "x" if batch == length == ":" else f"x[{', '.join([batch, *cut[1:], length])}]"
+        fewer = case.filters < finding.w.shape[-1]
+        found = {"x": x}
+        if case.weighted:
+            found["w"] = f"w[..., :{case.filters}]" if fewer else "w"
+        if case.bias is not None:
+            found["b"] = f"b[:{case.filters}]" if fewer else "b"
+        whole = {"x", "w", "b"}
+        return {n: t if t in whole else f"np.ascontiguousarray({t})" for n, t in found.items()}
+
+    def _function(self, number: int, case: Case, part: Case, word: str) -> str:
+        """The name of the function that computes a case; a new one unless there is its like."""
+        target, version = self.given[number]
+        operands = self.finding.operands(case)
+        if part is not case:
+            at = case.split or 0
+            cut = slice(0, at) if word == "_first" else slice(at, None)
+            operands = operands[0][..., cut], operands[1][..., cut, :], operands[2]
+        found = scripts.library(target, version, part, operands)
+        if len(self.libraries) <= number:
+            self.libraries.append(found)
+        parameters = ", ".join(
+            ["x", *(["w"] if part.weighted else []), *(["b"] if part.bias is not None else [])]
+        )
+        lines = found.body
+        if self.isolated:
+            for before in (found.setup, layout.imports(found.imports)):
+                lines = (*before, *[""] * bool(before), *lines)
+        made = Function("", parameters, "The outputs, channels last.", tuple(layout.block(lines)))
+        for one in self.functions:
+            if replace(one, name="") == made:
+                return one.name
+        name = f"compute{word}" if number == 0 else f"compute_right{word}"
+        self.functions.append(replace(made, name=name))
+        return name
+
+
+def _operands(finding: Finding) -> list[str]:
+    """Assignments to x, w and b, as far as the operator has them."""
+    found = {"x": finding.x}
+    if finding.case.weighted:
+        found["w"] = finding.w
+    if finding.b is not None:
+        found["b"] = finding.b
+    dtype = finding.case.dtype
+    written = {name: literals.values(array, dtype) for name, array in found.items()}
+    return [line for name, array in written.items() for line in literals.lines(name, array)]
+
+
+def _readers(used: list[str], dtype: str) -> list[str]:
+    little = {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
+    kind = literals.plain(dtype)
+    return [literals.READERS[name].format(dtype=kind, little=little).strip() for name in used]
+
+
+def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
+    shapes = finding.left.output_shape(), finding.right.output_shape()
+    return [
+        (_index(left, shapes[0]), _index(right, shapes[1]))
+        for left, right in finding.compared(same_place)
+    ]
+
+
+def _index(part: Slices, shape: tuple[int, ...]) -> str:
+    """Slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
+    shown = [
+        ":" if (one.start, one.stop) == (0, size) else f"{one.start}:{one.stop}"
+        for one, size in zip(part, shape, strict=True)
+    ]
+    while len(shown) > 1 and shown[-1] == ":":
+        shown.pop()
+    return ", ".join(shown)
+
+
+def _standard(
+    isolated: bool, used: list[str], libraries: list[Library], variables: Mapping[str, str]
+) -> list[str]:
+    """The modules of Python's own library."""
+    found = {"platform", "sys"}
+    found |= {"json", "os", "shlex", "subprocess"} if isolated else set()
+    found |= {"os"} if variables else set()
+    found |= {"base64", "zlib"} if "unpacked" in used else set()
+    found |= {name for one in libraries for name in one.standard}
+    return layout.imports(one if one.startswith("from") else f"import {one}" for one in found)

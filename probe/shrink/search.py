@@ -1,0 +1,119 @@
+"""Greedy search for a smaller value that still fails; knows nothing of what the values are.
+
+After Hypothesis' shrinker (MacIver and Donaldson, "Test-Case Reduction via Test-Case Generation",
+ECOOP 2020): ``consider`` is the only door to the predicate, what was seen is not asked again, and
+every step starts with its largest reduction, so that a step that works saves all smaller ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+
+class Value(Protocol):
+    """What can be shrunk: anything with a key; equal keys mean equal answers."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for values that need not both be asked."""
+
+
+T = TypeVar("T", bound=Value)
+
+
+class Step(NamedTuple, Generic[T]):
+    """One way of making a value smaller: candidates from the smallest one up.
+
+    Each candidate is smaller than the value in some respect and larger in none, so that every
+    sequence of steps ends.
+    """
+
+    name: str
+    candidates: Callable[[T], Iterable[T]]
+
+
+class Passed(NamedTuple, Generic[T]):
+    """A candidate that did not fail, and the step that made it."""
+
+    step: str
+    value: T
+
+
+class Spent(Exception):
+    """The budget of calls is used up."""
+
+
+class Search(Generic[T]):
+    """A failing value, made smaller by steps until no single one keeps the failure.
+
+    ``fails(value)``: the predicate, which may be exchanged between steps. ``most``: how often it
+    may be called. ``tell(calls, best)`` hears of every call. ``calls``, ``best`` and ``passed``
+    (since the last improvement) are true at all times, also where an exception ends a step.
+    """
+
+    def __init__(
+        self,
+        start: T,
+        fails: Callable[[T], bool],
+        most: int,
+        tell: Callable[[int, T], None] | None = None,
+    ) -> None:
+        self.best, self.fails, self.most, self.calls = start, fails, most, 0
+        self.passed: list[Passed[T]] = []
+        self._tell = tell
+        self._seen: set[Hashable] = {start.key}
+
+    def ask(self, value: T) -> bool:
+        """What the predicate says. Raises Spent where no call is left."""
+        if self.calls >= self.most:
+            raise Spent
+        self.calls += 1
+        failed = self.fails(value)
+        if self._tell is not None:
+            self._tell(self.calls, self.best)
+        return failed
+
+    def consider(self, candidate: T, step: str = "") -> bool:
+        """Whether the candidate fails; then it is the best. Seen before: False, at no cost."""
+        if candidate.key in self._seen:
+            return False
+        failed = self.ask(candidate)
+        self._seen.add(candidate.key)
+        if failed:
+            self.best, self.passed = candidate, []
+        else:
+            self.passed.append(Passed(step, candidate))
+        return failed
+
+    def exhaust(self, steps: Iterable[Step[T]]) -> None:
+        """Takes every step as often as it helps, until none of them does. Raises Spent."""
+        steps, changed = list(steps), True
+        while changed:
+            changed = False
+            for step in steps:
+                while self._take(step):
+                    changed = True
+
+    def _take(self, step: Step[T]) -> bool:
+        return any(self.consider(one, step.name) for one in step.candidates(self.best))
+
+
+def smaller(number: int, least: int = 1) -> Iterator[int]:
+    """Numbers from ``least`` up to below ``number``: doubling distances from below, then from it.
+
+    Some 2 log2(number - least) of them, ``least`` first and ``number - 1`` last.
+    """
+    given, step = set(), 1
+    if least < number:
+        yield least
+        given.add(least)
+    while least + step < number:
+        yield least + step
+        given.add(least + step)
+        step *= 2
+    step = (number - least) // 4
+    while step:
+        if number - step not in given:
+            yield number - step
+        step //= 2

@@ -1,0 +1,225 @@
+"""Steps to smaller shapes: both lengths, kernel, channels, filters, and what can be left out.
+
+Features go first (stride, dilation, groups, padding, bias), then sizes. Shapes that are no case are
+passed over at no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from probe.case.operators import OPERATORS
+from probe.errors import InputError
+from probe.shrink.finding import Finding
+from probe.shrink.search import Step, smaller
+
+Changes = Iterator[dict[str, Any]]
+
+
+def steps(draw: Callable[[Finding], Finding]) -> list[Step[Finding]]:
+    """All steps. ``draw`` gives a candidate the operands with which it is asked."""
+    proposals: dict[str, Callable[[Finding], Changes]] = {
+        "everything": _everything,
+        "pair": _pair,
+        "length": _length,
+        "groups": _groups,
+        "features": _features,
+        "padding": _padding,
+        "batch": _batch,
+        "height": _height,
+        "channels": _channels,
+        "filters": _filters,
+        "kernel": _kernel,
+    }
+
+    def candidates(propose: Callable[[Finding], Changes]) -> Callable[[Finding], Iterator[Finding]]:
+        def given(finding: Finding) -> Iterator[Finding]:
+            for changes in propose(finding):
+                try:
+                    made = finding.reshaped(**changes)
+                except InputError:
+                    continue
+                yield draw(made)
+
+        return given
+
+    return [Step(name, candidates(propose)) for name, propose in proposals.items()]
+
+
+def _everything(finding: Finding) -> Changes:
+    """All at its least at once: with the kernel as it is, and with channels too."""
+    least = _plain(finding) | _sized(finding, "filters", 1)
+    one = _sized(finding, "in_channels", 1)
+    for changes in (least | one, least):
+        for pair in _closest(finding):
+            yield changes | pair
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """Every feature left out that can be."""
+    found: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
+    found |= {} if finding.vary == "batch" else {"batch": 1}
+    found |= {} if finding.padding is not None else {"padding": "valid"}
+    return found | ({"bias": None} if finding.case.weighted else {})
+
+
+def _closest(finding: Finding) -> Changes:
+    """The pair moved together, the smaller value kept or at its least."""
+    if not finding.paired:
+        yield {}
+        return
+    low, _ = _values(finding)
+    for small in dict.fromkeys((_least(finding), low)):
+        for apart in (1, 2, 4, 8):
+            yield _as_pair(finding, small, small + apart)
+
+
+def _pair(finding: Finding) -> Changes:
+    """The two values of the axis: closer together, the smaller one smaller, both smaller."""
+    if not finding.paired:
+        return
+    (low, high), least = _values(finding), _least(finding)
+    for apart in smaller(high - low):
+        yield _as_pair(finding, low, low + apart)
+    for small in smaller(low, least):
+        yield _as_pair(finding, small, small + 1)
+        yield _as_pair(finding, small, small + high - low)
+    for small in smaller(low, least):
+        yield _as_pair(finding, small, high)
+
+
+def _values(finding: Finding) -> tuple[int, int]:
+    assert finding.at is not None and finding.against is not None
+    low, high = sorted((finding.at, finding.against))
+    return low, high
+
+
+def _least(finding: Finding) -> int:
+    """The smallest value that the axis can have."""
+    if finding.vary == "length":
+        return max(finding.left.shortest_length, finding.right.shortest_length)
+    return finding.case.groups if finding.vary == "filters" else 1
+
+
+def _as_pair(finding: Finding, low: int, high: int) -> dict[str, Any]:
+    assert finding.at is not None and finding.against is not None
+    upwards = finding.at < finding.against
+    return {"at": low, "against": high} if upwards else {"at": high, "against": low}
+
+
+def _length(finding: Finding) -> Changes:
+    """The length of both sides, where it is not what sets them apart."""
+    if finding.paired and finding.vary == "length":
+        return
+    assert finding.left.length is not None
+    for length in smaller(finding.left.length, _least_length(finding)):
+        at = {"at": length} if finding.vary == "length" else {}
+        yield {"length": length, **at}
+
+
+def _least_length(finding: Finding) -> int:
+    return max(finding.left.shortest_length, finding.right.shortest_length)
+
+
+def _features(finding: Finding) -> Changes:
+    """Stride, dilation, bias and the modes of pooling: left out, or the numbers smaller."""
+    case = finding.case
+    for name in ("stride", "dilation"):
+        yield from _axes(name, getattr(case, name), 1)
+    if case.bias is not None:
+        yield {"bias": None}
+    if case.split is not None:
+        yield {"split": None}
+    if case.ceil_mode:
+        yield {"ceil_mode": False}
+    if case.pad_with != "nothing":
+        yield {"pad_with": "nothing"}
+
+
+def _padding(finding: Finding) -> Changes:
+    """No padding, or less of it; as it is where two paddings are compared."""
+    padding = finding.case.padding
+    if finding.padding is not None or padding == "valid":
+        return
+    yield {"padding": "valid"}
+    if isinstance(padding, str):
+        return
+    for axis, (before, after) in enumerate(padding):
+        for pair in [(0, after), (before, 0), *((n, after) for n in smaller(before))]:
+            if pair != (before, after):
+                yield {"padding": (*padding[:axis], pair, *padding[axis + 1 :])}
+
+
+def _axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
+    """All axes at ``least``, then each one smaller."""
+    if set(sizes) != {least}:
+        yield {name: least}
+    for axis, size in enumerate(sizes):
+        for less in smaller(size, least):
+            yield {name: (*sizes[:axis], less, *sizes[axis + 1 :])}
+
+
+def _groups(finding: Finding) -> Changes:
+    """One group with the channels that one has, with all channels, and fewer groups."""
+    case = finding.case
+    if case.groups == 1 or OPERATORS[case.op].depthwise:
+        return
+    filters = case.filters // case.groups
+    for groups in smaller(case.groups):
+        channels = {"in_channels": case.group_channels * groups, "filters": filters * groups}
+        yield {"groups": groups, **channels}
+    yield {"groups": 1}
+
+
+def _batch(finding: Finding) -> Changes:
+    if finding.vary != "batch" or not finding.paired:
+        yield from ({"batch": batch} for batch in smaller(finding.case.batch))
+
+
+def _height(finding: Finding) -> Changes:
+    case = finding.case
+    if case.height is None:
+        return
+    yield {"height": None}
+    for axis, size in enumerate(case.height):
+        for less in smaller(size):
+            yield {"height": (*case.height[:axis], less, *case.height[axis + 1 :])}
+
+
+def _channels(finding: Finding) -> Changes:
+    if finding.vary == "channels" and finding.paired:
+        return
+    case = finding.case
+    depthwise = OPERATORS[case.op].depthwise
+    for channels in smaller(case.in_channels if depthwise else case.group_channels):
+        yield _sized(finding, "in_channels", channels)
+
+
+def _filters(finding: Finding) -> Changes:
+    case = finding.case
+    if finding.vary == "filters" and finding.paired:
+        return
+    for filters in smaller(case.filters // case.groups):
+        yield _sized(finding, "filters", filters)
+
+
+def _sized(finding: Finding, name: str, size: int) -> dict[str, Any]:
+    """Channels or filters of a group; {} for the axis that sets the sides apart, or without any."""
+    case = finding.case
+    what = OPERATORS[case.op]
+    if name == "filters":
+        fixed = not what.weighted or (finding.paired and finding.vary == "filters")
+        return {} if fixed else {"filters": size * case.groups}
+    if finding.paired and finding.vary == "channels":
+        return {}
+    if not what.depthwise:
+        return {"in_channels": size * case.groups}
+    return {"in_channels": size, "groups": None, "filters": case.filters // case.groups * size}
+
+
+def _kernel(finding: Finding) -> Changes:
+    case = finding.case
+    if not OPERATORS[case.op].windows:
+        return
+    yield from _axes("kernel", case.kernel, 1)
