@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -16,10 +17,10 @@ from probe import plots
 
 
 def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.DataFrame) -> None:
-    """Counts by row (a target) and column in the colour of their main cause, paler where few.
+    """Counts by row (a target) and column in the colour of their main cause; grey where 0.
 
-    ``of``: what each count is a share of; NaN leaves the cell white. ``causes``: a cause for each
-    cell that is not 0. The three have the same shape.
+    ``of``: what each count is a part of; NaN, not measured, leaves the cell white. ``causes``: a
+    cause for each cell that is not 0. The three have the same shape.
     """
     rows, columns = counts.shape
     axes.set(xlim=(0, columns), ylim=(rows, 0))
@@ -30,10 +31,11 @@ def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.Dat
         colour = (
             plots.cause_colour(str(causes.iat[row, column])) if count else plots.ULPS["equal"][1]
         )
-        look: dict[str, Any] = {"alpha": 0.35 + 0.65 * count / total if count else 1.0, "lw": 0}
-        axes.add_patch(plt.Rectangle((column, row), 0.96, 0.92, color=colour, **look))
+        axes.add_patch(plt.Rectangle((column, row), 0.96, 0.92, color=colour, lw=0))
         word: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
-        axes.text(column + 0.48, row + 0.46, str(count or ""), **word)
+        dark = sum(to_rgb(colour)) < 1.3
+        place = (column + 0.48, row + 0.46)
+        axes.text(*place, str(count or ""), color="white" if dark else "black", **word)
     axes.set_xticks(np.arange(columns) + 0.48, [str(name) for name in counts.columns])
     axes.set_yticks(np.arange(rows) + 0.46, [str(name) for name in counts.index])
     axes.tick_params(length=0)
