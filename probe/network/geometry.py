@@ -32,8 +32,8 @@ PAD, OUTSIDE = -1, -2
 """What a window reads beside elements: padding, or (pooling in ceil mode) what lies beyond it."""
 
 Agrees = Callable[[int, int, int], "np.ndarray | None"]
-"""(number of a layer, its input length, its fixed input length) -> which outputs it computes
-alike, bool (outputs,); None: all."""
+"""(number of a layer, length of its input, shift) -> which outputs o of the layer it computes as
+output o + shift of the fixed run, bool (outputs,); None: all."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Geometry:
         for number, layer in enumerate(self.network.layers):
             step = self._behind(number, layer, found[-1], sizes[number], sizes[number + 1])
             if agrees is not None and step.shift is not None:
-                alike = agrees(number, sizes[number], self.sizes[number])
+                alike = agrees(number, sizes[number], step.shift)
                 if alike is not None:
                     step = Shared(step.same & alike, step.shift)
             found.append(step)

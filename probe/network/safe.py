@@ -1,0 +1,231 @@
+"""The shortest padded lengths that change no bit: every layer adds up what is kept as at the fixed.
+
+Decided by order, not by luck: the way in which a layer adds each output is recognised at the size
+that a padded length gives it and at the fixed one (:mod:`probe.search.recognition`), and two
+outputs agree only if they are added in the same order with the same roundings. What is no sum of
+products in either run (averages, transcendental functions, Winograd) is compared by the bits of
+several sets of operands, and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe import ulp, window
+from probe.launch import AnySession
+from probe.network.chain import Network
+from probe.network.geometry import Geometry
+from probe.network.running import Runner
+from probe.operands.draw import normal
+from probe.order import ways
+from probe.order.tree import BIAS
+from probe.search.recognition import UNKNOWN, Pattern, Recogniser
+
+SETS = 4
+"""Sets of operands on which outputs that are no sums are compared."""
+
+EXACT = ("relu", "relu6", "leaky_relu")
+"""Activations that round at most once, so that all targets and sizes give the same bits."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """One layer at one size: ``alike`` of its ``outputs`` positions are computed as at the fixed.
+
+    ``leading``: of these so many come before the first that isn't.
+    """
+
+    outputs: int
+    alike: int
+    leading: int
+
+
+@dataclass
+class SafeLengths:
+    """Padded lengths of one network on one started session, found as they are asked for.
+
+    ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
+    sums on this target, with the reason. Errors: TargetError; what a target refuses ends in one.
+    """
+
+    session: AnySession
+    geometry: Geometry
+    widths: dict[int, dict[int, Width]] = field(default_factory=dict)
+    by_bits: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.network: Network = self.geometry.network
+        self.runner = Runner(self.session, self.network)
+        self._known: dict[int, Recogniser] = {}
+        self._patterns: dict[tuple[int, int], Pattern] = {}
+        self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
+        self._capacities: dict[int, int] = {}
+        self._heights = [sizes[:-1] for sizes in self.network.sizes(self.geometry.fixed)]
+
+    def capacity(self, length: int) -> int:
+        """The longest content whose outputs a run padded to ``length`` computes as the fixed one.
+
+        0 where there is none.
+        """
+        if length not in self._capacities:
+            self._capacities[length] = self.geometry.capacity(length, self.agrees)
+        return self._capacities[length]
+
+    def safe(self, content: int) -> int:
+        """The shortest safe padded length: every one from the least up is tried until one is.
+
+        The fixed length, if there is no shorter one.
+        """
+        self.geometry.check(content)
+        for length in range(self.geometry.least(content), self.geometry.fixed):
+            if self.geometry.capacity(length) >= content and self.capacity(length) >= content:
+                return length
+        return self.geometry.fixed
+
+    def table(
+        self, contents: Iterable[int], progress: Callable[[int, int], None] | None = None
+    ) -> dict[int, int]:
+        """Content length -> safe padded length."""
+        wanted = list(contents)
+        found = {}
+        for done, content in enumerate(wanted, 1):
+            found[content] = self.safe(content)
+            if progress:
+                progress(done, len(wanted))
+        return found
+
+    @property
+    def lengths_tried(self) -> int:
+        """Padded lengths of which it was found out how much content they serve."""
+        return len(self._capacities)
+
+    def agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
+        """See :data:`probe.network.geometry.Agrees`."""
+        key = number, size, shift
+        if key not in self._masks:
+            self._masks[key] = self._agrees(*key)
+            if (mask := self._masks[key]) is not None:
+                bad = np.flatnonzero(~mask)
+                leading = int(bad[0]) if len(bad) else len(mask)
+                width = Width(len(mask), int(mask.sum()), leading)
+                self.widths.setdefault(number, {})[size] = width
+        return self._masks[key]
+
+    def _agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
+        layer = self.network.layers[number]
+        fixed = self.geometry.sizes[number]
+        if size == fixed or layer.op in ("bias", "pad", "normalisation") or layer.pool == "max":
+            return None
+        if layer.op == "activation" and layer.activation in EXACT:
+            return None
+        if not layer.sums:
+            self.by_bits.setdefault(number, f"{layer.label} is no sum of products")
+        if number in self.by_bits:
+            return self._by_bits(number, size, shift)
+        mask = self._by_order(number, size, shift)
+        return self._by_bits(number, size, shift) if mask is None else mask
+
+    def _pattern(self, number: int, size: int) -> Pattern:
+        """How the layer adds every output at a size; kept."""
+        if (number, size) not in self._patterns:
+            if number not in self._known:
+                layer, heights = self.network.layers[number], self._heights[number]
+                case = layer.case((*heights, size), self.network.dtype)
+                self._known[number] = Recogniser(self.session, case.with_(length=None))
+            rows = size
+            if self.network.layers[number].op == "dense":
+                rows *= int(np.prod(self._heights[number]))
+            self._patterns[number, size] = self._known[number].pattern(rows)
+        return self._patterns[number, size]
+
+    def _by_order(self, number: int, size: int, shift: int) -> np.ndarray | None:
+        """Outputs that are added alike; None where some ways are not known."""
+        short = self._pattern(number, size)
+        fixed = self._pattern(number, self.geometry.sizes[number])
+        for pattern in (short, fixed):
+            if pattern.unknown or not pattern.steady or not pattern.whole:
+                evidence = self._known[number].evidence or "too large to look at every output"
+                self.by_bits[number] = evidence
+                return None
+        lines = int(np.prod(self._heights[number + 1], dtype=int))
+        ours, theirs = short.kinds.reshape(lines, -1), fixed.kinds.reshape(lines, -1)
+        outputs = np.arange(ours.shape[1])
+        partner = np.clip(outputs + shift, 0, theirs.shape[1] - 1)
+        theirs = theirs[:, partner]
+        alike = ours == theirs
+        if not alike.all():
+            alike |= self._same_over_what_is_read(number, size, ours, theirs)
+        mask: np.ndarray = alike.all(axis=0)
+        return mask
+
+    def _same_over_what_is_read(
+        self, number: int, size: int, ours: np.ndarray, theirs: np.ndarray
+    ) -> np.ndarray:
+        """Rows of different kinds whose ways are the same over the inputs that they read.
+
+        In the padding all products are zeros, and what adds zeros may be told apart no further.
+        """
+        layer, known = self.network.layers[number], self._known[number]
+        found = np.zeros(ours.shape, bool)
+        if not layer.windowed or layer.padding == "valid":
+            return found
+        case = known.case.with_(length=size)
+        classes, leaves = window.read_classes(case)
+        bias = () if layer.bias is None else (BIAS,)
+        shaped = classes.reshape(ours.shape)
+        for one, other, kind in set(
+            zip(
+                ours.ravel().tolist(), theirs.ravel().tolist(), shaped.ravel().tolist(), strict=True
+            )
+        ):
+            read = (*map(int, leaves[kind]), *bias)
+            if one != other and self._alike(known, one, other, read):
+                found |= (ours == one) & (theirs == other) & (shaped == kind)
+        return found
+
+    def _alike(self, known: Recogniser, one: int, other: int, read: tuple[int, ...]) -> bool:
+        pairs = set(zip(known.kinds[one], known.kinds[other], strict=True))
+        return all(
+            left == right
+            or (
+                min(left, right) > UNKNOWN
+                and not ways.causes(
+                    ways.restricted(known.ways[left], read),
+                    ways.restricted(known.ways[right], read),
+                )
+            )
+            for left, right in pairs
+        )
+
+    def _by_bits(self, number: int, size: int, shift: int) -> np.ndarray:
+        """Outputs whose bits agree on ``SETS`` sets of operands, wherever both read the same."""
+        fixed, mask = self.geometry.sizes[number], None
+        for seed in range(SETS):
+            channels = self.network.layers[number].in_channels
+            shape = (1, *self._heights[number], fixed, channels)
+            x = normal(seed, "x", shape).astype(self.network.dtype)
+            before = self._moved(number, size, shift)
+            mine = np.zeros((*shape[:-2], size, channels), x.dtype)
+            start, stop = max(-before, 0), min(size, fixed - before)
+            mine[..., start:stop, :] = x[..., start + before : stop + before, :]
+            short, whole = self.runner.layer(number, mine), self.runner.layer(number, x)
+            partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
+            theirs = np.ascontiguousarray(whole[..., partner, :])
+            apart = np.zeros(short.size, bool)
+            apart[ulp.differences(short, theirs, self.network.dtype).index] = True
+            apart = apart.reshape(-1, *short.shape[-2:]).any(axis=(0, 2))
+            mask = ~apart if mask is None else mask & ~apart
+        assert mask is not None
+        return mask
+
+    def _moved(self, number: int, size: int, shift: int) -> int:
+        """By how much the layer's input is shifted where its outputs are by ``shift``."""
+        from probe.network.geometry import around
+
+        layer = self.network.layers[number]
+        stride = layer.stride[-1] if layer.kernel else 1
+        before = around(layer, -1, size)[0], around(layer, -1, self.geometry.sizes[number])[0]
+        return shift * stride - before[1] + before[0]
