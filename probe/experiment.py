@@ -20,6 +20,7 @@ from probe.cli.show import stored
 from probe.errors import ProbeError
 from probe.explain.causes import explain_store
 from probe.explain.conventions import Measured
+from probe.reports import Asked
 from probe.store import Store
 from probe.sweep import Progress, sweep
 from probe.target import Target
@@ -99,3 +100,15 @@ def windows_read(found: Measured) -> bool:
     for text, failures in found.failures.items():
         out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
     return found.interrupted
+
+
+def reported(store: Path, asked: Asked) -> bool:
+    """Prints how many findings were made, by cause, and what was refused; whether interrupted."""
+    out = Output()
+    rows = load(store).findings
+    differing = rows[rows.differing > 0]
+    shown = f"{asked.found} findings made, {asked.before} were stored before; "
+    out.results.print(f"{shown}{len(differing)} of {len(rows)} differ")
+    for text, failures in asked.failures.items():
+        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
+    return asked.interrupted

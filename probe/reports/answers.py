@@ -1,0 +1,153 @@
+"""The answer of one or two targets to a question: what differs, and what causes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe import explain, operands, ulp
+from probe.case import Case
+from probe.case.operators import OPERATORS
+from probe.explain import Explanation, Pairs, Side
+from probe.floats import round_to
+from probe.launch import AnySession
+from probe.order.orders import Way
+from probe.reports.questions import Conventions, Operators, Pair, Question
+from probe.reproduction.failing import windows
+
+MOST = 512
+"""Differing outputs whose cause is looked for, evenly spread: a report may have millions."""
+
+Origin = Callable[[str], AnySession]
+
+
+@dataclass
+class Answer:
+    """What a question gives on a target. ``explained``: differing outputs that were looked at."""
+
+    left: Case
+    right: Case
+    compared: int
+    differing: int
+    max_ulp: int | None
+    causes: dict[str, int] = field(default_factory=dict)
+    explained: int = 0
+    replayed: int = 0
+    told: Explanation | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Columns of ``findings``."""
+        names = ("compared", "differing", "max_ulp", "explained", "causes", "replayed")
+        return {name: getattr(self, name) for name in names}
+
+
+def answer(question: Question, session: AnySession, origin: Origin) -> Answer | None:
+    """Runs both sides and names causes; None: the right side can't be written for this target.
+
+    ``origin(text)`` gives a started session of another target. TargetError; InputError.
+    """
+    if isinstance(question, Conventions):
+        first = origin(question.origin) if question.origin else session
+        left, right = question.sides(session.target)
+        return None if right is None else conventions(first, left, session, right)
+    left, right = question.sides(session.target)
+    if isinstance(question, Pair):
+        one, two = explain.run(session, left), explain.run(session, right)
+        pairs = explain.must_agree(question.case, question.vary, left, right)
+    else:
+        one, two = same_numbers(question, session, left, right)
+        pairs = in_order(one, two)
+    return explained(one, two, pairs, session, session)
+
+
+def same_numbers(
+    question: Operators, session: AnySession, left: Case, right: Case
+) -> tuple[Side, Side]:
+    """Both operators over the same numbers."""
+    x, w, b = operands.generate(left)
+    if question.value is not None:
+        x, w = _constant(left, question.value)
+    theirs = x.reshape(right.input_shape()), w.reshape(right.weight_shape), b
+    return explain.run(session, left, (x, w, b)), explain.run(session, right, theirs)
+
+
+def _constant(case: Case, value: float) -> tuple[np.ndarray, np.ndarray]:
+    x = round_to(np.full(case.input_shape(), value), case.dtype)
+    return x, round_to(np.ones(case.weight_shape), case.dtype)
+
+
+def in_order(left: Side, right: Side) -> Pairs:
+    """Every output of the left side with the right side's of the same number."""
+    places = _all_places(left)
+    return Pairs(places, _all_places(right), np.ones(len(places), bool))
+
+
+def _all_places(side: Side) -> np.ndarray:
+    return np.argwhere(np.ones(side.operands.y.shape, bool))
+
+
+def conventions(first: AnySession, left: Case, second: AnySession, right: Case) -> Answer:
+    """Two layers that ought to be the same: windows are read off both sides.
+
+    Outputs that one side lacks count as differing, by their window. What a maximum gives differs by
+    nothing but its window and what padding puts there.
+    """
+    one, two = explain.run(first, left), explain.run(second, right)
+    one.windows, two.windows = windows(first, left), windows(second, right)
+    pairs = explain.same_place(one, two)
+    lacking = max(one.operands.y.size, two.operands.y.size) - len(pairs.left)
+    if OPERATORS[left.op].pool:
+        found = _differences(one, two, pairs)
+        causes = {"window": len(found.index)} if len(found.index) else {}
+        answer = _counted(one, two, pairs, found, causes, len(found.index))
+    else:
+        answer = explained(one, two, pairs, first, second)
+    if lacking:
+        answer.compared, answer.differing = answer.compared + lacking, answer.differing + lacking
+        answer.causes = dict(Counter(answer.causes) + Counter(window=lacking))
+        answer.explained += lacking
+    return answer
+
+
+def explained(one: Side, two: Side, pairs: Pairs, first: AnySession, second: AnySession) -> Answer:
+    """What differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
+    found = _differences(one, two, pairs)
+    if not len(found.index):
+        return _counted(one, two, pairs, found, {}, 0)
+    chosen = found.index[np.linspace(0, len(found.index) - 1, MOST).astype(int)]
+    chosen = np.unique(chosen)
+    some = Pairs(pairs.left[chosen], pairs.right[chosen], pairs.same_window[chosen])
+    known: list[Way] = []
+    for side, session, places in ((one, first, some.left), (two, second, some.right)):
+        if not side.refusal:
+            wanted = np.zeros(side.replays.shape, bool)
+            wanted[tuple(places.T)] = True
+            explain.add_orders(side, session, known, wanted)
+            known = [] if side.orders is None else side.orders.ways
+    told = explain.compare(one.case, one, two, some)
+    answer = _counted(one, two, pairs, found, told.causes, len(chosen))
+    answer.replayed, answer.told = told.replayed, told
+    return answer
+
+
+def _differences(one: Side, two: Side, pairs: Pairs) -> ulp.Differences:
+    ours, theirs = one.operands.y[tuple(pairs.left.T)], two.operands.y[tuple(pairs.right.T)]
+    return ulp.differences(ours, theirs, one.case.dtype)
+
+
+def _counted(
+    one: Side,
+    two: Side,
+    pairs: Pairs,
+    found: ulp.Differences,
+    causes: dict[str, int],
+    looked: int,
+) -> Answer:
+    distances = found.ulps[found.ulps != ulp.NAN]
+    largest = int(np.abs(distances).max(initial=0)) if len(distances) == len(found.ulps) else None
+    counts = (len(pairs.left), len(found.index))
+    return Answer(one.case, two.case, *counts, largest, causes, looked)

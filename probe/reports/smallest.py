@@ -1,0 +1,144 @@
+"""The smallest case that still shows what a report shows, and one output's sums on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.explain import Explanation, Side
+from probe.launch import AnySession
+from probe.order import ways
+from probe.reports.answers import Answer, Origin, answer, explained, in_order, same_numbers
+from probe.reports.questions import Conventions, Operators, Pair, Question
+from probe.reproduction.failing import Failing
+from probe.shrink import Finding, shrink
+
+LARGEST = 256
+"""Products up to which two operators are compared: the first number that sets them apart."""
+
+Told = dict[str, Any]
+
+
+def smallest(question: Question, session: AnySession, origin: Origin) -> Told | None:
+    """The smallest case as JSON for ``findings.smallest``; None: none was found. TargetError."""
+    if isinstance(question, Operators):
+        return _operators(question, session)
+    if isinstance(question, Pair):
+        failing = Failing(session, session)
+        finding = Finding.of(question.case, question.vary, question.at, question.against)
+        return _shrunk(finding, failing, failing.by_bits)
+    if question.small is not None:
+        return _small(question, session, origin)
+    return _padded(question, session, origin)
+
+
+def _operators(question: Operators, session: AnySession) -> Told | None:
+    """The least number of products at which the two operators differ."""
+    for size in range(1, min(question.size, LARGEST) + 1):
+        try:
+            one, two = same_numbers(question, session, *question.sized(size))
+        except (InputError, TargetError):
+            continue
+        found = explained(one, two, in_order(one, two), session, session)
+        if found.differing and found.told is not None:
+            named = {"against_case": found.right.to_json(), "calls": size, "ended": "minimal"}
+            return _told(found.told, found.left, found.left.label) | named
+    return None
+
+
+def _small(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
+    """The question's own small case, if it still differs."""
+    assert question.small is not None
+    again = Conventions(question.text, question.origin, question.small, question.written)
+    found = answer(again, session, origin)
+    if found is None or not found.differing:
+        return None
+    given: Told = {"label": found.left.label, "case": found.left.to_json()}
+    given |= {"against_case": found.right.to_json(), "causes": found.causes}
+    return given | {"calls": 0, "ended": "given"} | _first(found)
+
+
+def _first(found: Answer) -> Told:
+    return {} if found.told is None else _sides(found.told)
+
+
+def _padded(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
+    """What is left of a layer whose two paddings read other inputs."""
+    left, right = question.sides(session.target)
+    if right is None or left.with_(padding=right.padding) != right:
+        return None
+    first = origin(question.origin) if question.origin else session
+    failing = Failing(first, session)
+    finding = Finding.of(left, padding=right.padding)
+
+    def other_windows(one: Finding) -> bool:
+        try:
+            return bool((~failing.explained(one).pairs.same_window).any())
+        except TargetError:
+            return False
+
+    return _shrunk(finding, failing, other_windows, shows=failing.by_bits)
+
+
+def _shrunk(
+    finding: Finding,
+    failing: Failing,
+    fails: Callable[[Finding], bool],
+    shows: Callable[[Finding], bool] | None = None,
+) -> Told | None:
+    found = shrink(finding, fails, shows=shows)
+    if found is None or not found.shown:
+        return None
+    last = found.finding
+    told = _told(failing.explained(last), last.left, last.label)
+    told |= {"vary": last.vary, "at": last.at, "against": last.against} if last.paired else {}
+    if last.padding is not None:
+        told["against_case"] = last.right.to_json()
+    return told | {"calls": found.calls, "ended": found.ended}
+
+
+def _told(found: Explanation, case: Case, label: str) -> Told:
+    """A case, and how the first differing output is made on both sides."""
+    given: Told = {"label": label, "case": case.to_json(), "causes": found.causes}
+    return given | _sides(found)
+
+
+def _sides(found: Explanation) -> Told:
+    """Both sides' numbers, bits and ways of one differing output; {} where none is known."""
+    if not len(found.differing):
+        return {}
+    pair = int(found.differing[0])
+    at, against = found.pairs.left[pair].tolist(), found.pairs.right[pair].tolist()
+    return {
+        "cause": found.cause[0],
+        "ulp": None if found.ulps[0] == ulp.NAN else int(found.ulps[0]),
+        "left": _side(found.left, (at[0], at[1])),
+        "right": _side(found.right, (against[0], against[1])),
+    }
+
+
+def _side(side: Side, place: tuple[int, int]) -> Told:
+    """One output: its place, bits and way, and the numbers of the whole run, as exact hex."""
+    dtype, held = side.case.dtype, side.operands
+    given: Told = {
+        "target": side.target.text,
+        "case": side.case.to_json(),
+        "place": list(place),
+        "bits": int(floats.to_bits(held.y[place], dtype)),
+        "x": _hex(held.x, dtype),
+        "w": _hex(held.w, dtype),
+        "b": None if held.b is None else _hex(held.b, dtype),
+    }
+    way = side.way(place)
+    if way is not None:
+        given |= {"tree": way[0].text, "rounding": ways.rounding_json(way[1])}
+    return given
+
+
+def _hex(array: np.ndarray, dtype: str) -> list[str]:
+    return [float(value).hex() for value in floats.widen(array, dtype).reshape(-1)]
