@@ -389,6 +389,37 @@ _FINDINGS = _second(
     ),
 )
 
+_REMEDIES = _second(
+    _RUN,
+    _key("case_id", "text", "`cases.case_id`", null="a whole network"),
+    _key("network_id", "text", "`networks.network_id`", null="a single case"),
+    _TARGET,
+    _key("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
+    _CONTENT,
+    _FIXED,
+    Column("about", "text", "what it is, in a few words"),
+    Column("place", "text", "the target that it runs on"),
+    Column("lengths", "int", "lengths whose orders were compared with the fixed one's", "lengths"),
+    Column("verdict", "text", "`exact` whatever the operands, `differs`, or `not known`"),
+    Column("compared", "int", "outputs that must agree", "outputs"),
+    Column("differing", "int", "of these, added in another way than at `fixed`", "outputs"),
+    Column("unknown", "int", "of these, added in a way that is not known", "outputs"),
+    Column("refusal", "text", "why it can't be used, or judged", null="nothing", foreign=True),
+    Column("seconds", "float", "a call at `content`, median of the turns", "s", null="not timed"),
+    Column("seconds_fixed", "float", "a call at `fixed`, likewise", "s", null="not timed"),
+    Column("ratio", "float", "at `content`, over the default there", "1", null="not timed"),
+    Column("of_fixed", "float", "at `content`, over the default at `fixed`", "1", null="not timed"),
+    Column("ratio_fixed", "float", "at `fixed`, over the default there", "1", null="not timed"),
+    Column(
+        *("error_rms", "float", "root mean square of |output - exact| / (eps * scale) at `fixed`"),
+        *("1",),
+        null="not run",
+    ),
+    Column("error_max", "float", "the largest of these", "1", null="not run"),
+    Column("keeps", "flag", "whether `fixed` has the default's bits", null="not run"),
+    Column("recommended", "flag", "whether it is the cheapest exact one"),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": _RUNS,
     "cases": _CASES,
@@ -409,6 +440,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "decisions": _DECISIONS,
     "reports": _REPORTS,
     "findings": _FINDINGS,
+    "remedies": _REMEDIES,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -432,6 +464,8 @@ ABOUT: dict[str, str] = {
     "decisions": "One row a decision taken of a network's outputs, and their error.",
     "reports": "One row a public report of runs that ought to agree and don't.",
     "findings": "One row a question of a public report on a target: what it gives here today.",
+    "remedies": "One row a remedy of a case or network on a target. The exact sums are float64's; "
+    "the scale is sum|x*w|, of a network the largest |output|.",
 }
 
 RUN_IDENTITY = (

@@ -48,6 +48,7 @@ class Results:
     decisions: pandas.DataFrame
     reports: pandas.DataFrame
     findings: pandas.DataFrame
+    remedies: pandas.DataFrame
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

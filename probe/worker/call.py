@@ -4,6 +4,7 @@ Runs in the targets' interpreters (Python 3.6, NumPy and one library).
 """
 
 import time
+from typing import List
 
 import numpy as np
 
@@ -93,6 +94,18 @@ class Prepared:
             call(self.input, self.weights, self.bias)
             calls += 1
         return calls
+
+    def times(self, limit):
+        """Seconds of every call, float64, for that many seconds in all; one call at least."""
+        call, clock = self.operator.call, time.perf_counter
+        found: List[float] = []
+        start = last = clock()
+        while not found or last - start < limit:
+            call(self.input, self.weights, self.bias)
+            now = clock()
+            found.append(now - last)
+            last = now
+        return np.array(found)
 
     def realigned(self):
         """The same call with its input in a buffer of another alignment."""

@@ -29,7 +29,7 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 import numpy as np
 
 from probe import backends
-from probe.backends import contract
+from probe.backends import contract, remedied
 from probe.backends.split import SplitOperator, parts
 from probe.worker import compare, masked, protocol
 from probe.worker.call import Call
@@ -84,6 +84,8 @@ class Worker:
         - ``run`` (key, or spec; x, w, b; ``at``: see ``Call.at``): answer ``y`` and ``seconds``;
           with ``control`` also whether the same shape gives the same bits: ``compare.control``;
           with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
+        - ``time`` (key, or spec; x, w, b; ``at``; ``limit``, in seconds): calls for that long, once
+          at least: answer ``seconds``, of every call.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
         - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a chain of layers under the key.
@@ -120,7 +122,9 @@ class Worker:
         facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
         facts = dict(facts, numpy_version=np.__version__)
         facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])
-        if hasattr(gc, "freeze"):  # a library's million objects stay: not to be looked through again
+        if hasattr(
+            gc, "freeze"
+        ):  # a library's million objects stay: not to be looked through again
             gc.freeze()
         yield {"facts": facts, "done": True}, {}
 
@@ -143,6 +147,10 @@ class Worker:
         if request.get("repeat"):
             answer["calls"] = prepared.repeat(request["repeat"])
         yield answer, {"y": y}
+
+    def time(self, request, arrays):
+        prepared = self._call(request, arrays).at(request.get("at"))
+        yield {"done": True}, {"seconds": prepared.times(request["limit"])}
 
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
@@ -218,7 +226,7 @@ class Worker:
         key = json.dumps(spec, sort_keys=True)
         if key not in self.operators:
             make = SplitOperator if "split" in spec else type(backend).operator
-            self.operators[key] = make(backend, spec)
+            self.operators[key] = (remedied.operator if "remedy" in spec else make)(backend, spec)
         self.operators.move_to_end(key)
         if len(self.operators) > OPERATORS:
             self.operators.popitem(last=False)
@@ -230,6 +238,7 @@ REQUESTS = {
     "load": Worker.load,
     "unload": Worker.unload,
     "run": Worker.run,
+    "time": Worker.time,
     "kernels": Worker.kernels,
     "sweep": Worker.sweep,
     "network": Worker.network,

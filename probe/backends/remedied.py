@@ -1,0 +1,226 @@
+"""Operators that a user may put in the place of the library's own, so that lengths agree.
+
+A spec with ``remedy`` stands for one of them, made of the same library's operators:
+
+- ``{"kind": "chunks", "outputs": N}``: N output positions of the last axis a call, always the same
+  shape, the last piece filled up with zeros. However long the input is, an output comes from the
+  same place of the same call.
+- ``{"kind": "pad", "outputs": [N, ...]}``: one call, filled up with zeros to the smallest N that
+  holds all outputs.
+- ``{"kind": "float64"}``: operands widened, the operator in float64, its output rounded.
+- ``{"kind": "stable", "accumulate": None}``: the operator of ``probe.stable``.
+
+All but the last go around the library's call with the library's own slices, zeros and joins, which
+belong to what the call costs. Where values aren't tensors of TensorFlow or PyTorch, NumPy does it.
+"""
+
+import numpy as np
+
+from probe import floats
+from probe.backends import pooling, products
+from probe.backends.contract import Operator, Unsupported
+from probe.backends.reference import zeros_around
+
+
+def operator(backend, spec):
+    """The operator of a spec with ``remedy``. Raises Unsupported where there is none."""
+    remedy = spec["remedy"]
+    plain = {name: value for name, value in spec.items() if name != "remedy"}
+    if "split" in plain or pooling.kind(plain):
+        what = "split=%s" % plain["split"] if "split" in plain else "op=%s" % plain["op"]
+        raise Unsupported(what + ": remedies are for single convolutions and products")
+    if remedy["kind"] == "stable":
+        return backend.stable(plain, remedy.get("accumulate"))
+    if remedy["kind"] == "float64":
+        return Widened(backend, plain)
+    return Pieces(backend, plain, remedy)
+
+
+class Containers:
+    """Values are container arrays, channels last; the library sees them in the call alone."""
+
+    def __init__(self, spec):
+        self.dtype = spec["dtype"]
+
+    def given(self, operator, x):
+        return operator.input(np.ascontiguousarray(x))
+
+    def got(self, operator, y):
+        return operator.output(y)
+
+    def sizes(self, x):
+        return x.shape[1:-1]
+
+    def part(self, x, start, stop):
+        return x[..., start:stop, :]
+
+    def filled(self, x, before, after):
+        pads = [(0, 0)] * (x.ndim - 2) + [(before, after), (0, 0)]
+        return np.pad(x, pads, "constant")
+
+    def joined(self, ys):
+        return np.concatenate(ys, axis=-2)
+
+    def cast(self, x, dtype):
+        if dtype == "float64":
+            return floats.widen(x, self.dtype)
+        return floats.round_to(x, dtype)
+
+
+class Tensors:
+    """TensorFlow's tensors, channels last."""
+
+    def __init__(self, tf):
+        self.tf = tf
+
+    def given(self, operator, x):
+        return x
+
+    def got(self, operator, y):
+        return y
+
+    def sizes(self, x):
+        return tuple(x.shape[1:-1])
+
+    def part(self, x, start, stop):
+        return x[..., start:stop, :]
+
+    def filled(self, x, before, after):
+        return self.tf.pad(x, [[0, 0]] * (len(x.shape) - 2) + [[before, after], [0, 0]])
+
+    def joined(self, ys):
+        return self.tf.concat(ys, -2)
+
+    def cast(self, x, dtype):
+        return self.tf.cast(x, dtype)
+
+
+class Torch:
+    """PyTorch's tensors, channels first."""
+
+    def __init__(self, torch):
+        self.torch = torch
+
+    given, got = Tensors.given, Tensors.got
+
+    def sizes(self, x):
+        return tuple(x.shape[2:])
+
+    def part(self, x, start, stop):
+        return x[..., start:stop].contiguous()
+
+    def filled(self, x, before, after):
+        return self.torch.nn.functional.pad(x, (before, after))
+
+    def joined(self, ys):
+        return self.torch.cat(ys, -1)
+
+    def cast(self, x, dtype):
+        return x.to(getattr(self.torch, dtype))
+
+
+def values(backend, spec):
+    """How a library's values are cut and joined."""
+    convolution = spec["op"] not in products.OPS
+    if backend.name == "tensorflow" and convolution and not backend.session:
+        return Tensors(backend.tf)
+    if backend.name == "torch" and convolution:
+        return Torch(backend.torch)
+    return Containers(spec)
+
+
+class Around(Operator):
+    """What goes around operators of the same library and the same dtype."""
+
+    def __init__(self, backend, spec):
+        Operator.__init__(self, spec)
+        self.backend, self.tools = backend, values(backend, spec)
+        self.own = backend.operator(spec)
+        self.native = not isinstance(self.tools, Containers)
+        self.constant_weights = self.own.constant_weights
+
+    def input(self, x):
+        return self.own.input(x) if self.native else x
+
+    def weights(self, w):
+        return self.own.weights(w)
+
+    def bias(self, b):
+        return self.own.bias(b)
+
+    def output(self, y):
+        return self.own.output(y) if self.native else np.ascontiguousarray(y)
+
+
+class Pieces(Around):
+    """``chunks`` and ``pad``: calls whose last axis has one of a few sizes."""
+
+    def __init__(self, backend, spec, remedy):
+        Around.__init__(self, backend, spec)
+        self.operators = {}
+        chunks = remedy["kind"] == "chunks"
+        sizes = [remedy["outputs"]] if chunks else sorted(remedy["outputs"])
+        stride = spec["stride"][-1]
+        extent = (spec["kernel"][-1] - 1) * spec["dilation"][-1] + 1
+        tools = self.tools
+
+        def reads(outputs):
+            return (outputs - 1) * stride + extent
+
+        def call(x, w, b):
+            held = tools.sizes(x)
+            around = [zeros_around(spec, axis, size) for axis, size in enumerate(held)]
+            (before, _), count = around[-1]
+            size = sizes[0] if chunks else next((n for n in sizes if n >= count), None)
+            if size is None:
+                why = "outputs=%d: more than the longest piece, %d" % (count, sizes[-1])
+                raise Unsupported(why)
+            pieces = -(-count // size)
+            total = reads(pieces * size)
+            more = total - before - held[-1]
+            if more < 0:
+                x, more = tools.part(x, 0, total - before), 0
+            if before or more:
+                x = tools.filled(x, before, more)
+            inner = self.inner(tuple(pads for pads, _ in around[:-1]))
+            step, length = size * stride, reads(size)
+            parts = [x]
+            if pieces > 1:
+                starts = range(0, pieces * step, step)
+                parts = [tools.part(x, start, start + length) for start in starts]
+            ys = [tools.got(inner, inner.call(tools.given(inner, part), w, b)) for part in parts]
+            y = ys[0] if pieces == 1 else tools.joined(ys)
+            return y if pieces * size == count else tools.part(y, 0, count)
+
+        self.call = call
+
+    def inner(self, pads):
+        """The library's operator without zeros on the last axis; ``pads``: the other axes'."""
+        if pads not in self.operators:
+            none = not any(map(any, pads))
+            padding = "valid" if none else [list(pair) for pair in pads] + [[0, 0]]
+            self.operators[pads] = self.backend.operator(dict(self.spec, padding=padding))
+        return self.operators[pads]
+
+
+class Widened(Around):
+    """``float64``: the operands, the sums and all roundings but the last one are wider."""
+
+    def __init__(self, backend, spec):
+        Around.__init__(self, backend, spec)
+        if spec["dtype"] == "float64":
+            raise Unsupported("dtype=float64: there is nothing wider to add in")
+        self.wide = wide = backend.operator(dict(spec, dtype="float64"))
+        tools, dtype = self.tools, spec["dtype"]
+
+        def call(x, w, b):
+            x = tools.given(wide, tools.cast(x, "float64"))
+            return tools.cast(tools.got(wide, wide.call(x, w, b)), dtype)
+
+        self.call = call
+
+    def weights(self, w):
+        return self.wide.weights(floats.widen(w, self.spec["dtype"]))
+
+    def bias(self, b):
+        return self.wide.bias(None if b is None else floats.widen(b, self.spec["dtype"]))
