@@ -222,4 +222,15 @@ def _kernel(finding: Finding) -> Changes:
     case = finding.case
     if not OPERATORS[case.op].windows:
         return
-    yield from _axes("kernel", case.kernel, 1)
+    for changes in _axes("kernel", case.kernel, 1):
+        yield changes | _as_many_outputs(finding, changes["kernel"])
+        yield changes
+
+
+def _as_many_outputs(finding: Finding, kernel: int | tuple[int, ...]) -> dict[str, Any]:
+    """The lengths at which a smaller kernel gives as many outputs: their number may decide."""
+    last = kernel if isinstance(kernel, int) else kernel[-1]
+    less = (finding.case.kernel[-1] - last) * finding.case.dilation[-1]
+    names = ("at", "against") if finding.paired and finding.vary == "length" else ("length",)
+    sizes = finding.case.arguments() | {"at": finding.at, "against": finding.against}
+    return {name: sizes[name] - less for name in names if sizes[name] is not None and less}
