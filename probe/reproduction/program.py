@@ -176,12 +176,12 @@ class _Work:
         self.functions: list[Function] = []
         self.libraries: list[Library] = []
 
-    def side(self, number: int) -> str:
-        """The expression that computes one side."""
+    def side(self, number: int) -> list[str]:
+        """The expressions whose sum is one side's outputs."""
         case = (self.finding.left, self.finding.right)[number]
         names = self._arguments(case)
         if case.split is None:
-            return f"{self._function(number, case, case, '')}({', '.join(names.values())})"
+            return [f"{self._function(number, case, case, '')}({', '.join(names.values())})"]
         if case.dtype == "bfloat16":
             why = "two calls are added here, and NumPy adds no bfloat16"
             raise InputError("dtype", case.dtype, why, "use float32")
@@ -194,7 +194,7 @@ class _Work:
         for part, given, word in ((first, one, "_first"), (second, two, "_rest")):
             copied = [f"np.ascontiguousarray({given[n]})" if n in "xw" else given[n] for n in given]
             calls.append(f"{self._function(number, case, part, word)}({', '.join(copied)})")
-        return " + ".join(calls)
+        return calls
 
     def _arguments(self, case: Case) -> dict[str, str]:
         """What the side hands over: all operands, or the first of them."""

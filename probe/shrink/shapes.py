@@ -69,10 +69,11 @@ def _closest(finding: Finding) -> Changes:
     if not finding.paired:
         yield {}
         return
-    low, _ = _values(finding)
+    low, high = _values(finding)
     for small in dict.fromkeys((_least(finding), low)):
         for apart in (1, 2, 4, 8):
-            yield _as_pair(finding, small, small + apart)
+            if apart <= high - low:
+                yield _as_pair(finding, small, small + apart)
 
 
 def _pair(finding: Finding) -> Changes:

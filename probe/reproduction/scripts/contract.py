@@ -41,8 +41,13 @@ def pairs_of(case: Case) -> Pairs:
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """The lines of a text."""
-    return tuple(text.splitlines())
+    """The lines of a text; the quotient of two calls becomes two lines."""
+    found: list[str] = []
+    for line in text.splitlines():
+        numerator, slash, denominator = line.partition(") / ")
+        found.append(numerator + (")" if slash else ""))
+        found += [f"y = y / {denominator}"] if slash else []
+    return tuple(found)
 
 
 def refuse(target: Target, why: str) -> InputError:
