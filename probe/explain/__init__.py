@@ -159,6 +159,11 @@ class Explanation:
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @property
+    def compared(self) -> int:
+        """Outputs that must agree."""
+        return len(self.pairs.left)
+
+    @property
     def causes(self) -> dict[str, int]:
         """Differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
@@ -185,7 +190,7 @@ class Explanation:
             "case": self.case.to_json(),
             "left": self.left.named(),
             "right": self.right.named(),
-            "compared": len(self.pairs.left),
+            "compared": self.compared,
             "differing": len(self.differing),
             "max_ulp": self.max_ulp,
             "causes": self.causes,
