@@ -380,6 +380,8 @@ _FINDINGS = _second(
     Column("compared", "int", "outputs that ought to agree", "outputs"),
     Column("differing", "int", "of these, with other values, or on one side only", "outputs"),
     Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column("bits_at", "bits", "left bits of the first differing output", null="none differs"),
+    Column("bits_against", "bits", "its right bits", null="none differs"),
     Column("explained", "int", "differing outputs whose cause was looked for", "outputs"),
     Column("causes", "json", "these by cause: `order`, `rounding`, `window`, ..."),
     Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),

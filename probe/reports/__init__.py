@@ -55,6 +55,7 @@ def ask(
     store.flush()
     job = _Job(store, experiment, progress, sessions, _stored(store))
     job.asked = [(one, question) for one in reports for question in one.questions]
+    targets = list(dict.fromkeys(targets))
     job.total = len(job.asked) * len(targets)
     try:
         for target in targets:
@@ -175,11 +176,14 @@ class _Job:
                     self.shrink(report, question, rows)
 
     def differing(self, report: Report, question: Question) -> list[Row]:
-        """The rows of a question that differ, the report's home first."""
-        key = (report.thread, question.text)
+        """The rows of a question that differ: the report's home first, then its library."""
+        key, library = (report.thread, question.text), report.home.split(",")[0]
         rows = [row for (_, *mine), row in self.rows.items() if tuple(mine) == key]
-        rows = [row for row in rows if row["differing"]]
-        return sorted(rows, key=lambda row: row["target"] != report.home)
+
+        def order(row: Row) -> tuple[bool, bool]:
+            return row["target"] != report.home, row["target"].split(",")[0] != library
+
+        return sorted([row for row in rows if row["differing"]], key=order)
 
     def shrink(self, report: Report, question: Question, rows: Sequence[Row]) -> None:
         """The smallest case on the first of these targets that gives one."""

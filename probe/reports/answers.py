@@ -27,13 +27,18 @@ Origin = Callable[[str], AnySession]
 
 @dataclass
 class Answer:
-    """What a question gives on a target. ``explained``: differing outputs that were looked at."""
+    """What a question gives on a target.
+
+    ``bits``: of the first differing output on both sides. ``explained``: differing outputs that
+    were looked at.
+    """
 
     left: Case
     right: Case
     compared: int
     differing: int
     max_ulp: int | None
+    bits: tuple[int | None, int | None]
     causes: dict[str, int] = field(default_factory=dict)
     explained: int = 0
     replayed: int = 0
@@ -42,7 +47,8 @@ class Answer:
     def row(self) -> dict[str, Any]:
         """Columns of ``findings``."""
         names = ("compared", "differing", "max_ulp", "explained", "causes", "replayed")
-        return {name: getattr(self, name) for name in names}
+        bits = dict(zip(("bits_at", "bits_against"), self.bits, strict=True))
+        return bits | {name: getattr(self, name) for name in names}
 
 
 def answer(question: Question, session: AnySession, origin: Origin) -> Answer | None:
@@ -150,4 +156,5 @@ def _counted(
     distances = found.ulps[found.ulps != ulp.NAN]
     largest = int(np.abs(distances).max(initial=0)) if len(distances) == len(found.ulps) else None
     counts = (len(pairs.left), len(found.index))
-    return Answer(one.case, two.case, *counts, largest, causes, looked)
+    bits = (int(found.bits_a[0]), int(found.bits_b[0])) if len(found.index) else (None, None)
+    return Answer(one.case, two.case, *counts, largest, bits, causes, looked)
