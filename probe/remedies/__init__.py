@@ -7,7 +7,9 @@ run and compares them with the exact sums; ``advice`` picks the cheapest that is
 
 from probe.remedies.advice import Advice, advise
 from probe.remedies.candidates import Remedy, candidates
-from probe.remedies.measure import Found, Measured, measure
+from probe.remedies.found import Found, Measured
+from probe.remedies.measure import measure
+from probe.remedies.networks import measure_network
 from probe.remedies.session import Remedied
 
 __all__ = [
@@ -19,4 +21,5 @@ __all__ = [
     "advise",
     "candidates",
     "measure",
+    "measure_network",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe.remedies.measure import Found, Measured
+from probe.remedies.found import Found, Measured
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ def advise(measured: Measured) -> Advice:
     kept = None if keeping is None else keeping.remedy.name
     if measured.default.verdict == "exact":
         text = "no remedy is needed: all of these lengths add every output in the same way"
-        return Advice("none", text, 1.0, _of_fixed(measured, measured.default), "default")
+        return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
     best = _cheapest(measured, exact)
     if best is None:
         return Advice(None, "no remedy is exact on this target")
-    ratio, of_fixed = measured.ratio(best, measured.content), _of_fixed(measured, best)
+    ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
     text = (
         f"{best.remedy.name}: {best.remedy.doc}; exact, {ratio:.2g} times the default at length "
         f"{measured.content}, {of_fixed:.2g} times padding everything to {measured.fixed}"
@@ -46,7 +46,3 @@ def advise(measured: Measured) -> Advice:
 
 def _cheapest(measured: Measured, found: list[Found]) -> Found | None:
     return min(found, key=lambda one: measured.ratio(one, measured.content) or 0, default=None)
-
-
-def _of_fixed(measured: Measured, one: Found) -> float | None:
-    return measured.ratio(one, measured.content, measured.fixed)

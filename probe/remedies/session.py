@@ -11,12 +11,15 @@ from probe.launch import Answer, AnySession, Arrays
 class Remedied:
     """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
 
-    A request for a whole network gets the remedy into each of its convolutions. Everything else is
-    the session's own; both may be used in turns.
+    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
+    else is the session's own; both may be used in turns.
     """
 
-    def __init__(self, session: AnySession, remedy: Mapping[str, Any]) -> None:
+    def __init__(
+        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
+    ) -> None:
         self.session, self.remedy = session, dict(remedy)
+        self.convolutions = convolutions
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session, name)
@@ -32,5 +35,12 @@ class Remedied:
     def _with(self, header: Mapping[str, Any]) -> dict[str, Any]:
         asked = dict(header)
         if "spec" in asked:
-            asked["spec"] = asked["spec"] | {"remedy": self.remedy}
+            asked["spec"] = self._remedied(asked["spec"])
+        if "specs" in asked:
+            asked["specs"] = [self._remedied(spec) for spec in asked["specs"]]
         return asked
+
+    def _remedied(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        if self.convolutions and "conv" not in spec["op"]:
+            return dict(spec)
+        return {**spec, "remedy": self.remedy}

@@ -12,6 +12,28 @@ from probe.worker import compare
 from probe.worker.call import Prepared
 
 
+class Bound:
+    """An operator with its weights, called as a backend's chain is."""
+
+    def __init__(self, operator, w, b):
+        self.input, self.output = operator.input, operator.output
+        self.call = lambda x: operator.call(x, w, b)
+
+
+class Composed:
+    """Chains of one library, each called with the value of the one before it."""
+
+    def __init__(self, steps):
+        self.input, self.output = steps[0].input, steps[-1].output
+
+        def call(x):
+            for step in steps:
+                x = step.call(x)
+            return x
+
+        self.call = call
+
+
 class Network:
     """Layers with their operands. ``operators``: a function from a spec to an operator.
 
@@ -79,8 +101,27 @@ class Network:
     def _chain(self, first, last):
         if (first, last) not in self.whole:
             part = slice(first, last)
-            self.whole[first, last] = self.program(self.specs[part], self.operands[part])
+            if any("remedy" in spec for spec in self.specs[part]):
+                self.whole[first, last] = self._composed(first, last)
+            else:
+                self.whole[first, last] = self.program(self.specs[part], self.operands[part])
         return self.whole[first, last]
+
+    def _composed(self, first, last):
+        """Layers with a remedy as operators, what is between them as the backend's own chains."""
+        steps, start = [], first
+        for number in range(first, last + 1):
+            if number < last and "remedy" not in self.specs[number]:
+                continue
+            if start < number:
+                between = self._chain(start, number)
+                if between is None:
+                    return None
+                steps.append(between)
+            if number < last:
+                steps.append(Bound(*self._operator(number)))
+            start = number + 1
+        return Composed(steps)
 
     def program_output(self, x, times):
         """All layers as one program of the library: (output, seconds of each of ``times`` calls).
