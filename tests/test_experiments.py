@@ -9,11 +9,10 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from probe import load, machine, notebook
-from probe.cli.experiment import execute
+from tests.notebooks import pictures
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "experiments"))
@@ -75,16 +74,8 @@ def test_published_lengths_are_stored_whole(quick):
 @each_of([*SWEEPS, "overhead"])
 def test_its_notebook_runs_on_it(quick, tmp_path):
     name, store = quick
-    path = tmp_path / f"{name}.ipynb"
-    book = nbformat.read(ROOT / "notebooks" / path.name, as_version=4)
-    (cell,) = (one for one in book.cells if "parameters" in one.metadata.get("tags", []))
-    cell.source = f"STORE = {str(store)!r}"
-    nbformat.write(book, path)
-    execute(path)
+    assert pictures(name, store, tmp_path) > 0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    book = nbformat.read(path, as_version=4)
-    pictures = [one for cell in book.cells for one in cell.get("outputs", []) if "data" in one]
-    assert any("image/png" in one["data"] for one in pictures)
 
 
 def test_a_mistaken_store_is_one_line(tmp_path, capsys):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import probe
+from tests.notebooks import pictures
 
 ROOT = Path(__file__).parent.parent
 
@@ -50,6 +51,13 @@ def test_reveal_cost(tmp_path):
         assert set(found.runs.cores) == {1}
     seconds = run("reveal_cost", str(tmp_path)).reveals.seconds
     assert sorted(seconds) == sorted(found.reveals.seconds)  # nothing was measured again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["accumulation_orders", "reveal_cost", "frameworks"])
+def test_its_notebook_runs_on_what_numpy_alone_gives(name, tmp_path):
+    run(name, str(tmp_path / "store"))
+    assert pictures(name, tmp_path / "store", tmp_path) > 2
 
 
 @pytest.mark.parametrize("name", ["accumulation_orders", "reveal_cost"])

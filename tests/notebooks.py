@@ -1,0 +1,24 @@
+"""A notebook executed on other results than the committed ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+
+from probe.cli.experiment import execute
+
+ROOT = Path(__file__).parent.parent
+
+
+def pictures(name, store, folder):
+    """How many pictures ``notebooks/NAME.ipynb`` draws of a store; a copy is run in ``folder``."""
+    path = folder / f"{name}.ipynb"
+    book = nbformat.read(ROOT / "notebooks" / path.name, as_version=4)
+    (cell,) = (one for one in book.cells if "parameters" in one.metadata.get("tags", []))
+    cell.source = f"STORE = {str(store)!r}"
+    nbformat.write(book, path)
+    execute(path)
+    cells = nbformat.read(path, as_version=4).cells
+    outputs = [one for cell in cells for one in cell.get("outputs", []) if "data" in one]
+    return sum("image/png" in one["data"] for one in outputs)
