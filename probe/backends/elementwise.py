@@ -8,7 +8,7 @@ has a ``chain`` computes them with the library's.
 import numpy as np
 
 #: ``op`` of the specs that are made here: see ``Layer.spec``.
-OPS = ("activation", "bias", "normalisation", "pad")
+OPS = ("activation", "bias", "normalisation", "pad", "extend")
 #: Activations whose bits are the same in every library.
 EXACT = ("relu", "relu6", "leaky_relu", "hard_sigmoid")
 
@@ -31,6 +31,9 @@ def function(spec, arrays):
         pairs = [(0, 0)] + [tuple(pair) for pair in spec["padding"]] + [(0, 0)]
         value = parameters.get("value", 0.0)
         return lambda x: np.pad(x, pairs, "constant", constant_values=value)
+    if op == "extend":
+        kept = spec["kept"]
+        return lambda x: np.concatenate([x[..., :kept, :], arrays["tail"]], axis=-2)
     named = ACTIVATIONS[spec["activation"]]
 
     def activation(x):

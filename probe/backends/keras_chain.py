@@ -47,6 +47,9 @@ class Chain:
             pairs = [(0, 0)] + [tuple(pair) for pair in spec["padding"]] + [(0, 0)]
             value = spec["parameters"].get("value", 0.0)
             return lambda x: ops.pad(x, pairs, constant_values=value)
+        if spec["op"] == "extend":
+            tail = ops.convert_to_tensor(arrays["tail"])
+            return lambda x: ops.concatenate([x[..., : spec["kept"], :], tail], axis=-2)
         name, alpha = spec["activation"], spec["parameters"].get("alpha", 1.0)
         if name == "relu6":
             return activations.relu6

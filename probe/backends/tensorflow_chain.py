@@ -46,6 +46,8 @@ def _elementwise(tf, spec, arrays):
         pairs = [[0, 0]] + [list(pair) for pair in spec["padding"]] + [[0, 0]]
         value = spec["parameters"].get("value", 0.0)
         return lambda x: tf.pad(x, pairs, constant_values=value)
+    if spec["op"] == "extend":
+        return _extend(tf, spec["kept"], arrays["tail"])
     name, alpha = spec["activation"], spec["parameters"].get("alpha", 1.0)
     if name == "leaky_relu":
         return lambda x: tf.nn.leaky_relu(x, alpha)
@@ -59,6 +61,22 @@ def _elementwise(tf, spec, arrays):
     if found is None:
         raise Unsupported("this release has no tf.nn.{}".format(name))
     return found
+
+
+def _extend(tf, kept, tail):
+    """The first ``kept`` positions with ``tail`` behind; what does nothing is left out."""
+    rank = tail.shape.ndims
+    begin, size = [0] * rank, [-1] * (rank - 2) + [kept, -1]
+    if release(tf) >= (2, 0):  # once: eager slices with Python numbers cost more than they do
+        begin, size = tf.constant(begin), tf.constant(size)
+    empty = tail.shape[-2] == 0
+
+    def extend(x):
+        if x.shape[-2] != kept:
+            x = tf.slice(x, begin, size)
+        return x if empty else tf.concat([x, tail], rank - 2)
+
+    return extend
 
 
 def shaped(spec, name, array):

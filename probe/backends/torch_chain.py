@@ -50,6 +50,9 @@ class Chain:
             pads = [n for pair in spec["padding"][::-1] for n in pair]
             value = spec["parameters"].get("value", 0.0)
             return lambda x: functional.pad(x, pads, value=value)
+        if spec["op"] == "extend":
+            tail = self._tensor(np.moveaxis(arrays["tail"], -1, 1))
+            return lambda x: torch.cat([x[..., : spec["kept"]], tail], -1)
         name, alpha = spec["activation"], spec["parameters"].get("alpha", 1.0)
         if name in ("leaky_relu", "elu"):
             return lambda x: getattr(functional, name)(x, alpha)

@@ -108,6 +108,8 @@ def around(layer: Layer, axis: int, size: int) -> tuple[int, int]:
 
 def output_sizes(layer: Layer, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Spatial sizes behind a layer; 0 where no window fits."""
+    if layer.tail is not None:
+        return (*sizes[:-1], layer.kept + layer.tail.shape[-2])
     if not layer.windowed:
         return sizes
     if layer.op == "pad":
@@ -161,7 +163,9 @@ class Geometry:
 
     def __init__(self, network: Network, fixed: int) -> None:
         self.network, self.fixed = network, fixed
-        self.sizes = lengths(network, fixed)
+        every = network.sizes(fixed)
+        self.sizes = [sizes[-1] for sizes in every]
+        self.heights = [sizes[:-1] for sizes in every]
         self._capacities: dict[int, int] = {}
         self._reads: dict[int, np.ndarray] = {}
 
@@ -226,6 +230,19 @@ class Geometry:
         alike = np.where(ours < 0, ours == theirs, known & (ours + shared.shift == theirs))
         there = (partner >= 0) & (partner < fixed)
         return Shared(there & alike.all(axis=1), shift)
+
+    def alone(self, number: int, size: int) -> np.ndarray | None:
+        """Outputs of one layer on ``size`` positions that read what they do in the fixed run.
+
+        bool (outputs,), where the positions are the fixed run's; None where partners shift.
+        """
+        layer = self.network.layers[number]
+        outputs = output_sizes(layer, (*self.heights[number], size))[-1]
+        if outputs < 1:
+            return np.zeros(0, bool)
+        given = Shared(np.ones(size, bool), 0)
+        found = self._behind(number, layer, given, size, outputs)
+        return found.same if found.shift == 0 else None
 
     def capacity(self, length: int, agrees: Agrees | None = None) -> int:
         """The longest content for which a run padded to ``length`` has every output that reads it.

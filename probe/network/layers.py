@@ -22,6 +22,9 @@ from probe.errors import InputError
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
 POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
 ELEMENTWISE = ("activation", "bias", "normalisation")
+EXTEND = "extend"
+"""The first ``kept`` positions, and constant activations behind them; plans alone have it."""
+
 OPS = (*CONVOLUTIONS, *POOLS, "dense", "pad", *ELEMENTWISE)
 """``dense``: a matrix product over the channels of every position. ``pad``: a constant around the
 spatial axes. ``normalisation``: times ``scale``, plus ``shift``, one of each a channel."""
@@ -60,6 +63,8 @@ class Layer:
     bias: np.ndarray | None = None
     scale: np.ndarray | None = None
     shift: np.ndarray | None = None
+    tail: np.ndarray | None = None
+    kept: int = 0
 
     @property
     def windowed(self) -> bool:
@@ -79,7 +84,9 @@ class Layer:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that it has, by name."""
-        found = {name: getattr(self, name) for name in ("weights", "bias", "scale", "shift")}
+        found = {
+            name: getattr(self, name) for name in ("weights", "bias", "scale", "shift", "tail")
+        }
         return {name: array for name, array in found.items() if array is not None}
 
     def case(self, sizes: tuple[int, ...], dtype: str = "float32", batch: int = 1) -> Case:
@@ -117,6 +124,8 @@ class Layer:
             found |= {"activation": self.activation}
         if self.op == "pad":
             found |= {"padding": [list(pair) for pair in self.padding]}
+        if self.op == EXTEND:
+            found |= {"kept": self.kept}
         return found | {"parameters": dict(self.parameters)}
 
     def _any_case(self, dtype: str) -> Case:

@@ -17,7 +17,7 @@ import numpy as np
 from probe import ulp, window
 from probe.launch import AnySession
 from probe.network.chain import Network
-from probe.network.geometry import Geometry
+from probe.network.geometry import Geometry, around
 from probe.network.running import Runner
 from probe.operands.draw import normal
 from probe.order import ways
@@ -63,7 +63,7 @@ class SafeLengths:
         self._patterns: dict[tuple[int, int], Pattern] = {}
         self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
         self._capacities: dict[int, int] = {}
-        self._heights = [sizes[:-1] for sizes in self.network.sizes(self.geometry.fixed)]
+        self._heights = self.geometry.heights
 
     def capacity(self, length: int) -> int:
         """The longest content whose outputs a run padded to ``length`` computes as the fixed one.
@@ -202,7 +202,8 @@ class SafeLengths:
 
     def _by_bits(self, number: int, size: int, shift: int) -> np.ndarray:
         """Outputs whose bits agree on ``SETS`` sets of operands, wherever both read the same."""
-        fixed, mask = self.geometry.sizes[number], None
+        fixed = self.geometry.sizes[number]
+        found: list[np.ndarray] = []
         for seed in range(SETS):
             channels = self.network.layers[number].in_channels
             shape = (1, *self._heights[number], fixed, channels)
@@ -214,17 +215,14 @@ class SafeLengths:
             short, whole = self.runner.layer(number, mine), self.runner.layer(number, x)
             partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
             theirs = np.ascontiguousarray(whole[..., partner, :])
-            apart = np.zeros(short.size, bool)
-            apart[ulp.differences(short, theirs, self.network.dtype).index] = True
-            apart = apart.reshape(-1, *short.shape[-2:]).any(axis=(0, 2))
-            mask = ~apart if mask is None else mask & ~apart
-        assert mask is not None
+            differs = np.zeros(short.size, bool)
+            differs[ulp.differences(short, theirs, self.network.dtype).index] = True
+            found.append(np.asarray(differs.reshape(-1, *short.shape[-2:]).any(axis=(0, 2))))
+        mask: np.ndarray = ~np.any(found, axis=0)
         return mask
 
     def _moved(self, number: int, size: int, shift: int) -> int:
         """By how much the layer's input is shifted where its outputs are by ``shift``."""
-        from probe.network.geometry import around
-
         layer = self.network.layers[number]
         stride = layer.stride[-1] if layer.kernel else 1
         before = around(layer, -1, size)[0], around(layer, -1, self.geometry.sizes[number])[0]

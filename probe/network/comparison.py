@@ -1,0 +1,362 @@
+"""A short run against the fixed one, layer by layer: what differs, since where, and why.
+
+Activations that read the same through all layers must agree. A layer at which they don't is run
+again on the fixed run's activations: what differs then too is its own doing, the rest it was
+handed. The own differences are explained as those of a single case are: order and rounding
+revealed on both sides, replayed on the very activations. Activations that read something else in
+the short run are counted apart: there the padding is wrong, and no rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.errors import InputError
+from probe.explain import Explanation, Pairs, Side, add_orders, compare, replays, run
+from probe.launch import AnySession
+from probe.network.chain import Network
+from probe.network.geometry import Geometry, Need, Shared
+from probe.network.layers import Layer
+from probe.network.running import Run, Runner, content, padded
+from probe.order.orders import Orders, Way
+
+MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
+ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
+
+
+@dataclass
+class AtLayer:
+    """One layer of a short run against the fixed one.
+
+    ``compared`` activations read the same in both runs; ``other_window`` of the short run read
+    something else. ``differing`` and ``max_ulp`` are of the compared ones; ``scaled``: the largest
+    difference over eps times the layer's largest activation. ``own``: how many differ when the
+    layer is fed the fixed run's activations, of which ``replayed`` were reproduced on both sides;
+    ``causes`` counts them. ``first``: (row, position, channel) of the first that differs.
+    """
+
+    number: int
+    name: str
+    op: str
+    size: int
+    size_fixed: int
+    compared: int
+    other_window: int
+    differing: int = 0
+    max_ulp: int | None = 0
+    scaled: float = 0.0
+    first: tuple[int, int, int] | None = None
+    own: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    replayed: int = 0
+    control: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``probe network --json`` has it."""
+        return dict(vars(self))
+
+
+@dataclass
+class Comparison:
+    """Short against fixed for one content on one target.
+
+    ``layers``: behind every layer; ``end_to_end``: differing outputs of those kept where the
+    library ran all layers as one program, None where it can't. ``lacking``: outputs that read
+    content and that the short run does not have, or that read something else in it.
+    """
+
+    need: Need
+    padded: int
+    fixed: int
+    target: str
+    layers: list[AtLayer]
+    lacking: int
+    end_to_end: int | None = None
+    short: Run | None = None
+    whole: Run | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def first(self) -> AtLayer | None:
+        """The first layer with a difference of its own, or any difference."""
+        return next((layer for layer in self.layers if layer.differing), None)
+
+    @property
+    def own(self) -> list[AtLayer]:
+        """Layers that differ by themselves."""
+        return [layer for layer in self.layers if layer.own]
+
+    @property
+    def explained(self) -> bool:
+        """Whether every layer's own differences have a cause that replays."""
+        told = [layer for layer in self.own if "unexplained" not in layer.causes]
+        return len(told) == len(self.own) and all(layer.replayed == layer.own for layer in told)
+
+    @property
+    def steady(self) -> bool:
+        """Whether every layer gave the same bits again at the same shape."""
+        return all(run.steady for run in (self.short, self.whole) if run)
+
+    @property
+    def verdict(self) -> str:
+        """``padding`` (a mistake), ``nondeterministic``, ``rounding`` or ``equal``."""
+        if self.lacking:
+            return "padding"
+        if not self.steady:
+            return "nondeterministic"
+        return "rounding" if self.first else "equal"
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``probe network --json`` has it."""
+        first = self.first
+        return {
+            "target": self.target,
+            "content": self.need.content,
+            "padded": self.padded,
+            "fixed": self.fixed,
+            "least": self.need.padded,
+            "kept": self.need.kept,
+            "outputs": self.need.outputs,
+            "tail": self.need.tail,
+            "lacking": self.lacking,
+            "verdict": self.verdict,
+            "first": None if first is None else first.name,
+            "steady": self.steady,
+            "explained": self.explained,
+            "end_to_end": self.end_to_end,
+            "layers": [layer.to_json() for layer in self.layers],
+        }
+
+
+class Comparer:
+    """Compares padded lengths of one network on one started session with its fixed length.
+
+    What was revealed of a layer at a size is kept, and proved again on each content's own
+    activations. ``value``: what the padding holds. Errors: TargetError.
+    """
+
+    def __init__(self, session: AnySession, geometry: Geometry, value: float = 0.0) -> None:
+        self.session, self.geometry, self.value = session, geometry, value
+        self.network: Network = geometry.network
+        self.runner = Runner(session, self.network)
+        self.sizes = self.network.sizes(geometry.fixed)
+        self._orders: dict[tuple[int, int], Orders] = {}
+        self._known: dict[int, list[Way]] = {}
+
+    def compare(
+        self,
+        length: int,
+        padded_to: int | None = None,
+        seed: int = 0,
+        control: bool = True,
+        explained: bool = True,
+        whole: bool = True,
+    ) -> Comparison:
+        """Content of ``length`` positions, padded to the least length unless one is given.
+
+        ``control``: every layer again at the same shape. ``whole``: end to end too. Raises
+        InputError where the content does not fit.
+        """
+        need = self.geometry.need(length)
+        to = need.padded if padded_to is None else self._checked(length, padded_to)
+        x = content(self.network, length, seed)
+        inputs = padded(x, to, self.value), padded(x, self.geometry.fixed, self.value)
+        short, fixed = (self.runner.run(one, control) for one in inputs)
+        shared = self.geometry.follow(to)
+        found = Comparison(
+            *(need, to, self.geometry.fixed, self.session.target.text, []),
+            lacking=self._lacking(length, shared[-1]),
+            short=short,
+            whole=fixed,
+        )
+        for number, layer in enumerate(self.network.layers):
+            found.layers.append(self._at(number, layer, short, fixed, shared))
+        if explained:
+            self._explain(found, short, fixed, shared)
+        if whole:
+            found.end_to_end = self._end_to_end(length, *inputs, shared[-1])
+        return found
+
+    def _checked(self, length: int, to: int) -> int:
+        """A padded length that holds the content and gives outputs. Raises InputError."""
+        if not max(length, self.network.shortest) <= to <= self.geometry.fixed:
+            least = max(length, self.network.shortest)
+            why = f"content of {length} and the windows take {least} to {self.geometry.fixed}"
+            raise InputError("padded", to, why, f"use {least} or more")
+        return to
+
+    def _lacking(self, length: int, last: Shared) -> int:
+        reading = np.flatnonzero(self.geometry.lowest[-1] < length)
+        if last.shift is None:
+            return len(reading)
+        served = np.flatnonzero(last.same) + last.shift
+        return int((~np.isin(reading, served)).sum())
+
+    def _at(
+        self, number: int, layer: Layer, short: Run, fixed: Run, shared: list[Shared]
+    ) -> AtLayer:
+        behind = shared[number + 1]
+        ours, theirs = short.activations[number + 1], fixed.activations[number + 1]
+        mine, other = _pairs(ours, theirs, behind)
+        lines = ours.size // ours.shape[-2]
+        found = AtLayer(
+            number=number,
+            name=layer.name,
+            op=layer.op,
+            size=ours.shape[-2],
+            size_fixed=theirs.shape[-2],
+            compared=mine.size,
+            other_window=int((~behind.same).sum()) * lines,
+            control=_worst(short.controls[number], fixed.controls[number]),
+        )
+        differences = ulp.differences(mine, other, self.network.dtype)
+        if not len(differences.index):
+            return found
+        found.differing = len(differences.index)
+        found.max_ulp = _largest(differences.ulps)
+        values = [floats.widen(one, self.network.dtype).reshape(-1) for one in (mine, other)]
+        apart = np.abs(values[0] - values[1]).max()
+        found.scaled = float(
+            apart / (floats.eps(self.network.dtype) * max(np.abs(values[1]).max(), 1e-300))
+        )
+        row, position, channel = np.unravel_index(
+            int(differences.index[0]),
+            (mine.size // (mine.shape[-2] * mine.shape[-1]), *mine.shape[-2:]),
+        )
+        found.first = int(row), int(np.flatnonzero(behind.same)[position]), int(channel)
+        return found
+
+    def _explain(self, found: Comparison, short: Run, fixed: Run, shared: list[Shared]) -> None:
+        """Fills in every layer's own differences and their causes."""
+        for at in found.layers:
+            if not at.differing:
+                continue
+            before = found.layers[at.number - 1] if at.number else None
+            x = short.activations[at.number]
+            if before is not None and before.differing:
+                x = _mixed(x, fixed.activations[at.number], shared[at.number])
+            layer = self.network.layers[at.number]
+            if layer.sums:
+                told = self._layer(at, layer, x, fixed.activations[at.number], shared)
+                if found.explanation is None and told is not None:
+                    found.explanation = told
+            else:
+                self._other(at, x, fixed, shared[at.number + 1])
+
+    def _other(self, at: AtLayer, x: np.ndarray, fixed: Run, behind: Shared) -> None:
+        """Own differences of what is no sum: they have no order to be revealed."""
+        y = self.runner.layer(at.number, x)
+        mine, other = _pairs(y, fixed.activations[at.number + 1], behind)
+        at.own = len(ulp.differences(mine, other, self.network.dtype).index)
+        at.causes = {"not-a-sum": at.own} if at.own else {}
+
+    def _layer(
+        self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]
+    ) -> Explanation | None:
+        """The explanation of a layer's own differences; None where it has none."""
+        left, right = self._side(at.number, layer, x), self._side(at.number, layer, whole)
+        pairs = _places(left, right, shared[at.number + 1], self.sizes[at.number + 1][:-1])
+        ours, theirs = left.operands.y[tuple(pairs.left.T)], right.operands.y[tuple(pairs.right.T)]
+        apart = ulp.differences(ours, theirs, self.network.dtype).index
+        at.own = len(apart)
+        if not at.own:
+            return None
+        chosen = np.arange(len(pairs.left)) if len(pairs.left) <= ALL else apart
+        for side, places in ((right, pairs.right), (left, pairs.left)):
+            wanted = np.zeros(side.replays.shape, bool)
+            wanted[tuple(places[chosen].T)] = True
+            self._reveal(at.number, side, wanted)
+        told = compare(left.case, left, right, pairs)
+        at.causes = told.causes
+        one, two = pairs.left[apart], pairs.right[apart]
+        at.replayed = int((left.replays[tuple(one.T)] & right.replays[tuple(two.T)]).sum())
+        return told
+
+    def _side(self, number: int, layer: Layer, x: np.ndarray) -> Side:
+        """One run of a layer on given activations; nothing revealed yet."""
+        arrays, shape = layer.operands(), x.shape[1:-1]
+        if layer.op == "dense":
+            x = x.reshape(1, -1, x.shape[-1])
+        case = layer.case(shape, self.network.dtype)
+        return run(self.session, case, (np.ascontiguousarray(x), arrays["w"], arrays.get("b")))
+
+    def _reveal(self, number: int, side: Side, wanted: np.ndarray) -> None:
+        """Adds orders: those known of this layer and size, if they still replay."""
+        if side.refusal:
+            return
+        length = side.case.length
+        assert length is not None
+        kept = self._orders.get((number, length))
+        if kept is not None and (kept.index[wanted] >= 0).all():
+            side.orders = kept
+            side.replays = replays(kept, side.operands)
+            if side.replays[wanted].all():
+                return
+        known = self._known.setdefault(number, [])
+        add_orders(side, self.session, known, wanted)
+        if side.orders is not None:
+            self._orders[number, length] = side.orders
+            self._known[number] = list(dict.fromkeys([*side.orders.ways, *known]))[:MOST_KNOWN]
+
+    def _end_to_end(
+        self, length: int, short: np.ndarray, fixed: np.ndarray, last: Shared
+    ) -> int | None:
+        """Outputs that read content and differ where the library runs the network as one."""
+        (ours, _), (theirs, _) = self.runner.whole(short), self.runner.whole(fixed)
+        if ours is None or theirs is None or last.shift is None:
+            return None
+        kept = np.flatnonzero(last.same)
+        kept = kept[self.geometry.lowest[-1][kept + last.shift] < length]
+        mine = np.ascontiguousarray(ours[..., kept, :])
+        other = np.ascontiguousarray(theirs[..., kept + last.shift, :])
+        return len(ulp.differences(mine, other, self.network.dtype).index)
+
+
+def _pairs(ours: np.ndarray, theirs: np.ndarray, behind: Shared) -> tuple[np.ndarray, np.ndarray]:
+    """The activations that read the same, of either run."""
+    if behind.shift is None:
+        return ours[..., :0, :], theirs[..., :0, :]
+    if behind.shift == 0 and behind.same.all():
+        return ours, np.ascontiguousarray(theirs[..., : ours.shape[-2], :])
+    kept = np.flatnonzero(behind.same)
+    mine = np.ascontiguousarray(ours[..., kept, :])
+    return mine, np.ascontiguousarray(theirs[..., kept + behind.shift, :])
+
+
+def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
+    """The short run's activations with the fixed run's bits wherever both read the same."""
+    if shared.shift is None:
+        return ours
+    found, kept = ours.copy(), np.flatnonzero(shared.same)
+    found[..., kept, :] = theirs[..., kept + shared.shift, :]
+    return found
+
+
+def _places(left: Side, right: Side, behind: Shared, height: tuple[int, ...]) -> Pairs:
+    """All outputs that read the same, as places (position, filter) of either side."""
+    filters, lines = left.case.filters, int(np.prod(height, dtype=int))
+    if behind.shift is None:
+        nothing = np.zeros((0, 2), int)
+        return Pairs(nothing, nothing, np.zeros(0, bool))
+    kept = np.flatnonzero(behind.same)
+    found = []
+    for side, along in ((left, kept), (right, kept + behind.shift)):
+        width = side.replays.shape[0] // lines
+        flat = (np.arange(lines)[:, None] * width + along).reshape(-1)
+        found.append(
+            np.stack([np.repeat(flat, filters), np.tile(np.arange(filters), len(flat))], axis=1)
+        )
+    return Pairs(found[0], found[1], np.ones(len(found[0]), bool))
+
+
+def _worst(*controls: str) -> str:
+    return next((one for one in controls if one not in ("", "equal")), controls[0])
+
+
+def _largest(ulps: np.ndarray) -> int | None:
+    numbers = ulps[ulps != ulp.NAN]
+    return int(np.abs(numbers).max()) if len(numbers) else None

@@ -1,0 +1,206 @@
+"""A padding plan for the user's own code: ``plan.json`` and ``padded.py``, which reads it.
+
+The plan holds, for every length of content, the padded length, which outputs to keep, and the
+outputs of padding alone that complete them to the fixed size. It is found by order and checked on
+fresh operands; what it was found for (network, target, versions) and what it assumes stand in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import ulp
+from probe.network.geometry import Need
+from probe.network.running import content, padded
+from probe.network.safe import SafeLengths
+from probe.network.script import SCRIPT
+
+CHECKS = 12
+"""Contents, evenly spread, on which a plan is checked with operands of their own."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbouring content lengths with one padded length; ``least``: what geometry alone asks.
+
+    Outputs [skipped, kept) of the fixed run are the short run's [skipped + offset, kept + offset).
+    """
+
+    first: int
+    last: int
+    least: int
+    padded: int
+    kept: int
+    skipped: int = 0
+    offset: int = 0
+
+    def alike(self, other: Stretch) -> bool:
+        """Whether the other follows and differs in its lengths of content alone."""
+        return self.last + 1 == other.first and other == replace(
+            self, first=other.first, last=other.last
+        )
+
+
+@dataclass
+class Plan:
+    """Padded lengths for contents on one target. ``contents``: those it was found for.
+
+    ``constant``: outputs of padding alone at the fixed length, (1, *height, outputs, channels).
+    ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
+    outputs had other bits in the check; a plan with any must not be used.
+    """
+
+    network: str
+    network_id: str
+    target: str
+    fixed: int
+    value: float
+    stretches: list[Stretch]
+    constant: np.ndarray
+    rule: str = ""
+    assumed: list[str] = field(default_factory=list)
+    checked: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    tried: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def padded(self, length: int) -> int:
+        """The padded length for content of ``length``. KeyError outside of the plan."""
+        for stretch in self.stretches:
+            if stretch.first <= length <= stretch.last:
+                return stretch.padded
+        raise KeyError(length)
+
+    @property
+    def moved(self) -> list[Stretch]:
+        """Stretches that take more than geometry asks: there the least length changes bits."""
+        return [stretch for stretch in self.stretches if stretch.padded > stretch.least]
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``plan.json`` holds."""
+        found = dict(vars(self))
+        found["stretches"] = [vars(stretch) for stretch in self.stretches]
+        found["constant"] = self.constant.tolist()
+        return found | {"dtype": str(self.constant.dtype)}
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Writes ``plan.json`` and ``padded.py`` into a folder; their paths. Errors: OSError."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = folder / "plan.json", folder / "padded.py"
+        files[0].write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
+        files[1].write_text(SCRIPT, encoding="utf-8")
+        return list(files)
+
+
+def make(
+    lengths: SafeLengths,
+    contents: Sequence[int],
+    value: float = 0.0,
+    checks: int = CHECKS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Plan:
+    """The plan for these content lengths on the session of ``lengths``. Errors: TargetError."""
+    geometry, network, session = lengths.geometry, lengths.network, lengths.session
+    table = lengths.table(contents, progress)
+    nothing = np.zeros(network.input_shape(1), network.dtype)[..., :0, :]
+    plan = Plan(
+        network.name,
+        network.id,
+        session.target.text,
+        geometry.fixed,
+        value,
+        _stretches(lengths, table),
+        lengths.runner.output(padded(nothing, geometry.fixed, value)),
+        rule(lengths),
+        assumptions(lengths),
+        tried=lengths.lengths_tried,
+        facts={
+            name: session.facts.get(name)
+            for name in ("library", "library_version", "numpy_version", "threads")
+        },
+    )
+    spread = np.linspace(0, len(contents) - 1, min(checks, len(contents))).round().astype(int)
+    for seed, number in enumerate(sorted(set(spread.tolist())), 1):
+        check(plan, lengths, contents[number], seed)
+    return plan
+
+
+def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:
+    """Whether fresh content at its planned length has the fixed run's bits; noted in the plan."""
+    equal = differing(lengths, length, plan.padded(length), seed, plan.value) == 0
+    plan.checked.append(length)
+    if not equal:
+        plan.failed.append(length)
+    return equal
+
+
+def differing(lengths: SafeLengths, length: int, to: int, seed: int, value: float = 0.0) -> int:
+    """Outputs that read content and differ between a run padded to ``to`` and the fixed one."""
+    geometry, network = lengths.geometry, lengths.network
+    need = geometry.need(length, to)
+    x = content(network, length, seed)
+    short = lengths.runner.output(padded(x, to, value))
+    whole = lengths.runner.output(padded(x, geometry.fixed, value))
+    mine, theirs = kept(need, short), whole[..., need.first : need.kept, :]
+    shared = mine.shape[-2]
+    apart = ulp.differences(
+        np.ascontiguousarray(mine), np.ascontiguousarray(theirs[..., :shared, :]), network.dtype
+    )
+    return len(apart.index) + theirs[..., shared:, :].size
+
+
+def kept(need: Need, output: np.ndarray) -> np.ndarray:
+    """The outputs of a short run that are kept."""
+    return output[..., need.first + need.offset : need.kept + need.offset, :]
+
+
+def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
+    """Neighbours with the same lengths and outputs as one row."""
+    found: list[Stretch] = []
+    for length in sorted(table):
+        least = lengths.geometry.least(length)
+        need = lengths.geometry.need(length, table[length])
+        now = Stretch(length, length, least, need.padded, need.kept, need.first, need.offset)
+        if found and found[-1].alike(now):
+            found[-1] = replace(found[-1], last=length)
+            continue
+        found.append(now)
+    return found
+
+
+def rule(lengths: SafeLengths) -> str:
+    """What makes a length safe, in a sentence; empty where no single bound of a layer says it.
+
+    ``conv9 gives at least 2 positions``: of all sizes that were looked at, a layer adds as at the
+    fixed length at and only at those that wide. Where all sizes do: ``every length is safe``.
+    """
+    bounds = []
+    for number, seen in sorted(lengths.widths.items()):
+        bad = [width.outputs for width in seen.values() if width.alike < width.outputs]
+        good = [width.outputs for width in seen.values() if width.alike == width.outputs]
+        if not bad:
+            continue
+        if good and min(good) <= max(bad):
+            return ""
+        name = lengths.network.layers[number].name
+        bounds.append(f"{name} gives at least {max(bad) + 1} position{'s' * (max(bad) > 0)}")
+    return " and ".join(bounds) if bounds else "every length that holds the windows is safe"
+
+
+def assumptions(lengths: SafeLengths) -> list[str]:
+    """What stands behind the plan beside what was run."""
+    found = [
+        "the target computes a shape in one way whatever the operands are, on this processor, "
+        "with this release and as many threads"
+    ]
+    for number, why in sorted(lengths.by_bits.items()):
+        name = lengths.network.layers[number].name
+        found.append(f"{name} was compared by bits, on a few sets of operands: {why}")
+    return found
