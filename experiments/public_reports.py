@@ -391,7 +391,7 @@ def main(store: Path, quick: bool) -> bool:
 
 def small(report: Report) -> Report:
     """The report with the questions that NumPy alone answers in a moment."""
-    kept = tuple(q for q in report.questions if isinstance(q, Pair) and cost(q.case) < 1e6)
+    kept = tuple(q for q in report.questions if isinstance(q, Pair) and cost(q.case) < 5e4)
     return Report(*(report.thread, report.title, report.answer), kept, report.home, report.reason)
 
 

@@ -28,6 +28,8 @@ from probe.order.tree import BIAS, Tree
 from probe.order.ways import Way
 from probe.store.results import Results
 
+Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
+
 WAYS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
 """Colours of ways, after Okabe and Ito; they repeat where there are more."""
 
@@ -252,14 +254,21 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def sums_of(case: Case, way: Way, position: int, channel: int = 0) -> list[PartialSum]:
-    """Every partial sum of one output of ``case`` (its length set) on the case's own operands."""
-    return partial_sums(*way, *_met(case, way, position, channel))
+def sums_of(
+    case: Case, way: Way, position: int, channel: int = 0, given: Given | None = None
+) -> list[PartialSum]:
+    """Every partial sum of one output of ``case`` (its length set) on the case's own operands.
+
+    ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
+    """
+    return partial_sums(*way, *_met(case, way, position, channel, given))
 
 
-def _met(case: Case, way: Way, position: int, channel: int) -> tuple[Any, ...]:
+def _met(
+    case: Case, way: Way, position: int, channel: int, given: Given | None = None
+) -> tuple[Any, ...]:
     """What one output adds: inputs (leaves, 1), weights (leaves, 1), dtype, bias (1,) or None."""
-    x, w, b = operands.generate(case)
+    x, w, b = operands.generate(case) if given is None else given
     group = channel // (case.filters // case.groups)
     met = window.columns(case, x)[group][:, [position]]
     weights = w.reshape(case.summands, case.filters)[:, [channel]]
