@@ -135,7 +135,8 @@ def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
     """A pandas frame of ``rows``; nullable integers and flags keep their type."""
     import pandas as pd
 
-    exact = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+    exact[pa.bool_()] = pd.BooleanDtype()
     nullable = {column.name for column in schema.TABLES[name] if column.null is not None}
     series = {}
     for field in rows.schema:
