@@ -1,0 +1,136 @@
+"""``probe network``: a whole network, short against fixed, layer by layer, and how far to pad."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from probe.cli import numbers
+from probe.cli.options import fail_on_option, number, output_options, target_option, targets_of
+
+if TYPE_CHECKING:
+    from probe.cli.output import Output
+    from probe.network import Geometry
+    from probe.network.report import Report
+    from probe.target import Target
+
+
+@click.command(short_help="Why a network changes with its padding, and how far to pad it.")
+@click.argument("model", metavar="MODEL")
+@click.option("--fixed", metavar="N", help="The fixed length; the model's own if not given.")
+@click.option(
+    "--lengths",
+    metavar="LENGTHS",
+    help="Lengths of content, such as 1..64; 1, a tenth and a quarter of the fixed length if not "
+    "given.",
+)
+@click.option("--padded", metavar="N", help="Pad to this length instead of each content's least.")
+@click.option("--value", type=float, default=0.0, show_default=True, help="What padding holds.")
+@click.option("--height", metavar="N|4x6", help="The spatial axes before the length.")
+@click.option("--seed", metavar="N", default="0", show_default=True, help="Seed of the content.")
+@click.option("--safe/--no-safe", default=True, show_default=True, help="Seek safe lengths.")
+@click.option(
+    "--plan",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write plan.json and padded.py there, for all contents up to the longest of --lengths; "
+    "in a folder a target where there are several.",
+)
+@target_option(several=True)
+@fail_on_option(finding="some outputs that read content have other bits, or are lacking")
+@output_options
+def network(
+    model: str,
+    fixed: str | None,
+    lengths: str | None,
+    padded: str | None,
+    value: float,
+    height: str | None,
+    seed: str,
+    safe: bool,
+    plan: Path | None,
+    targets: tuple[str, ...],
+    fail_on: str | None,
+    out: Output,
+) -> int:
+    """Runs a network at a short padded length and at its fixed one, and compares all activations.
+
+    MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt), an ONNX model (.onnx), a
+    description (.json), or the network of the report, nine-layers:width=16,kernel=5. The layer
+    where bits first differ is explained as probe explain does. Last come, for every content
+    length, the shortest padded length and the shortest one that changes no bit.
+    """
+    from probe.case.arguments import count, sizes
+    from probe.cli.show import networks as show
+    from probe.errors import InputError
+    from probe.network import Network
+    from probe.network.report import described
+
+    where = targets_of(targets)
+    given = None if height is None else sizes("height", height, height.count("x") + 1)
+    with out.working(f"reading {model}"):
+        loaded = Network.load(model, given)
+    length = number("fixed", fixed) or loaded.fixed
+    if length is None:
+        raise InputError("fixed", None, "the model does not say a length", "give --fixed N")
+    geometry = loaded.geometry(length)
+    contents = _contents(lengths, length)
+    for one in contents:
+        geometry.check(one)
+    to, drawn = number("padded", padded), count("seed", seed, least=0)
+    reports = [
+        _examined(one, geometry, contents, to, value, drawn, safe, plan is not None, out)
+        for one in where
+    ]
+    saved = _saved(plan, reports)
+    told = described(loaded, length)
+    found = {"network": told, "targets": {one.target: one.to_json() for one in reports}}
+    out.give(
+        found | {"written": saved}, lambda: show.networks(told, reports, out.results.width, saved)
+    )
+    return int(bool(fail_on) and any(report.finding for report in reports))
+
+
+def _contents(lengths: str | None, fixed: int) -> list[int]:
+    if lengths is not None:
+        return numbers.parse("lengths", lengths)
+    return sorted({1, max(fixed // 10, 1), max(fixed // 4, 1)})
+
+
+def _examined(
+    where: Target,
+    geometry: Geometry,
+    contents: list[int],
+    padded: int | None,
+    value: float,
+    seed: int,
+    safe: bool,
+    every: bool,
+    out: Output,
+) -> Report:
+    """One target's report, in a session of its own."""
+    from probe.launch import open_session
+    from probe.network.report import examine
+
+    wanted = list(range(1, max(contents) + 1)) if every else contents
+    with out.progress(where.text) as tell, open_session(where) as session:
+        return examine(
+            *(session, geometry, contents, padded, value, seed),
+            safe=wanted if safe or every else (),
+            progress=tell,
+        )
+
+
+def _saved(folder: Path | None, reports: list[Report]) -> list[str]:
+    """Writes the plans; the files' names."""
+    if folder is None:
+        return []
+    found: list[str] = []
+    for report in reports:
+        assert report.plan is not None
+        name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in report.target)
+        into = folder if len(reports) == 1 else folder / name
+        found += map(str, report.plan.save(into))
+    return found

@@ -1,0 +1,172 @@
+"""Short runs of a network against the fixed one: by content, layer by layer, and the lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from probe.cli import numbers
+from probe.cli.show import explanation as explained
+from probe.cli.show.facts import table
+from probe.network.comparison import AtLayer, Comparison
+from probe.network.plan import Plan
+from probe.network.report import Report
+
+MOST = 24
+"""Rows of contents, and of stretches of a plan, that are printed."""
+
+
+def networks(
+    told: Mapping[str, Any], reports: Sequence[Report], width: int, saved: Sequence[str]
+) -> RenderableType:
+    """Everything ``probe network`` says."""
+    parts: list[RenderableType] = [heading(told)]
+    for report in reports:
+        parts += ["", Text(report.target, "bold")]
+        parts += list(_one(report, width))
+    if saved:
+        parts += ["", Text(f"written: {', '.join(saved)}")]
+    return Group(*parts)
+
+
+def heading(told: Mapping[str, Any]) -> Text:
+    """The network in two lines, and what of the model is not part of it."""
+    last, count = told["layers"][-1], len(told["layers"])
+    text = Text(
+        f"{told['name']}: {numbers.counted(count, 'layer')}, fixed length {told['fixed']:,}"
+    )
+    text.append(
+        f"\nan output reads {last['field']:,} positions, neighbours are {last['jump']:,} apart; "
+        f"{numbers.counted(last['outputs'], 'output')} at the fixed length"
+    )
+    if beyond := told["beyond"]:
+        text.append(
+            f"\nnot examined: {beyond['name']} and what follows; {beyond['kind']} {beyond['why']}",
+            "yellow",
+        )
+    return text
+
+
+def _one(report: Report, width: int) -> Iterator[RenderableType]:
+    yield _contents(report.comparisons)
+    shown = report.shown or next(
+        (one for one in report.comparisons if one.verdict != "equal"), None
+    )
+    if shown is not None:
+        yield Text("")
+        yield _layers(shown)
+    if report.shown is not None and report.shown.explanation is not None:
+        first = report.shown.own[0]
+        yield Text(f"\n{first.name} at content {report.shown.need.content:,}:", "bold")
+        yield explained.explanation(report.shown.explanation, report.evidence, width)
+    if report.plan is not None:
+        yield Text("")
+        yield _plan(report.plan)
+
+
+def _contents(comparisons: Sequence[Comparison]) -> RenderableType:
+    right = ("content", "padded", "kept", "tail")
+    rows = table(
+        *right, "differs from", "outputs that differ", "same shape again", "is", right=right
+    )
+    for one in comparisons[:MOST]:
+        last, first = one.layers[-1], one.first
+        colour = {"equal": "green", "rounding": "red"}.get(one.verdict, "yellow")
+        rows.add_row(
+            f"{one.need.content:,}",
+            f"{one.padded:,}",
+            f"{one.need.kept:,}",
+            f"{one.need.tail:,}",
+            "-" if first is None else first.name,
+            _outputs(one, last),
+            "equal" if one.steady else "differs",
+            Text(_verdict(one), colour),
+        )
+    if len(comparisons) <= MOST:
+        return rows
+    return Group(rows, Text(f"and {len(comparisons) - MOST} contents more; --json has all", "dim"))
+
+
+def _outputs(one: Comparison, last: AtLayer) -> str:
+    text = f"{last.differing:,} of {last.compared:,}"
+    if last.differing and last.max_ulp is not None:
+        text += f", up to {last.max_ulp:,} ulp"
+    if one.end_to_end is not None:
+        text += f"; {one.end_to_end:,} as one program"
+    return text
+
+
+def _verdict(one: Comparison) -> str:
+    if one.verdict == "padding":
+        what = numbers.counted(one.lacking, "output")
+        return f"padding: {what} read other values, or are not there; pad to {one.need.padded:,}"
+    if one.verdict == "rounding":
+        causes = "+".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
+        return f"rounding ({causes or 'not explained'}), {'' if one.explained else 'not '}replayed"
+    return one.verdict
+
+
+def _layers(one: Comparison) -> RenderableType:
+    """Layer by layer: where it starts and how it grows on the way down."""
+    right = (
+        "size",
+        "compared",
+        "other window",
+        "differing",
+        "max ulp",
+        "scaled",
+        "own",
+        "replayed",
+    )
+    head = Text(f"content {one.need.content:,} padded to {one.padded:,}, layer by layer", "bold")
+    rows = table("layer", *right, "cause", "same shape again", right=right)
+    for at in one.layers:
+        causes = ", ".join(f"{name} {count:,}" for name, count in at.causes.items())
+        rows.add_row(
+            Text(at.name, "red" if at.own else "yellow" if at.differing else "default"),
+            f"{at.size:,} / {at.size_fixed:,}",
+            f"{at.compared:,}",
+            f"{at.other_window:,}" if at.other_window else "",
+            f"{at.differing:,}" if at.differing else "",
+            "" if not at.differing or at.max_ulp is None else f"{at.max_ulp:,}",
+            f"{at.scaled:.2f}" if at.differing else "",
+            f"{at.own:,}" if at.own else "",
+            f"{at.replayed:,}" if at.own else "",
+            causes,
+            at.control,
+        )
+    note = Text(
+        "own: differ though the layer is fed the fixed run's activations; scaled: the largest "
+        "difference over eps times the layer's largest activation",
+        "dim",
+    )
+    return Group(head, rows, note)
+
+
+def _plan(plan: Plan) -> RenderableType:
+    """The shortest padded lengths that change no bit."""
+    right = ("content", "shortest with all outputs", "shortest without another bit", "keep")
+    rows = table(*right, right=right)
+    for one in plan.stretches[:MOST]:
+        span = str(one.first) if one.first == one.last else f"{one.first:,}..{one.last:,}"
+        moved = "red" if one.padded > one.least else "default"
+        rows.add_row(span, f"{one.least:,}", Text(f"{one.padded:,}", moved), f"{one.kept:,}")
+    head = Text("safe lengths", "bold")
+    head.append(f": {plan.rule or 'no single bound says it, so the table does'}", "default")
+    checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
+    if plan.failed:
+        checked.append(f"other bits at content {numbers.text(plan.failed)}", "red")
+    else:
+        checked.append(
+            f"exact on fresh operands at {numbers.counted(len(plan.checked), 'content')}"
+        )
+    parts: list[RenderableType] = [head, rows, checked]
+    if len(plan.stretches) > MOST:
+        parts.append(
+            Text(f"and {len(plan.stretches) - MOST} stretches more; --plan has all", "dim")
+        )
+    parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
+    return Group(*parts)

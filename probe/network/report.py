@@ -1,0 +1,118 @@
+"""A network on one target: every content compared, the first divergence explained, safe lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe.explain.evidence import Evidence, example
+from probe.launch import AnySession
+from probe.network import plan as plans
+from probe.network.chain import Network
+from probe.network.comparison import Comparer, Comparison
+from probe.network.geometry import Geometry
+from probe.network.plan import Plan
+from probe.network.safe import SafeLengths
+
+
+@dataclass
+class Report:
+    """What ``examine`` found on one target.
+
+    ``shown``: the comparison whose first divergence is explained in full, with its ``evidence``;
+    None where nothing differs. ``plan`` is None where safe lengths weren't asked for.
+    """
+
+    target: str
+    comparisons: list[Comparison] = field(default_factory=list)
+    shown: Comparison | None = None
+    evidence: Evidence | None = None
+    plan: Plan | None = None
+
+    @property
+    def finding(self) -> bool:
+        """Whether some outputs that read content have other bits, or are lacking."""
+        return any(one.verdict != "equal" for one in self.comparisons)
+
+    def to_json(self) -> dict[str, Any]:
+        """One target of what ``probe network --json`` prints."""
+        told = None if self.shown is None else self.shown.explanation
+        explanation = None
+        if told is not None:
+            explanation = told.to_json()
+            explanation["example"] = None if self.evidence is None else self.evidence.to_json()
+        plan = None if self.plan is None else self.plan.to_json()
+        if plan is not None:
+            del plan["constant"]
+        return {
+            "target": self.target,
+            "comparisons": [one.to_json() for one in self.comparisons],
+            "explained": None if self.shown is None else self.shown.to_json()["first"],
+            "explanation": explanation,
+            "plan": plan,
+        }
+
+
+def examine(
+    session: AnySession,
+    geometry: Geometry,
+    contents: Sequence[int],
+    padded: int | None = None,
+    value: float = 0.0,
+    seed: int = 0,
+    safe: Sequence[int] = (),
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Report:
+    """Compares every content with the fixed run on a started session.
+
+    ``padded``: the short run's length, None for each content's least. ``safe``: contents for which
+    safe lengths are sought. Errors: TargetError; InputError where a content doesn't fit.
+    """
+    tell = progress or (lambda done, total, text: None)
+    comparer, report = Comparer(session, geometry, value), Report(session.target.text)
+    for done, length in enumerate(contents):
+        tell(done, len(contents), f"content {length:,}")
+        found = comparer.compare(length, padded, seed)
+        report.comparisons.append(found)
+        if found.explanation is not None and report.shown is None:
+            report.shown = found
+            report.evidence = example(found.explanation)
+        elif report.shown is not found:
+            found.explanation = None
+    if safe:
+        lengths = SafeLengths(session, geometry)
+        report.plan = plans.make(
+            *(lengths, safe, value),
+            progress=lambda done, total: tell(done, total, "safe lengths"),
+        )
+    return report
+
+
+def described(network: Network, fixed: int) -> dict[str, Any]:
+    """The network for people and for ``--json``: layers with their receptive windows."""
+    windows = network.windows(fixed)
+    layers = [
+        {
+            "name": layer.name,
+            "op": layer.op,
+            "label": layer.label,
+            "outputs": window.outputs,
+            "field": window.field,
+            "jump": window.jump,
+            "start": window.start,
+        }
+        for layer, window in zip(network.layers, windows, strict=True)
+    ]
+    beyond = None if network.beyond is None else vars(network.beyond)
+    return {
+        "name": network.name,
+        "id": network.id,
+        "rank": network.rank,
+        "height": list(network.height),
+        "dtype": network.dtype,
+        "fixed": fixed,
+        "shortest": network.shortest,
+        "layers": layers,
+        "beyond": beyond,
+    }
