@@ -53,3 +53,9 @@ class NotASum(ProbeError):
     def __init__(self, evidence: str) -> None:
         self.evidence = evidence
         super().__init__(f"not a sum of products: {evidence}")
+
+
+class NotReproduced(ProbeError):
+    """A script does not say what was measured, or not every time; nothing is written."""
+
+    exit_code = 3

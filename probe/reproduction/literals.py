@@ -62,7 +62,7 @@ def _picked(name: str, array: np.ndarray) -> list[str]:
     for place in np.argwhere(array).tolist():
         value = array[tuple(place)]
         shown = ", ".join(map(str, place))
-        found.append(f'{name}[{shown}] = float.fromhex("{hexadecimal(float(value))}")  # {value}')
+        found.append(f'{name}[{shown}] = float.fromhex("{hexadecimal(float(value))}")  # {value!s}')
     return found
 
 

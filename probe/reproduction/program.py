@@ -112,6 +112,11 @@ def _version_imports(library: Library) -> list[str]:
     return [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
 
 
+def variables_of(target: Target) -> dict[str, str]:
+    """The variables that the script sets for a target: its switches' and its log's."""
+    return library_variables(target)
+
+
 def title(
     finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
 ) -> str:

@@ -1,0 +1,153 @@
+"""``probe reproduce`` and ``probe verify``: the folder for a bug report, written and run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from probe.cli.findings import budget_options, finding_of, finding_options
+from probe.cli.options import (
+    case_options,
+    fail_on_option,
+    number,
+    output_options,
+    target_option,
+    targets_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from probe.cli.output import Output
+    from probe.reproduction.report import Elsewhere
+    from probe.shrink import Finding
+    from probe.target import Target
+
+
+@click.command(short_help="The folder to attach to a bug report.")
+@case_options
+@target_option()
+@finding_options
+@budget_options
+@click.option(
+    "--out",
+    "folder",
+    metavar="DIR",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The folder to write; it is made.",
+)
+@click.option(
+    "--from",
+    "store",
+    metavar="STORE",
+    type=click.Path(path_type=Path),
+    help="Take the finding from a store: the worst one, or --row N.",
+)
+@click.option("--row", metavar="N", help="With --from: the row of `comparisons`, from 0.")
+@click.option("--keep", is_flag=True, help="No shrinking: the case and its operands as they are.")
+@click.option("--form", metavar="NAME", help="Whose bug form; the target's own if not given.")
+@click.option(
+    "--also",
+    metavar="T",
+    multiple=True,
+    help="Another target to ask about the smallest case, for the report; may be given again.",
+)
+@click.option(
+    "--times",
+    metavar="N",
+    default="3",
+    show_default=True,
+    help="Fresh processes in which the script must say the same.",
+)
+@output_options
+def reproduce(
+    words: dict[str, str],
+    target: str,
+    sides: dict[str, str | None],
+    by: str,
+    most: str,
+    folder: Path,
+    store: Path | None,
+    row: str | None,
+    keep: bool,
+    form: str | None,
+    also: tuple[str, ...],
+    times: str,
+    out: Output,
+) -> None:
+    """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
+
+    DIR gets reproduce.py (the library and NumPy alone), report.md (after the upstream's bug form),
+    machine.json, and of sums order.png and emulated.py (NumPy alone). Nothing is written unless the
+    script says the same every time.
+    """
+    from probe.cli.show import reproductions as show
+    from probe.reproduction import folder as room
+    from probe.reproduction.report import form_of
+
+    finding, (left, right), others = _finding(words, target, sides, store, row)
+    form_of(left, form)
+    count, asked = number("times", times) or 1, targets_of(also) if also else []
+    with out.working(f"reproducing {finding.label}"):
+        made = room.reproduce(
+            finding,
+            left,
+            right,
+            by=by,
+            keep=keep,
+            most=number("most", most) or 0,
+            times=count,
+            elsewhere=others,
+            also=asked,
+        )
+        room.write(made, folder, form)
+    report = made.to_json() | {"out": str(folder)}
+    out.give(report, lambda: show.reproduced(report))
+
+
+def _finding(
+    words: dict[str, str],
+    target: str,
+    sides: dict[str, str | None],
+    store: Path | None,
+    row: str | None,
+) -> tuple[Finding, tuple[Target, Target], Sequence[Elsewhere]]:
+    """What is reproduced, and who else has it. Raises InputError, StoreError."""
+    from probe.case.arguments import count
+    from probe.errors import InputError
+
+    if store is None:
+        if row is not None:
+            raise InputError("row", row, "a row of which store?", "give --from STORE too")
+        return (*finding_of(words, target, sides), ())
+    given = [name for name, value in sides.items() if value is not None and name != "vary"]
+    if words or given:
+        why = "a store has its own cases, targets and lengths"
+        raise InputError("from", store, why, "leave out the other options, or --from")
+    from probe.reproduction.stored import finding
+
+    found = finding(store, None if row is None else count("row", row, least=0))
+    return found.finding, (found.target, found.target), found.elsewhere
+
+
+@click.command(short_help="Whether a written reproduction is still there.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--times", metavar="N", default="3", show_default=True, help="Fresh processes.")
+@fail_on_option(there="it is still there", gone="it is gone")
+@output_options
+def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
+    """Runs the script of a reproduction again: still there, gone, or can't tell (status 3)."""
+    from probe.cli.show import reproductions as show
+    from probe.reproduction.proof import CANNOT_TELL
+    from probe.reproduction.verification import verify as verified
+
+    count = number("times", times) or 1
+    with out.working(f"running {folder}"):
+        found = verified(folder, count)
+    out.give(found.to_json(), lambda: show.verified(found.to_json()))
+    if found.verdict == CANNOT_TELL:
+        return 3
+    return int(fail_on is not None and found.verdict.endswith(fail_on))

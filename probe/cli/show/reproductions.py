@@ -1,0 +1,95 @@
+"""What was shrunk, what was reproduced, and whether it is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from probe import floats
+from probe.cli import numbers
+from probe.cli.show import causes
+from probe.shrink import Finding
+
+MOST = 4096
+"""Operands that are listed; of larger cases only their number is told."""
+
+ENDED = {
+    "minimal": "no single step keeps it",
+    "budget": "the budget is used up; --most N tries more",
+    "interrupted": "interrupted: the smallest so far",
+}
+
+
+def operands(finding: Finding) -> dict[str, Any] | None:
+    """x, w and b as nested lists, exact in JSON's numbers; None for large cases."""
+    if finding.x.size + finding.w.size > MOST:
+        return None
+    found = {"x": finding.x, "w": finding.w} | ({} if finding.b is None else {"b": finding.b})
+    dtype = finding.case.dtype
+    return {name: floats.widen(array, dtype).tolist() for name, array in found.items()}
+
+
+def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
+    """The smallest case, from where, in how many tries."""
+    head = Text(found["label"], style="bold")
+    lines = [f"from {start}"]
+    lines.append(f"{found['calls']} cases tried, {found['runs']} runs; {ENDED[found['ended']]}")
+    counts = ", ".join(f"{n} in {name}" for name, n in found["case"]["not_zero"].items())
+    lines.append(f"operands that are not 0: {counts}")
+    if found["near"]:
+        lines.append(f"nearest case without it: {found['near']['case']}")
+    parts: list[RenderableType] = [head, *map(Text, lines), _difference(found)]
+    parts += [causes.counted(found["causes"])] if found["causes"] else []
+    if not found["shown"]:
+        parts.append(Text("no operands were found that show it in bits", "yellow"))
+    values = found["operands"] or {}
+    for name, value in values.items():
+        flat = _flat(value)
+        if len(flat) <= 32:
+            parts.append(Text(f"{name} = {', '.join(f'{one:.9g}' for one in flat)}"))
+    return Group(*parts)
+
+
+def _flat(value: Any) -> list[float]:
+    if isinstance(value, list):
+        return [one for part in value for one in _flat(part)]
+    return [value]
+
+
+def _difference(found: Mapping[str, Any]) -> Text:
+    compared = numbers.counted(found["compared"], "output")
+    far = "" if found["max_ulp"] is None else f", up to {found['max_ulp']:,} ulp"
+    verb = "differs" if found["differing"] == 1 else "differ"
+    return Text(f"{found['differing']:,} of {compared} {verb}{far}", "red")
+
+
+def reproduced(found: Mapping[str, Any]) -> RenderableType:
+    """What was written, and what it says."""
+    head = Text(found["label"], style="bold")
+    parts: list[RenderableType] = [head, _difference(found), causes.counted(found["causes"])]
+    if found["calls"] is not None:
+        parts.append(Text(f"{found['calls']} cases tried; {ENDED[found['ended']]}"))
+    if found["near"]:
+        parts.append(Text(f"nearest case without it: {found['near']['case']}"))
+    parts += [
+        Text(f"{one['target']} {one['version']}: {one['said']}") for one in found["elsewhere"]
+    ]
+    if found["not_emulated"]:
+        parts.append(Text(f"no emulated.py: {found['not_emulated']}", "yellow"))
+    parts.append(Text(f"{found['out']}: {', '.join(found['files'])}", "green"))
+    return Group(*parts)
+
+
+def verified(found: Mapping[str, Any]) -> RenderableType:
+    """The verdict, and why."""
+    style = {"still there": "red", "gone": "green"}.get(found["verdict"], "yellow")
+    parts = [Text(f"{found['verdict']}: {found['why']}", style)]
+    if found["same_bits"] is False:
+        parts.append(Text("with other bits than where it was written"))
+    if found["interpreter"] == "own":
+        targets = " and ".join(dict.fromkeys(found["targets"]))
+        parts.append(Text(f"{targets} is not here: this interpreter ran it", "yellow"))
+    return Group(*parts)

@@ -1,0 +1,68 @@
+"""``probe shrink``: the smallest case that still fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.cli.findings import budget_options, finding_of, finding_options
+from probe.cli.options import case_options, number, output_options, target_option
+from probe.cli.shell import INTERRUPTED
+
+if TYPE_CHECKING:
+    from probe.cli.output import Output
+
+
+@click.command(short_help="The smallest case that still fails.")
+@case_options
+@target_option()
+@finding_options
+@budget_options
+@output_options
+def shrink(
+    words: dict[str, str],
+    target: str,
+    sides: dict[str, str | None],
+    by: str,
+    most: str,
+    out: Output,
+) -> int:
+    """Makes a failing case smaller until no single step keeps the failure.
+
+    Lengths, kernel, channels, filters, batch, stride, dilation, groups and padding become smaller,
+    then the operands plainer. Ctrl-C gives the smallest so far.
+    """
+    from probe.cli.show import reproductions as show
+    from probe.reproduction.failing import failing
+    from probe.reproduction.folder import near_json, shrunken
+
+    finding, (left, right) = finding_of(words, target, sides)
+    budget = number("most", most) or 0
+    with failing(left, right) as failed, out.progress("shrink") as tell:
+
+        def told(calls: int, best: Any) -> None:
+            tell(calls, budget, best.label)
+
+        found = shrunken(failed, finding, by, budget, told)
+        explanation = failed.explained(found.finding)
+        runs = failed.runs
+    smallest = found.finding
+    report = {
+        "targets": [left.text, right.text],
+        "case": smallest.to_json(),
+        "label": smallest.label,
+        "operands": show.operands(smallest),
+        "shown": found.shown,
+        "calls": found.calls,
+        "runs": runs,
+        "ended": found.ended,
+        "near": near_json(found),
+        "compared": len(explanation.pairs.left),
+        "differing": len(explanation.differing),
+        "max_ulp": explanation.max_ulp,
+        "by_order": explanation.by_order,
+        "causes": explanation.causes,
+    }
+    out.give(report, lambda: show.shrunk(report, found.start.label))
+    return INTERRUPTED if found.ended == "interrupted" else 0

@@ -1,0 +1,319 @@
+"""The folder to attach to a bug report: found, shrunk, proved, and only then written."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import floats, machine
+from probe.errors import InputError, Nondeterministic, ProbeError
+from probe.explain import Explanation, Pairs
+from probe.explain.evidence import Evidence, example
+from probe.reproduction import emulate, picture, program, proof, report, scripts
+from probe.reproduction.failing import Failing, failing
+from probe.reproduction.report import Content, Elsewhere
+from probe.shrink import BUDGET, Finding, Shrunk, shrink
+from probe.target import Target
+
+FORMAT = 1
+"""Of ``machine.json``."""
+
+FACTS = ("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version")
+MORE_FACTS = ("onnx_version", "gpu", "cuda", "cudnn", "threads")
+"""What a library says of itself that is written down."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Reproduction:
+    """A finding with everything that is told of it, proved and ready to be written.
+
+    ``shrunk`` is None where the finding was kept as it was. ``emulated``: the text of
+    ``emulated.py``, or why there is none.
+    """
+
+    finding: Finding
+    targets: tuple[Target, Target]
+    versions: tuple[str, str]
+    explanation: Explanation
+    evidence: Evidence | None
+    script: str
+    ran: proof.Ran
+    facts: dict[str, Any]
+    shrunk: Shrunk | None = None
+    elsewhere: Sequence[Elsewhere] = ()
+    runs: int = 0
+    emulated: str = ""
+    not_emulated: str = ""
+    files: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``probe reproduce --json`` prints."""
+        found = self.explanation
+        return {
+            "targets": [target.text for target in self.targets],
+            "case": self.finding.to_json(),
+            "label": self.finding.label,
+            "compared": len(found.pairs.left),
+            "differing": len(found.differing),
+            "max_ulp": found.max_ulp,
+            "causes": found.causes,
+            "replayed": found.replayed,
+            "calls": None if self.shrunk is None else self.shrunk.calls,
+            "ended": None if self.shrunk is None else self.shrunk.ended,
+            "near": near_json(self.shrunk),
+            "proof": {"status": self.ran.status, "said": self.ran.said},
+            "elsewhere": [vars(one) for one in self.elsewhere],
+            "not_emulated": self.not_emulated or None,
+            "files": self.files,
+        }
+
+
+def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
+    """The nearest case that does not fail, and the step that leads there."""
+    if shrunk is None or shrunk.near is None:
+        return None
+    return {"case": shrunk.near.value.label, "step": shrunk.near.step}
+
+
+def reproduce(
+    finding: Finding,
+    left: Target,
+    right: Target | None = None,
+    *,
+    also: Sequence[Target] = (),
+    tell: Tell | None = None,
+    **options: Any,
+) -> Reproduction:
+    """Shrinks a finding, explains it, writes its script, and proves the script.
+
+    ``right``: another target for the right side. ``also``: targets that are asked about the
+    smallest case. ``options``: see ``proved``; errors too, and TargetError.
+    """
+    with failing(left, right) as failed:
+        made = proved(failed, finding, tell=tell, **options)
+    made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or _silent)]
+    return made
+
+
+def _silent(text: str) -> None:
+    """Nobody listens."""
+
+
+def proved(
+    failed: Failing,
+    finding: Finding,
+    *,
+    by: str = "bits",
+    keep: bool = False,
+    most: int = BUDGET,
+    times: int = 3,
+    elsewhere: Sequence[Elsewhere] = (),
+    tell: Tell | None = None,
+) -> Reproduction:
+    """``reproduce`` on targets that are started, for many findings one after the other.
+
+    ``keep``: no shrinking. ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
+    must say the same. InputError: both sides agree, or no script is written for it. Nondeterministic.
+    NotReproduced: the script does not say what was measured.
+    """
+    tell = tell or _silent
+    tell("shrinking")
+    shrunk = None if keep else shrunken(failed, finding, by, most)
+    smallest = finding if shrunk is None else shrunk.finding
+    tell("explaining")
+    found = failed.explained(smallest)
+    _check(found, smallest)
+    targets = failed.targets
+    facts = (failed.first.facts, failed.second.facts)
+    versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
+    script = program.program(smallest, targets, versions, failed.conventions(smallest))
+    tell(f"proving it in {times} fresh processes")
+    ran = proof.prove(script, targets, expected_bits(found), times)
+    made = Reproduction(
+        *(smallest, targets, versions, found, example(found), script, ran),
+        facts=_facts(targets, facts),
+        shrunk=shrunk,
+        elsewhere=elsewhere,
+        runs=failed.runs,
+    )
+    made.emulated, made.not_emulated = _emulated(found)
+    return made
+
+
+def shrunken(
+    failed: Failing,
+    finding: Finding,
+    by: str = "bits",
+    most: int = BUDGET,
+    tell: Callable[[int, Finding], None] | None = None,
+) -> Shrunk:
+    """The smallest case of a finding on started targets. InputError: it does not fail."""
+    conventions = failed.conventions(finding)
+    found = shrink(
+        finding,
+        failed.predicate(by),
+        shows=None if by == "bits" else failed.by_bits,
+        kinds=("integers", "cancel") if conventions else ("cancel",),
+        most=most,
+        tell=tell,
+    )
+    failed.revive()
+    if found is None:
+        why = "the outputs that must agree do, bit for bit"
+        todo = "give other lengths, --operands cancel, or --by order; `probe sweep` finds some"
+        raise InputError("case", finding.label, why, todo)
+    return found
+
+
+def _check(found: Explanation, finding: Finding) -> None:
+    """Refuses what nobody could reproduce."""
+    if "nondeterministic" in {found.left.refusal, found.right.refusal}:
+        raise Nondeterministic(f"{finding.label}: the same run again gives other bits")
+    if not len(found.differing):
+        why = "the operands do not show the difference"
+        raise InputError("case", finding.label, why, "leave out --keep, or try --operands cancel")
+
+
+def expected_bits(found: Explanation) -> list[tuple[str, str]]:
+    """Bit patterns of the differing outputs in the order of the script's, hexadecimal."""
+    dtype = found.case.dtype
+    width = floats.format_of(dtype).bits // 4
+    values = []
+    for side, places in ((found.left, found.pairs.left), (found.right, found.pairs.right)):
+        y = side.operands.y[tuple(places[found.differing].T)]
+        values.append([f"{int(bits):0{width}x}" for bits in floats.to_bits(y, dtype)])
+    return list(zip(*values, strict=True))
+
+
+def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:
+    """Whether the smallest case differs on other targets too."""
+    found = []
+    for target in targets:
+        tell(f"asking {target.text}")
+        try:
+            with failing(target) as failed:
+                said = "differs" if failed.by_bits(finding) else "does not differ"
+                version = str(failed.first.facts["library_version"])
+        except ProbeError as error:
+            said, version = machine.publishable(str(error)), ""
+        found.append(Elsewhere(target.text, version, said, machine.label()))
+    return found
+
+
+def _emulated(found: Explanation) -> tuple[str, str]:
+    """The text of ``emulated.py``; or empty, and why."""
+    same = found.pairs.same_window
+    pairs = Pairs(found.pairs.left[same], found.pairs.right[same], same[same])
+    note = "What reproduce.py computes, added up in the same order by NumPy alone."
+    try:
+        sides = [found.left, found.right]
+        return emulate.text(sides, pairs=pairs, partial=True, note=note), ""
+    except InputError as error:
+        return "", error.why
+
+
+def _facts(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Publishable facts of machine and libraries."""
+    own = machine.facts()
+    found: dict[str, Any] = {
+        "os": own["os"],
+        "architecture": platform.machine(),
+        "cpu": own["cpu_model"],
+        "cpu_vendor": own["cpu_vendor"],
+        "cpu_isa": own["cpu_isa"],
+        "cores": own["cores"],
+        "machine": own["machine"],
+        "probe": own["probe_version"],
+        "python": facts[0].get("python_version"),
+        "numpy": facts[0].get("numpy_version"),
+    }
+    emulator = proof.emulator(targets[0])
+    if emulator:
+        found |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
+    for name in (*FACTS, *MORE_FACTS):
+        if facts[0].get(name) not in (None, ""):
+            found[name] = facts[0][name]
+    return {name: _public(value) for name, value in found.items()}
+
+
+def _public(value: Any) -> Any:
+    return machine.publishable(value) if isinstance(value, str) else value
+
+
+def write(made: Reproduction, out: Path, form: str | None = None) -> None:
+    """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
+
+    ``form``: a name in ``forms.FORMS``; the target's own if None. InputError: no such form, or the
+    folder can't be made.
+    """
+    chosen = report.form_of(made.targets[0], form)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or "it can't be made"
+        raise InputError("out", out, why, "give a folder that can be made") from None
+    made.files = ["reproduce.py", "report.md", "machine.json"]
+    emulate.write(made.script, out / "reproduce.py")
+    drawn = made.evidence is not None and all(
+        side.way is not None for side in (made.evidence.left, made.evidence.right)
+    )
+    if drawn and made.evidence is not None and "window" not in made.explanation.causes:
+        words = program.said(made.finding, made.targets)
+        picture.draw(made.evidence, (words[0], words[1]), out / "order.png")
+        made.files.append("order.png")
+    if made.emulated:
+        emulate.write(made.emulated, out / "emulated.py")
+        made.files.append("emulated.py")
+    emulate.write(report.report(content(made), chosen), out / "report.md")
+    text = json.dumps(about(made), indent=2, default=_plain) + "\n"
+    emulate.write(text, out / "machine.json")
+
+
+def content(made: Reproduction) -> Content:
+    """What the report tells."""
+    names = tuple(
+        scripts.library(target, version, case, made.finding.operands(case)).name
+        for target, version, case in zip(
+            *(made.targets, made.versions, (made.finding.left, made.finding.right)), strict=True
+        )
+    )
+    return Content(
+        *(made.finding, made.targets, (names[0], names[1]), made.versions, made.explanation),
+        *(made.evidence, made.script, made.ran, made.facts),
+        shrunk=made.shrunk,
+        elsewhere=made.elsewhere,
+        emulated=made.not_emulated,
+    )
+
+
+def about(made: Reproduction) -> dict[str, Any]:
+    """The content of ``machine.json``: the machine, and what ``probe verify`` needs."""
+    found = made.explanation
+    variables = [program.variables_of(target) for target in made.targets]
+    return {
+        "format": FORMAT,
+        "targets": [target.text for target in made.targets],
+        "library_versions": list(made.versions),
+        "variables": variables,
+        "case": made.finding.to_json(),
+        "compared": len(found.pairs.left),
+        "differing": len(found.differing),
+        "max_ulp": found.max_ulp,
+        "causes": found.causes,
+        "bits": made.ran.bits,
+        "machine": made.facts,
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,165 @@
+"""The upstreams' own bug forms: their headings, in their order, and what goes under each.
+
+As the projects' repositories have them in November 2026 (``.github/ISSUE_TEMPLATE``). LiteRT's has
+none, so its headings are those that TensorFlow Lite asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Form(NamedTuple):
+    """``sections``: (heading, name of what goes under it, or a fixed text in brackets)."""
+
+    name: str
+    tracker: str
+    level: str
+    sections: tuple[tuple[str, str], ...]
+
+
+FORMS = {
+    "tensorflow": Form(
+        "TensorFlow",
+        "https://github.com/tensorflow/tensorflow/issues/new",
+        "###",
+        (
+            ("Issue type", "[Bug]"),
+            ("Have you reproduced the bug with TensorFlow Nightly?", "[No]"),
+            ("Source", "[binary]"),
+            ("TensorFlow version", "version"),
+            ("Custom code", "[Yes]"),
+            ("OS platform and distribution", "os"),
+            ("Mobile device", "[none]"),
+            ("Python version", "python"),
+            ("Bazel version", "[not built from source]"),
+            ("GCC/compiler version", "[not built from source]"),
+            ("CUDA/cuDNN version", "cuda"),
+            ("GPU model and memory", "gpu"),
+            ("Current behavior?", "description"),
+            ("Standalone code to reproduce the issue", "script"),
+            ("Relevant log output", "output"),
+        ),
+    ),
+    "torch": Form(
+        "PyTorch",
+        "https://github.com/pytorch/pytorch/issues/new",
+        "###",
+        (
+            ("🐛 Describe the bug", "description_with_script"),
+            ("Versions", "versions"),
+        ),
+    ),
+    "jax": Form(
+        "JAX",
+        "https://github.com/jax-ml/jax/issues/new",
+        "###",
+        (
+            ("Description", "description_with_script"),
+            ("What jax/jaxlib version are you using?", "version"),
+            ("Which accelerator(s) are you using?", "accelerator"),
+            ("Additional System Info", "versions"),
+        ),
+    ),
+    "onnxruntime": Form(
+        "ONNX Runtime",
+        "https://github.com/microsoft/onnxruntime/issues/new",
+        "###",
+        (
+            ("Describe the issue", "description"),
+            ("To reproduce", "script_and_output"),
+            ("Urgency", "[none]"),
+            ("Platform", "platform"),
+            ("OS Version", "os"),
+            ("ONNX Runtime Installation", "[Released Package]"),
+            ("ONNX Runtime Version or Commit ID", "version"),
+            ("ONNX Runtime API", "[Python]"),
+            ("Architecture", "architecture"),
+            ("Execution Provider", "[Default CPU]"),
+            ("Execution Provider Library Version", "[none]"),
+        ),
+    ),
+    "onednn": Form(
+        "oneDNN",
+        "https://github.com/uxlfoundation/oneDNN/issues/new",
+        "#",
+        (
+            ("Summary", "summary"),
+            ("Version", "version_below"),
+            ("Environment", "versions"),
+            ("Steps to reproduce", "script_and_output"),
+            ("Observed behavior", "actual_and_cause"),
+            ("Expected behavior", "expected"),
+        ),
+    ),
+    "litert": Form(
+        "LiteRT",
+        "https://github.com/google-ai-edge/LiteRT/issues/new",
+        "###",
+        (
+            ("System information", "versions"),
+            ("LiteRT version", "version"),
+            ("Describe the problem", "description"),
+            ("Standalone code to reproduce the issue", "script"),
+            ("Any other info / logs", "output"),
+        ),
+    ),
+    "opencv": Form(
+        "OpenCV",
+        "https://github.com/opencv/opencv/issues/new",
+        "###",
+        (
+            ("System Information", "versions"),
+            ("Detailed description", "description"),
+            ("Steps to reproduce", "script_and_output"),
+            ("Issue submission checklist", "[- [x] There is reproducer code]"),
+        ),
+    ),
+    "numpy": Form(
+        "NumPy",
+        "https://github.com/numpy/numpy/issues/new",
+        "###",
+        (
+            ("Describe the issue:", "description"),
+            ("Reproduce the code example:", "script"),
+            ("Error message:", "output"),
+            ("Python and NumPy Versions:", "versions"),
+            ("Runtime Environment:", "runtime"),
+            ("Context for the issue:", "summary"),
+        ),
+    ),
+}
+"""By the names of backends, and ``onednn`` for those that carry it."""
+
+FORMS["keras"] = FORMS["tensorflow"]._replace(
+    name="Keras", tracker="https://github.com/keras-team/keras/issues/new"
+)
+FORMS["reference"] = Form(
+    "probe",
+    "the issue tracker of probe",
+    "###",
+    (("Description", "description_with_script"), ("Versions", "versions")),
+)
+
+PROMISES = {
+    "torch": (
+        "PyTorch's notes on numerical accuracy say that results which are equal in mathematics "
+        "need not be so bit for bit, and name computations on batches and on slices as such",
+        "https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html",
+    ),
+    "tensorflow": (
+        "TensorFlow promises, with `tf.config.experimental.enable_op_determinism`, the same "
+        "outputs where an operator is run again on the same inputs and hardware; inputs of "
+        "another length or batch are other inputs, and nothing is said of those",
+        "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism",
+    ),
+    "onednn": (
+        "oneDNN documents the same bits from run to run for most primitives where hardware, "
+        "software and variables are the same; another shape is another primitive, and nothing is "
+        "said of those",
+        "https://oneapi-src.github.io/oneDNN/dev_guide_attributes_deterministic.html",
+    ),
+}
+"""What the documentation says of bits, in our words, and where."""
+
+PROMISES["keras"] = PROMISES["tensorflow"]

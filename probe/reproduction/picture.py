@@ -1,0 +1,50 @@
+"""``order.png``: one differing output as it is added on both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from probe import floats
+from probe.explain.evidence import Added, Evidence
+from probe.plots import trees
+
+DRAWN = 32
+"""Summands up to which a tree is drawn; more of them as running sums."""
+
+
+def draw(evidence: Evidence, said: tuple[str, str], path: Path) -> None:
+    """Writes the picture: the left side's tree with its partial sums, and the right side's.
+
+    ``said``: what each side is, in words.
+    """
+    sides = (("left", evidence.left), ("right", evidence.right))
+    assert all(side.way is not None for _, side in sides)
+    leaves = max(len(side.way[0].leaves) for _, side in sides if side.way)
+    figure = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
+    for axes, (name, side), words in zip(figure.subplots(1, 2), sides, said, strict=True):
+        assert side.way is not None
+        if leaves <= DRAWN:
+            texts = {
+                one.node: floats.text(one.bits, one.format).partition(" ")[0] for one in side.sums
+            }
+            trees.draw(axes, side.way, texts if leaves <= 12 else None, side.own, _kept(side))
+        else:
+            trees.draw_accumulators(axes, side.way[0])
+        axes.set_title(f"{name}: {words}\n{_result(side)}", fontsize=11)
+    if leaves <= DRAWN:
+        figure.text(0.01, 0.01, "red: sums that the other side does not have", fontsize=9)
+        trees.kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.savefig(path, metadata={"Software": None})
+
+
+def _kept(side: Added) -> str | None:
+    """The dtype where partial sums are kept wider than it, so that those cut to it are marked."""
+    assert side.way is not None
+    wider = side.way[1].nodes not in (None, side.dtype)
+    return side.dtype if wider else None
+
+
+def _result(side: Added) -> str:
+    return f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"

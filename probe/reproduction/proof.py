@@ -1,0 +1,145 @@
+"""Runs of a script in fresh processes, as whoever receives it will run it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from probe import launch, target
+from probe.errors import NotReproduced, TargetError
+from probe.runtimes.runtime import Missing, Runtime
+from probe.target import Target
+
+DIFFERS, AGREES, CANNOT_RUN = 1, 0, 2
+"""What a script's exit status says."""
+
+VERDICTS = {DIFFERS: "still there", AGREES: "gone"}
+CANNOT_TELL = "can't tell"
+
+TIME_LIMIT = 600.0
+"""Seconds that one run of a script may take; longer where the processor is emulated."""
+
+BITS = re.compile(r"= \S+ \(0x([0-9a-f]+)\)")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run: its exit status (negative: the signal that ended it) and what it printed."""
+
+    status: int
+    printed: str
+    errors: str = ""
+
+    @property
+    def bits(self) -> list[tuple[str, str]]:
+        """The pairs of bit patterns that it printed, hexadecimal."""
+        found = BITS.findall(self.printed)
+        return list(zip(found[::2], found[1::2], strict=True))
+
+    @property
+    def said(self) -> str:
+        """The last line, or how it ended without any."""
+        lines = self.printed.strip().splitlines() or self.errors.strip().splitlines()
+        if self.status < 0:
+            return f"ended by signal {-self.status}"
+        return lines[-1] if lines else f"exit status {self.status}, and nothing printed"
+
+
+def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], float]:
+    """What runs a script with its targets' interpreters, and how much slower that is. TargetError.
+
+    A script of two targets starts their interpreters itself, those that are named behind it.
+    """
+    left, right = (_runtime(one) for one in targets)
+    given = [*left.command, str(script)]
+    if targets[0] != targets[1] and left.command != right.command:
+        given += [" ".join(left.command), " ".join(right.command)]
+    return given, max(left.slower, right.slower)
+
+
+def _runtime(where: Target) -> Runtime:
+    why = target.unavailable(where)
+    try:
+        if not why:
+            return target.runtime(where)
+    except Missing as missing:
+        why = str(missing)
+    raise TargetError(where.text, "unavailable", str(why))
+
+
+def emulator(where: Target) -> str | None:
+    """What emulates the target's processor; None: nothing."""
+    return _runtime(where).emulated
+
+
+def run(script: Path, targets: tuple[Target, Target]) -> Ran:
+    """One run in a fresh process; variables are those of ``launch.environment``. TargetError."""
+    given, slower = command(script, targets)
+    try:
+        done = subprocess.run(
+            given,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=TIME_LIMIT * slower,
+            env=launch.environment({}),
+        )
+    except subprocess.TimeoutExpired:
+        return Ran(CANNOT_RUN, "", f"no answer within {TIME_LIMIT * slower:g} s")
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def prove(
+    program: str, targets: tuple[Target, Target], expected: list[tuple[str, str]], times: int = 3
+) -> Ran:
+    """The run of a script that says the same ``times`` times and what was ``expected``.
+
+    ``expected``: bit patterns of the first differing outputs. NotReproduced says what happened
+    instead. TargetError: a target can't run here.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "reproduce.py"
+        script.write_text(program, encoding="utf-8")
+        runs = [run(script, targets) for _ in range(times)]
+    said = "; ".join(dict.fromkeys(f"exit status {one.status}: {one.said}" for one in runs))
+    if len({(one.status, one.printed) for one in runs}) > 1:
+        raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
+    first = runs[0]
+    if first.status != DIFFERS:
+        why = f"the bits differ in probe's process and not in {times} fresh ones"
+        raise NotReproduced(f"script=reproduce.py: {why}: {said}")
+    if first.bits != expected[: len(first.bits)] or not first.bits:
+        told = f"{first.bits[:1]} where {expected[:1]} was measured"
+        raise NotReproduced(f"script=reproduce.py: it gives other bits: {told}")
+    return first
+
+
+def verdict(runs: list[Ran]) -> tuple[str, str]:
+    """``still there``, ``gone`` or ``can't tell``, and why."""
+    statuses = {one.status for one in runs}
+    said = "; ".join(dict.fromkeys(one.said for one in runs))
+    if len(statuses) > 1:
+        return CANNOT_TELL, f"{len(runs)} runs disagree: {said}"
+    return VERDICTS.get(statuses.pop(), CANNOT_TELL), said
+
+
+def own_interpreter(script: Path) -> Ran:
+    """One run with this interpreter, for targets that are not here by their name."""
+    given = [sys.executable, str(script)]
+    done = subprocess.run(
+        given,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=TIME_LIMIT,
+        env=launch.environment({}),
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,259 @@
+"""``report.md``: a bug report under the headings of the upstream's own form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probe import floats
+from probe.errors import InputError
+from probe.explain import Explanation
+from probe.explain.evidence import Added, Evidence
+from probe.order.tree import BIAS
+from probe.reproduction import program
+from probe.reproduction.forms import FORMS, PROMISES
+from probe.reproduction.proof import Ran
+from probe.shrink import Finding, Shrunk
+from probe.target import Target
+
+MOST_SUMS = 24
+"""Partial sums of an output that are written out."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Another target that was asked: ``said`` is ``differs``, ``does not``, or why not."""
+
+    target: str
+    version: str
+    said: str
+    machine: str = ""
+
+
+@dataclass
+class Content:
+    """Everything that a report tells."""
+
+    finding: Finding
+    targets: tuple[Target, Target]
+    names: tuple[str, str]
+    versions: tuple[str, str]
+    explanation: Explanation
+    evidence: Evidence | None
+    script: str
+    ran: Ran
+    machine: dict[str, Any]
+    shrunk: Shrunk | None = None
+    elsewhere: Sequence[Elsewhere] = ()
+    emulated: str = ""
+
+
+def form_of(target: Target, name: str | None = None) -> str:
+    """The name of the form: the given one, or the target's. InputError for another one."""
+    if name is None:
+        return target.name
+    if name not in FORMS:
+        raise InputError("form", name, "there is no such form", f"use one of {', '.join(FORMS)}")
+    return name
+
+
+def report(content: Content, form: str) -> str:
+    """The text of ``report.md``."""
+    chosen = FORMS[form]
+    filled = _filled(content, form)
+    parts = [f"# {filled['title']}", "", f"<!-- For {chosen.tracker} -->", ""]
+    for heading, name in chosen.sections:
+        text = name[1:-1] if name.startswith("[") else filled[name]
+        parts += [f"{chosen.level} {heading}", "", text, ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _filled(content: Content, form: str) -> dict[str, str]:
+    """Every text that a form may ask for."""
+    machine = content.machine
+    script = f"```python\n{content.script.rstrip()}\n```"
+    output = f"```\n{content.ran.printed.rstrip()}\n```"
+    summary = _summary(content)
+    sections = [
+        ("What is expected", _expected(content)),
+        ("What happens", _actual(content)),
+        ("The smallest case", _smallest(content)),
+        ("Why", _cause(content)),
+        ("Elsewhere", _elsewhere(content)),
+        ("What the documentation says", _promise(form)),
+    ]
+    described = "\n\n".join([summary, *(f"**{h}.** {t}" for h, t in sections if t)])
+    gpu = str(machine.get("gpu") or "none: this is a CPU")
+    return {
+        "title": program.title(content.finding, content.targets, *_named(content)).rstrip("."),
+        "summary": summary,
+        "description": described,
+        "script": script,
+        "output": output,
+        "script_and_output": f"{script}\n\nIt prints:\n\n{output}",
+        "description_with_script": f"{described}\n\n{script}\n\nIt prints:\n\n{output}",
+        "actual_and_cause": f"{_actual(content)}\n\n{_cause(content)}",
+        "expected": _expected(content),
+        "version": content.versions[0],
+        "version_below": f"the one in {content.names[0]} {content.versions[0]}",
+        "versions": _versions(content),
+        "os": str(machine.get("os")),
+        "platform": str(machine.get("os") or "").partition(" ")[0] or "Other / Unknown",
+        "architecture": {"x86_64": "X64", "aarch64": "ARM64"}.get(
+            str(machine.get("architecture")), "Other / Unknown"
+        ),
+        "python": str(machine.get("python")),
+        "cuda": str(machine.get("cuda") or "none"),
+        "gpu": gpu,
+        "accelerator": "GPU" if machine.get("gpu") else "CPU",
+        "runtime": f"```\n{machine.get('blas') or 'not told'}\n```",
+    }
+
+
+def _named(content: Content) -> tuple[list[str], tuple[str, str]]:
+    return list(content.names), content.versions
+
+
+def _summary(content: Content) -> str:
+    finding = content.finding
+    if finding.padding is not None or content.targets[0] != content.targets[1]:
+        left, right = program.said(finding, content.targets)
+        return f"One {finding.case.op}, computed in two ways: {left}; {right}."
+    return (
+        f"The same outputs of one {finding.case.op} have other bits at "
+        f"{finding.vary} {finding.at} than at {finding.vary} {finding.against}."
+    )
+
+
+def _expected(content: Content) -> str:
+    if "window" in content.explanation.causes:
+        return "Both sides were taken to be the same operator."
+    return (
+        "The same bits: the outputs that are compared read the same inputs with the same weights "
+        "on both sides."
+    )
+
+
+def _actual(content: Content) -> str:
+    found = content.explanation
+    far = "" if found.max_ulp is None else f", up to {found.max_ulp:,} ulp"
+    text = f"{len(found.differing)} of {len(found.pairs.left)} compared outputs differ{far}."
+    evidence = content.evidence
+    if evidence is None:
+        return text
+    values = [
+        f"{name} out{list(side.output)} = {floats.text(side.library, side.dtype)}"
+        for name, side in (("left", evidence.left), ("right", evidence.right))
+    ]
+    return f"{text} For example {values[0]} and {values[1]}."
+
+
+def _smallest(content: Content) -> str:
+    finding, shrunk = content.finding, content.shrunk
+    counts = finding.to_json()["not_zero"]
+    not_zero = ", ".join(f"{number} in {name}" for name, number in counts.items())
+    text = f"{finding.label}; operands that are not 0: {not_zero}."
+    if shrunk is None:
+        return text
+    text += f" It was found as {shrunk.start.label}, and made smaller in {shrunk.calls} tries"
+    text += " until no single one kept the difference." if shrunk.ended == "minimal" else "."
+    if shrunk.near is not None:
+        text += f" The nearest case without a difference: {shrunk.near.value.label}."
+    return text
+
+
+def _cause(content: Content) -> str:
+    """Both sides' orders, and one output in full."""
+    found, evidence = content.explanation, content.evidence
+    causes = ", ".join(found.causes)
+    if evidence is None:
+        return f"{causes}."
+    proof = f"Replayed in NumPy, bit for bit: {found.replayed} of {len(found.pairs.left)} outputs."
+    if "window" in found.causes:
+        reads = [
+            f"{name} reads x at {_places(side)}"
+            for name, side in (("left", evidence.left), ("right", evidence.right))
+        ]
+        return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
+    if evidence.left.way is None or evidence.right.way is None:
+        told = found.left.evidence or found.right.evidence
+        return f"{causes}: {told or 'no order is known'}."
+    words = {
+        "order": "the products are added in another order",
+        "rounding": "other products are fused with their addition",
+        "precision": "products or sums are kept in another precision",
+    }
+    why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
+    sides = [
+        f"{name}:\n\n```\n{_sums(side)}\n```"
+        for name, side in (("left", evidence.left), ("right", evidence.right))
+    ]
+    kernels = [
+        f"The library names {', '.join(names)} on the {side} ({source})."
+        for side, sources in found.kernels.items()
+        for source, names in sources.items()
+    ]
+    shown = " `order.png` shows both." if content.emulated == "" else ""
+    return "\n\n".join([f"{why[0].upper()}{why[1:]}. {proof}{shown}", *sides, *kernels])
+
+
+def _places(side: Added) -> str:
+    return " ".join("-" if at < 0 else str(at) for at in side.reads or ()) or "nothing"
+
+
+def _sums(side: Added) -> str:
+    """The tree and its partial sums, as text."""
+    assert side.way is not None
+    tree, rounding = side.way
+    lines = [tree.text if len(tree.text) <= 200 else f"{len(tree.leaves)} summands"]
+    fused = sorted(set(rounding.fused) & set(tree.leaves))
+    if fused:
+        whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
+        lines.append(f"fused: {'all' if whole else ', '.join(map(str, fused))}")
+    left_out = max(len(side.sums) - MOST_SUMS, 0)
+    if left_out:
+        lines.append(f"... {left_out} sums")
+    mark = "  <- not on the other side"
+    lines += [one.text + mark * (one.node in side.own) for one in side.sums[left_out:]]
+    return "\n".join(lines)
+
+
+def _elsewhere(content: Content) -> str:
+    if not content.elsewhere:
+        return ""
+    rows = [
+        f"| {one.target} | {one.version} | {one.machine} | {one.said} |"
+        for one in content.elsewhere
+    ]
+    return "\n".join(
+        ["", "", "| target | version | machine | same case |", "| --- | --- | --- | --- |", *rows]
+    )
+
+
+def _promise(form: str) -> str:
+    if form not in PROMISES:
+        return ""
+    text, link = PROMISES[form]
+    return f"{text}: {link}"
+
+
+def _versions(content: Content) -> str:
+    machine = content.machine
+    found = [
+        f"{name} {version}, target `{target.text}`"
+        for name, version, target in zip(
+            content.names, content.versions, content.targets, strict=True
+        )
+    ]
+    facts = {
+        "NumPy": machine.get("numpy"),
+        "Python": machine.get("python"),
+        "OS": machine.get("os"),
+        "CPU": machine.get("cpu"),
+        "vector extension": machine.get("cpu_isa"),
+        "GPU": machine.get("gpu"),
+        "emulated by": machine.get("emulated"),
+    }
+    found += [f"{name}: {value}" for name, value in facts.items() if value]
+    return "\n".join(f"- {line}" for line in dict.fromkeys(found))

@@ -1,0 +1,84 @@
+"""Findings of a store: the worst one, or a row of it, and who else has it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe.case import Case
+from probe.errors import InputError, StoreError
+from probe.reproduction.report import Elsewhere
+from probe.shrink import Finding
+from probe.store.results import load
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from probe.store.results import Results
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stored finding, its target, and the same comparison on the store's other targets."""
+
+    finding: Finding
+    target: Target
+    row: int
+    elsewhere: tuple[Elsewhere, ...]
+
+
+def finding(path: Path, row: int | None = None) -> Stored:
+    """Row ``row`` of the store's ``comparisons``, as ``probe.load`` numbers them; None: the worst.
+
+    The worst has the largest difference in units of eps * sum|x*w| (ulps explode where sums
+    cancel). StoreError: no store, or nothing differs. InputError: no such row, or it agrees.
+    """
+    results = load(path)
+    table = results.comparisons
+    if row is None:
+        differing = table[table["differing"] > 0]
+        if not len(differing):
+            raise StoreError(f"store={path}: no stored comparison differs; sweep other shapes")
+        worst = differing["max_scaled"].fillna(0.0)
+        row = int(differing.index[int(worst.to_numpy(float).argmax())])
+    if not 0 <= row < len(table):
+        why = f"the store has {len(table)} comparisons"
+        raise InputError("row", row, why, f"give 0 to {len(table) - 1}")
+    chosen = table.iloc[row].to_dict()
+    if not chosen["differing"]:
+        raise InputError("row", row, "its outputs agree, bit for bit", "give one that differs")
+    case = _case(results, chosen["case_id"])
+    found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
+    others = tuple(_elsewhere(results, chosen))
+    return Stored(found, Target.parse(chosen["target"]), row, others)
+
+
+def rows(path: Path) -> list[int]:
+    """The rows of ``comparisons`` that differ."""
+    table = load(path).comparisons
+    return [int(row) for row in table.index[table["differing"] > 0]]
+
+
+def _case(results: Results, case_id: str) -> Case:
+    stored = results.cases.set_index("case_id")["json"][case_id]
+    return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
+
+
+def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[Elsewhere]:
+    """The same comparison on other targets and machines, in their latest runs."""
+    table = results.comparisons
+    same = table
+    for name in ("case_id", "vary", "at", "against"):
+        same = same[same[name] == chosen[name]]
+    versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
+    found: dict[tuple[str, str, str], Elsewhere] = {}
+    for one in same.to_dict("records"):
+        version = str(versions.get(one["run_id"], ""))
+        key = (one["target"], version, one["machine"])
+        if one["run_id"] == chosen["run_id"]:
+            continue
+        far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
+        said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
+        found[key] = Elsewhere(one["target"], version, said, one["machine"])
+    return [found[key] for key in sorted(found)]
