@@ -27,6 +27,9 @@ SWITCHES = (
 )
 """Switches that people try, with what they mean."""
 
+NAMES = ("pad", "layerwise")
+"""Remedies that ``measure`` adds when orders are known; the second one of networks alone."""
+
 STABLE = ("tensorflow", "torch")
 
 
@@ -46,7 +49,7 @@ class Remedy:
 def candidates(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     """Remedies for a target, the target as it is first, named ``default``.
 
-    ``pad`` is not among them: its sizes are known when orders are, see ``measure``.
+    Those of ``NAMES`` are not among them: they are made when orders are known.
     """
     found = [Remedy("default", where, "the operator as it is")]
     found += [

@@ -181,8 +181,8 @@ class _Work:
         header = {"do": "time", "key": remedy.name, "at": {"length": length}}
 
         def call(limit: float) -> Sequence[float]:
-            seconds: Sequence[float] = session.request(header | {"limit": limit})[1]["seconds"]
-            return seconds
+            found = session.request(header | {"limit": limit})[1]
+            return list(found["seconds"])
 
         return call
 

@@ -3,6 +3,8 @@
 A remedy is exact where, at the least padded length that has all activations that read content,
 every layer adds each of them as in the fixed run (:mod:`probe.network.safe`), with the remedy on
 both sides. ``pad`` is the default at the lengths for which that holds: a little longer.
+``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.layerwise`).
+What is found exact is run on operands as well.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from probe import floats, ulp
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
 from probe.network.chain import Network
+from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
@@ -57,13 +61,14 @@ def measure_network(
     todo = [one for one in candidates(where, chunks) if wanted is None or one.name in wanted]
     tell = progress or (lambda done, total, text: None)
     with ExitStack() as stack:
-        work = _Work(network, fixed, contents, Sessions(stack, inline))
+        work = _Work(network, where, fixed, contents, Sessions(stack, inline))
         found: list[Found] = []
         for number, remedy in enumerate(todo):
             tell(number, len(todo) + 1, remedy.name)
             found.append(work.judged(remedy))
-            if number == 0 and (wanted is None or "pad" in wanted):
-                found.append(work.padded(found[0]))
+            if number == 0:
+                ways = {"pad": work.padded, "layerwise": work.layerwise}
+                found += [way() for name, way in ways.items() if wanted is None or name in wanted]
         tell(len(todo), len(todo) + 1, "cost")
         work.check(found)
         work.time(found, at)
@@ -75,12 +80,18 @@ class _Work:
     """What is done with each remedy of one network."""
 
     def __init__(
-        self, network: Network, fixed: int, contents: tuple[int, ...], sessions: Sessions
+        self,
+        network: Network,
+        where: Target,
+        fixed: int,
+        contents: tuple[int, ...],
+        sessions: Sessions,
     ) -> None:
-        self.network, self.fixed, self.contents = network, fixed, contents
+        self.network, self.where, self.fixed, self.contents = network, where, fixed, contents
         self.sessions, self.geometry = sessions, network.geometry(fixed)
         self.least = {one: self.geometry.least(one) for one in contents}
-        self.runners: dict[str, Runner] = {}
+        self.runners: dict[tuple[str, int], Runner] = {}
+        self.plans: dict[int, Network] = {}
         self.own: SafeLengths | None = None
 
     def judged(self, remedy: Remedy) -> Found:
@@ -90,8 +101,7 @@ class _Work:
             found.refusal = why
             return found
         try:
-            session = self.sessions.with_remedy(remedy, convolutions=True)
-            safe = SafeLengths(session, self.geometry)
+            safe = self._safe(remedy)
             if remedy.name == "default":
                 self.own = safe
             kept = [safe.capacity(self.least[one]) >= one for one in self.contents]
@@ -104,6 +114,20 @@ class _Work:
         self._unproved(found, safe)
         return found
 
+    def _safe(self, remedy: Remedy) -> SafeLengths:
+        """What finds the padded lengths at which every layer adds as at the fixed one.
+
+        Sums that are kept in float64 are looked at as float64 ones, of a float64 network: what
+        vanishes beside a large number in float32 does not there.
+        """
+        spec = remedy.spec or {}
+        if spec.get("kind") != "float64" and spec.get("accumulate") is None:
+            session = self.sessions.with_remedy(remedy, convolutions=True)
+            return SafeLengths(session, self.geometry)
+        plain = None if spec["kind"] == "float64" else spec | {"accumulate": None}
+        session = self.sessions.with_remedy(replace(remedy, spec=plain), convolutions=True)
+        return SafeLengths(session, widened(self.network).geometry(self.fixed))
+
     def _unproved(self, found: Found, safe: SafeLengths) -> None:
         """Sums whose ways aren't known were compared by bits, which proves nothing."""
         sums = {n: why for n, why in safe.by_bits.items() if self.network.layers[n].sums}
@@ -112,13 +136,23 @@ class _Work:
             found.unknown = found.compared or 0
             found.refusal = f"{self.network.layers[number].name}: {why}"
 
-    def padded(self, default: Found) -> Found:
+    def padded(self) -> Found:
         """The default at safe lengths."""
         assert self.own is not None
         sizes = tuple(self.own.safe(one) for one in self.contents)
         doc = f"zeros up to {few(sizes)} positions"
-        remedy = Remedy("pad", default.remedy.where, doc)
-        found = Found(remedy, compared=len(sizes), sizes=sizes)
+        found = Found(Remedy("pad", self.where, doc), compared=len(sizes), sizes=sizes)
+        self._unproved(found, self.own)
+        return found
+
+    def layerwise(self) -> Found:
+        """The default, every layer padded by itself with what it computes of padding alone."""
+        assert self.own is not None
+        found = Found(Remedy("layerwise", self.where, "constants put in before every layer"))
+        found.compared, found.sizes = len(self.contents), self.contents
+        plans = Layerwise(self.own)
+        for one in self.contents:
+            self.plans[one] = plans.plan(one)
         self._unproved(found, self.own)
         return found
 
@@ -142,24 +176,51 @@ class _Work:
             errors = np.abs(floats.widen(y, dtype) - exact) / scale
             one.error_rms = float(np.sqrt(np.mean(errors**2)))
             one.error_max = float(errors.max())
+            if one.verdict == "exact":
+                one.differing = sum(not self._same_bits(one, length) for length in self.contents)
 
-    def _runner(self, remedy: Remedy) -> Runner:
-        if remedy.name not in self.runners:
+    def _same_bits(self, one: Found, length: int) -> bool:
+        """Whether the outputs that read content are those of the fixed run, on operands."""
+        x = content(self.network, length, seed=length)
+        whole = self._runner(one.remedy).output(padded(x, self.fixed))
+        runner, given = self._short(one, length)
+        if one.remedy.name == "layerwise":
+            short = runner.output(x)
+            return bool(ulp.equal(short, _first(whole, 0, short.shape[-2]), self.network.dtype))
+        need = self.geometry.need(length, given)
+        start = need.offset + need.first
+        short = _first(runner.output(padded(x, given)), start, need.offset + need.kept)
+        return bool(ulp.equal(short, _first(whole, need.first, need.kept), self.network.dtype))
+
+    def _short(self, one: Found, length: int) -> tuple[Runner, int]:
+        """What runs content of that length, and to which length it is padded before."""
+        given = one.sizes[self.contents.index(length)]
+        plan = length if one.remedy.name == "layerwise" else 0
+        return self._runner(one.remedy, plan), given
+
+    def _runner(self, remedy: Remedy, plan: int = 0) -> Runner:
+        """The network with a remedy; ``plan``: the content length of its layerwise plan."""
+        key = remedy.name, plan
+        if key not in self.runners:
             session = self.sessions.with_remedy(remedy, convolutions=True)
-            self.runners[remedy.name] = Runner(session, self.network)
-        return self.runners[remedy.name]
+            self.runners[key] = Runner(session, self.plans[plan] if plan else self.network)
+        return self.runners[key]
 
     def time(self, found: list[Found], at: int) -> None:
         """Whole runs, all remedies in turns: the content at its padded length, and the fixed."""
-        index = self.contents.index(at)
         ready = [one for one in found if one.keeps is not None]
         calls = {}
         for number, one in enumerate(ready):
-            for name, length in ((at, one.sizes[index]), (self.fixed, self.fixed)):
-                x = padded(content(self.network, min(name, length)), length)
-                calls[number, name] = _timer(self._runner(one.remedy), x)
+            runner, length = self._short(one, at)
+            calls[number, at] = _timer(runner, padded(content(self.network, at), length))
+            whole = content(self.network, self.fixed)
+            calls[number, self.fixed] = _timer(self._runner(one.remedy), whole)
         for (number, name), medians in in_turns(calls).items():
             ready[number].seconds[name] = medians
+
+
+def _first(y: np.ndarray, start: int, stop: int) -> np.ndarray:
+    return np.ascontiguousarray(y[..., start:stop, :])
 
 
 def _timer(runner: Runner, x: np.ndarray) -> Callable[[float], Sequence[float]]:
@@ -178,12 +239,16 @@ def _timer(runner: Runner, x: np.ndarray) -> Callable[[float], Sequence[float]]:
     return call
 
 
+def widened(network: Network) -> Network:
+    """The same network with its numbers, and all that is computed, in float64."""
+    layers = []
+    for layer in network.layers:
+        arrays: dict[str, Any] = {k: v.astype(np.float64) for k, v in layer.arrays.items()}
+        layers.append(replace(layer, **arrays))
+    return replace(network, layers=tuple(layers), dtype="float64")
+
+
 def exact_output(network: Network, x: np.ndarray) -> np.ndarray:
     """The network's outputs for ``x`` with float64 weights, sums and activations."""
-    layers = tuple(
-        replace(layer, **{name: array.astype(np.float64) for name, array in layer.arrays.items()})
-        for layer in network.layers
-    )
-    wide = replace(network, layers=layers, dtype="float64")
     with InlineSession(Target.parse("reference")) as session:
-        return Runner(session, wide).output(floats.widen(x, network.dtype))
+        return Runner(session, widened(network)).output(floats.widen(x, network.dtype))
