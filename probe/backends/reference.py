@@ -78,7 +78,21 @@ def fma32(a, b, c):
 
 
 # An algorithm is f(n, factors, arithmetic) -> the sum of n products as one array. factors(i) gives
-# the i-th input and weight, arrays that broadcast to the outputs.
+# the i-th input and weight, arrays that broadcast to the outputs: see Factors.
+
+#: Elements that are multiplied at once: they stay in the processor's cache.
+BLOCK = 1 << 15
+
+
+def sequential(n, factors, arithmetic):
+    """Products one by one, in order. They are formed in blocks, which saves calls of NumPy."""
+    leaf, total = 0, None
+    while leaf < n:
+        terms = arithmetic.multiply(*factors.block(leaf))
+        for term in terms:
+            total = term if total is None else arithmetic.add(total, term)
+        leaf += len(terms)
+    return total
 
 
 def in_order(order):
@@ -117,9 +131,9 @@ def pairwise(n, factors, arithmetic):
 
 def blocked(n, factors, arithmetic):
     """Four accumulators, leaf i goes into number i mod 4; then (0 + 1) + (2 + 3)."""
-    sequential = in_order(range)
+    one_by_one = in_order(range)
     sums = [
-        sequential(len(range(lane, n, 4)), lambda i, lane=lane: factors(lane + 4 * i), arithmetic)
+        one_by_one(len(range(lane, n, 4)), lambda i, lane=lane: factors(lane + 4 * i), arithmetic)
         for lane in range(min(n, 4))
     ]
     while len(sums) > 1:
@@ -140,7 +154,7 @@ def fused(n, factors, arithmetic):
 
 
 SUMS = {
-    "sequential": in_order(range),
+    "sequential": sequential,
     "pairwise": pairwise,
     "blocked": blocked,
     "reversed": in_order(lambda n: range(n - 1, -1, -1)),
@@ -162,26 +176,46 @@ KEYS = {
 }
 
 
-def summing(spec, algorithm, arithmetic):
-    """f(x, w) -> (groups, filters/groups, batch, *out): an algorithm bound to a spec's windows.
+class Factors:
+    """What is multiplied: windows of ``x`` (Padded) with ``w`` (leaves, groups, filters/groups, 1,
+    *ones), which broadcast to (groups, filters/groups, batch, *out). ``len`` counts the leaves."""
 
-    x is Padded; w is (leaves, groups, filters/groups, 1, *ones).
-    """
-    positions = list(itertools.product(*(range(size) for size in spec["kernel"])))
-    steps = list(zip(spec["stride"], spec["dilation"]))
+    def __init__(self, spec, x, w):
+        self.x, self.w, self.channels = x, w, x.array.shape[1]
+        self.positions = list(itertools.product(*(range(size) for size in spec["kernel"])))
+        self.steps = list(zip(spec["stride"], spec["dilation"]))
+        outputs = w[:1].size * x.array.shape[2] * max(int(np.prod(x.out)), 1)
+        self.at_once = max(BLOCK // max(outputs, 1), 1)
+
+    def __len__(self):
+        return len(self.positions) * self.channels
+
+    def __call__(self, leaf):
+        """The input and the weight of one leaf."""
+        position, channel = divmod(leaf, self.channels)
+        return self.x.array[(slice(None), channel, None) + self._window(position)], self.w[leaf]
+
+    def block(self, leaf):
+        """The same of some leaves from ``leaf`` on, which are the first axis of both arrays."""
+        position, first = divmod(leaf, self.channels)
+        last = min(first + self.at_once, self.channels)
+        x = self.x.array[(slice(None), slice(first, last), None) + self._window(position)]
+        return np.moveaxis(x, 1, 0), self.w[leaf : leaf + last - first]
+
+    def _window(self, number):
+        window = tuple(
+            slice(k * dilation, k * dilation + (size - 1) * stride + 1, stride)
+            for k, size, (stride, dilation) in zip(self.positions[number], self.x.out, self.steps)
+        )
+        return (slice(None),) + window
+
+
+def summing(spec, algorithm, arithmetic):
+    """f(x, w) -> (groups, filters/groups, batch, *out): an algorithm bound to a spec's windows."""
 
     def compute(x, w):
-        channels = x.array.shape[1]
-
-        def factors(leaf):
-            position, channel = positions[leaf // channels], leaf % channels
-            window = tuple(
-                slice(k * dilation, k * dilation + (size - 1) * stride + 1, stride)
-                for k, size, (stride, dilation) in zip(position, x.out, steps)
-            )
-            return x.array[(slice(None), channel, None, slice(None)) + window], w[leaf]
-
-        return algorithm(len(positions) * channels, factors, arithmetic)
+        factors = Factors(spec, x, w)
+        return algorithm(len(factors), factors, arithmetic)
 
     return compute
 
