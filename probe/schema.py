@@ -398,7 +398,7 @@ _REMEDIES = _second(
     _TARGET,
     _key("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
     _CONTENT,
-    _FIXED,
+    _key("fixed", "int", "length of the fixed run", "positions"),
     Column("about", "text", "what it is, in a few words"),
     Column("place", "text", "the target that it runs on"),
     Column("lengths", "int", "lengths whose orders were compared with the fixed one's", "lengths"),

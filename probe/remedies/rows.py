@@ -15,7 +15,8 @@ Row = dict[str, Any]
 
 
 def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
-    """Rows of ``runs``, ``cases``, ``remedies`` and ``measurements``, every turn of them."""
+    """Rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
+    ``measurements``."""
     run = run_row(measured.target, measured.facts, measured.variables, experiment)
     case = measured.subject if isinstance(measured.subject, Case) else None
     place = {
@@ -32,8 +33,31 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
+        "networks": [] if isinstance(measured.subject, Case) else [network_row(measured.subject)],
         "remedies": told,
         "measurements": list(_turns(measured, run["run_id"])),
+    }
+
+
+def network_row(network: Network) -> Row:
+    """The row of ``networks``; its windows are those at the fixed length, or the shortest."""
+    last = network.windows(network.fixed or network.shortest)[-1]
+    told = network.to_json()
+    plain = [
+        {name: value for name, value in layer.items() if not isinstance(value, list)}
+        for layer in told["layers"]
+    ]
+    return {
+        "network_id": network.id,
+        "name": network.name,
+        "source": None,
+        "layers": len(network.layers),
+        "dtype": network.dtype,
+        "in_channels": network.in_channels,
+        "filters": network.filters,
+        "field": last.field,
+        "jump": last.jump,
+        "json": told | {"layers": plain},
     }
 
 
