@@ -1,8 +1,8 @@
 """What keeps the bits at every length, and what each remedy costs.
 
 The report's convolution, three others, and the nine-layer network at several widths: every remedy
-is judged by order, timed in turns with all the others in one run, and compared with exact sums. Half
-an hour on two processors.
+is judged by order, timed in turns with all the others in one run, and compared with exact sums.
+Half an hour on two processors.
 
 Writes results/remedies/<machine>/*.parquet; notebooks/remedies.ipynb draws them. Change what you
 like below and run it again: what is stored already is not measured twice.
@@ -86,12 +86,17 @@ class Item(NamedTuple):
     measure: Measure
 
 
-def of_case(case: Case, target: str, lengths: tuple[int, ...] = LENGTHS) -> Item:
-    """All remedies of one case."""
+def of_case(
+    case: Case,
+    target: str,
+    lengths: tuple[int, ...] = LENGTHS,
+    only: tuple[str, ...] | None = None,
+) -> Item:
+    """Remedies of one case; all of them, or those of ``only``."""
     where = Target.parse(target)
     return Item(
         (where.text, case.id, max(lengths)),
-        lambda: measure(case, where, lengths, chunks=CHUNKS),
+        lambda: measure(case, where, lengths, chunks=CHUNKS, only=only),
     )
 
 
@@ -107,8 +112,8 @@ def of_network(network: Network, one: Whole, contents: tuple[int, ...] = CONTENT
 def items(quick: bool) -> Iterator[Item]:
     """What is measured, in turn."""
     if quick:
-        yield of_case(CASES[0], QUICK, (5, 6, 7, 12, 16, 40))
-        small = Whole(QUICK, 2, 200)
+        yield of_case(CASES[0], QUICK, (5, 6, 7, 12, 16, 40), ("pad", "chunks=64"))
+        small = Whole(QUICK, 2, 200, ("pad", "layerwise"))
         yield of_network(nine_layers(width=2, blocks=2, fixed=200), small, (1, 5))
         return
     for one in NETWORKS:
