@@ -59,7 +59,7 @@ def targets() -> list[str]:
     early = [f"tensorflow=={version}{cpu}" for version in ("1.2.1", "1.15.0") for cpu in old]
     once = [f"tensorflow@{cpu},onednn=0,threads=1" for cpu in PROCESSORS]
     again = [f"tensorflow@{cpu},onednn=1,threads=1" for cpu in PROCESSORS[:-1]]
-    twice = [f"tensorflow@{cpu},onednn=0,threads=2" for cpu in PROCESSORS[:-1]]
+    twice = [f"tensorflow@{cpu},onednn={n},threads=2" for n in (0, 1) for cpu in PROCESSORS[:-1]]
     return [Target.parse(text).text for text in [*native, *early, *once, *again, *twice]]
 
 
