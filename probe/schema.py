@@ -363,6 +363,7 @@ _REPORTS = _second(
     Column("number", "int", "its place in the experiment's list"),
     Column("title", "text", "what was reported, in our words"),
     Column("answer", "text", "what its maintainers answered, in our words", null="none was read"),
+    Column("home", "text", "the reported library, as a target", null="it is none"),
     Column("reason", "text", "why it was not run", null="it was"),
 )
 

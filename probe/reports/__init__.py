@@ -49,8 +49,8 @@ def ask(
     the first target that does. What is stored of the same run is not asked again. What a target
     refuses becomes a row of ``failures``. Ctrl-C leaves with what there is.
     """
-    columns = ("thread", "title", "answer", "reason")
-    rows = [{name: getattr(one, name) for name in columns} for one in reports]
+    columns = ("thread", "title", "answer", "home", "reason")
+    rows = [{name: getattr(one, name) or None for name in columns} for one in reports]
     store.append("reports", [row | {"number": n} for n, row in enumerate(rows)])
     store.flush()
     job = _Job(store, experiment, progress, sessions, _stored(store))
