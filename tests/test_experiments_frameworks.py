@@ -17,7 +17,7 @@ def ran(name, store):
     return load(store)
 
 
-@pytest.mark.parametrize("name", ["frameworks", "batch_invariance"])
+@pytest.mark.parametrize("name", ["frameworks", "batch_invariance", "devices"])
 def test_what_changes_with_the_size_is_found_and_explained(name, tmp_path, capsys):
     found = ran(name, tmp_path)
     assert "pairwise" in capsys.readouterr().out
@@ -42,3 +42,9 @@ def test_outputs_of_all_targets_at_one_length_are_stored_once_with_their_orders(
     assert set(found.outputs.run_id) == set(found.runs.run_id)
     shape = found.reveals[found.reveals.case_id.isin(found.outputs.case_id)]
     assert shape.outputs.sum() == shape.replayed.sum() == len(found.outputs)
+
+
+def test_a_gpu_that_is_not_there_is_stored_with_the_reason(tmp_path):
+    failures = ran("devices", tmp_path).failures.set_index("target")
+    assert set(failures.index) == {"torch@cuda:999", "jax@gpu:999"}
+    assert set(failures.kind) == {"unavailable"} and failures.message.str.contains("GPU").all()
