@@ -70,7 +70,7 @@ def _chunks(size: int) -> dict[str, Any]:
 def _switched(where: Target) -> Iterator[tuple[str, str, str, Target]]:
     keys = backends.get(where.name).keys
     for key, value, doc in SWITCHES:
-        if key in keys and key not in dict(where.switches):
+        if key in keys and dict(where.switches).get(key) != value:
             try:
                 yield key, value, doc, where.with_(**{key: value})
             except InputError:  # a switch that contradicts the target's own
