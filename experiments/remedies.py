@@ -10,7 +10,6 @@ like below and run it again: what is stored already is not measured twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +18,10 @@ from rich.text import Text
 from probe import Case, Store, Target, experiment, schema
 from probe.cli.output import Output
 from probe.cli.show.facts import table
-from probe.network import Network
 from probe.network.builder import nine_layers
 from probe.remedies import Measured, advise, measure, measure_network
 from probe.remedies.rows import rows
+from probe.remedies.running import Sessions
 
 NAME = "remedies"
 
@@ -33,111 +32,98 @@ CASES = (
     Case("conv1d", 5, 64, 64),
     Case("depthwise_conv2d", "1x5", 64),
 )
-LENGTHS = (5, 6, 7, 9, 12, 16, 17, 31, 53, 512)
-"""The last one is what the others are compared with; costs are told at 53."""
+LENGTHS = (5, 6, 7, 9, 12, 16, 17, 31, 53, 256)
+"""The last one is what the others are compared with; costs are told at 31."""
 CHUNKS = (64,)
 
-TARGETS = """
-    tensorflow,onednn=0,contraction=0
-    torch
-    tensorflow,onednn=0
-    tensorflow,isa=avx2
-    onnxruntime
-""".split()
+EIGEN = "tensorflow,onednn=0,mode=graph"
+"""The report's path today, as ``predict`` runs it."""
+OLD = "tensorflow,onednn=0,contraction=0"
+"""The report's own kernels, alive."""
+
+REMEDIES = (
+    *("pad", "chunks=64", "float64", "threads=1", "deterministic=1", "onednn=0", "onednn=1"),
+    *("mkldnn=0", "isa=sse41", "isa=avx2", "xla=1", "stable", "stable,float64"),
+    "stable,float64,xla=1",
+)
+"""Of single convolutions."""
 
 CONTENTS = (1, 20, 100, 256, 700)
-"""Beside a tenth of the fixed length, at which costs are told."""
-
-
-class Whole(NamedTuple):
-    """One measurement of the nine-layer network. ``only``: these remedies; None: all."""
-
-    target: str
-    width: int
-    fixed: int
-    only: tuple[str, ...] | None = None
-
+"""Of networks, beside a tenth of the fixed length, at which costs are told."""
 
 FAST = (
     *("pad", "layerwise", "chunks=256", "float64", "threads=1", "deterministic=1"),
     *("onednn=1", "mkldnn=0", "isa=avx2", "xla=1", "stable,float64,xla=1"),
 )
-"""All but what takes hours at these sizes: ``stable``, one operation after the other."""
+"""Of networks: all but ``stable`` one operation after the other, which takes hours."""
 
-NETWORKS = (
-    Whole("tensorflow,onednn=0,mode=graph", 16, 4096, FAST),
-    Whole("tensorflow,onednn=0,mode=graph", 64, 4096, FAST),
-    Whole("torch", 64, 4096, FAST),
-    Whole("tensorflow,onednn=0,mode=graph", 64, 16384, ("pad", "layerwise", "threads=1")),
-)
+
+class Whole(NamedTuple):
+    """The nine-layer network: its width, the size it is padded to, the remedies."""
+
+    width: int
+    fixed: int
+    only: tuple[str, ...] = FAST
+
+
+Plan = list[tuple[str, list[Case | Whole]]]
+
+PLAN: Plan = [
+    (EIGEN, [Whole(16, 4096), Whole(64, 4096), Whole(64, 16384, ("pad", "layerwise"))]),
+    (OLD, [*CASES]),
+    ("torch", [Whole(64, 4096), *CASES]),
+    (EIGEN, [*CASES]),
+]
+"""What is measured on each target. One target's processes serve all that follows it."""
 
 QUICK = "reference,algorithm=pairwise,length_switch=9"
-
-Measure = Callable[[], Measured]
-
-
-class Item(NamedTuple):
-    """One subject on one target: how it is stored, and how it is measured."""
-
-    key: tuple[str, str, int]
-    measure: Measure
-
-
-def of_case(
-    case: Case,
-    target: str,
-    lengths: tuple[int, ...] = LENGTHS,
-    only: tuple[str, ...] | None = None,
-) -> Item:
-    """Remedies of one case; all of them, or those of ``only``."""
-    where = Target.parse(target)
-    return Item(
-        (where.text, case.id, max(lengths)),
-        lambda: measure(case, where, lengths, chunks=CHUNKS, only=only),
-    )
-
-
-def of_network(network: Network, one: Whole, contents: tuple[int, ...] = CONTENTS) -> Item:
-    """Remedies of one network."""
-    where = Target.parse(one.target)
-    return Item(
-        (where.text, network.id, one.fixed),
-        lambda: measure_network(network, where, contents, one.fixed, chunks=(256,), only=one.only),
-    )
-
-
-def items(quick: bool) -> Iterator[Item]:
-    """What is measured, in turn."""
-    if quick:
-        yield of_case(CASES[0], QUICK, (5, 6, 7, 12, 16, 40), ("pad", "chunks=64"))
-        small = Whole(QUICK, 2, 200, ("pad", "layerwise"))
-        yield of_network(nine_layers(width=2, blocks=2, fixed=200), small, (1, 5))
-        return
-    for one in NETWORKS:
-        yield of_network(nine_layers(width=one.width, fixed=one.fixed), one)
-    for target in TARGETS:
-        for case in CASES:
-            yield of_case(case, target)
 
 
 @experiment.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: list[Measured] = []
+    plan: Plan = [(QUICK, [REPORT, Whole(2, 2300, ("pad", "layerwise"))])] if quick else PLAN
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
-            todo = list(items(quick))
-            for number, item in enumerate(todo):
-                tell(number, len(todo), item.key[0])
-                if item.key not in stored(kept):
-                    found.append(item.measure())
-                    for name, some in rows(found[-1], NAME).items():
-                        kept.append(name, some)
-                    kept.flush()
+            for number, (target, subjects) in enumerate(plan):
+                tell(number, len(plan), target)
+                measured_on(target, subjects, kept, found)
         except KeyboardInterrupt:
             return True
     show(found)
     return False
+
+
+def measured_on(
+    target: str, subjects: list[Case | Whole], store: Store, found: list[Measured]
+) -> None:
+    """Stores what isn't stored, each as soon as it is known, and adds it to ``found``."""
+    where, done = Target.parse(target), stored(store)
+    with Sessions() as sessions:
+        for one in subjects:
+            if isinstance(one, Case):
+                key, only = (where.text, one.id, max(LENGTHS)), REMEDIES
+                if key not in done:
+                    found.append(
+                        measure(one, where, LENGTHS, chunks=CHUNKS, only=only, sessions=sessions)
+                    )
+            else:
+                network = nine_layers(width=one.width, fixed=one.fixed)
+                key = where.text, network.id, one.fixed
+                if key not in done:
+                    found.append(
+                        measure_network(
+                            *(network, where, CONTENTS),
+                            chunks=(256,),
+                            only=one.only,
+                            sessions=sessions,
+                        )
+                    )
+            if key not in done:
+                for name, some in rows(found[-1], NAME).items():
+                    store.append(name, some)
+                store.flush()
 
 
 def stored(store: Store) -> set[tuple[str, str, int]]:

@@ -16,6 +16,7 @@ from probe.network.builder import nine_layers
 from probe.remedies import Remedied, advise, candidates, measure, measure_network, running
 from probe.remedies.measure import exact_sums
 from probe.remedies.rows import report, rows
+from probe.remedies.running import Sessions
 from probe.target import unavailable
 from probe.ulp import equal
 from tests.convolutions import cases
@@ -121,7 +122,7 @@ def test_what_has_no_remedies_is_refused(reference, case):
     with pytest.raises(TargetError, match="remedies are for single convolutions and products"):
         run(reference, case, chunks(4))
     with pytest.raises(InputError, match="remedies are for single convolutions and products"):
-        measure(case, Target.parse("reference"), [9, 12], inline=True)
+        measure(case, Target.parse("reference"), [9, 12], sessions=Sessions(inline=True))
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,9 @@ def measured():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "SECONDS", 0.001)
         lengths = [3, 6, 8, 9, 12, 40]
-        return measure(case, Target.parse(UNSTABLE), lengths, chunks=[16, 6], inline=True)
+        return measure(
+            case, Target.parse(UNSTABLE), lengths, chunks=[16, 6], sessions=Sessions(inline=True)
+        )
 
 
 def by_name(measured):
@@ -181,7 +184,9 @@ def test_the_advice_is_the_cheapest_exact_one(measured):
 
 def test_a_stable_target_needs_no_remedy():
     case = Case("conv1d", 3, 2, 2)
-    found = measure(case, Target.parse("reference"), [4, 9], only=["pad"], inline=True)
+    found = measure(
+        case, Target.parse("reference"), [4, 9], only=["pad"], sessions=Sessions(inline=True)
+    )
     advice = advise(found)
     assert (advice.name, advice.keeping) == ("none", "default")
     assert advise_json(found)["recommended"] == "none"
@@ -193,7 +198,9 @@ def advise_json(found):
 
 def test_a_target_that_no_remedy_mends_is_told():
     case = Case("conv1d", 5, 3, 2)
-    found = measure(case, Target.parse(UNSTABLE), [6, 9, 40], only=["float64"], inline=True)
+    found = measure(
+        case, Target.parse(UNSTABLE), [6, 9, 40], only=["float64"], sessions=Sessions(inline=True)
+    )
     assert advise(found).name is None
     assert advise_json(found)["advice"] == "no remedy is exact on this target"
 
@@ -207,7 +214,7 @@ def test_a_network_is_judged_at_its_least_padded_lengths():
         [1, 5],
         only=["pad", "layerwise", "chunks=12", "float64"],
         chunks=[12],
-        inline=True,
+        sessions=Sessions(inline=True),
     )
     named = by_name(found)
     verdicts = {name: one.verdict for name, one in named.items()}

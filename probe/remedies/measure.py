@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -32,14 +32,15 @@ def measure(
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
     progress: Progress | None = None,
-    inline: bool = False,
+    sessions: Sessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for ``case`` on ``where``.
 
     ``lengths``: two or more; every one is compared by order with the largest. ``content``: the
     length whose cost is told; the first of the lengths that is a tenth of the largest if not given.
-    ``only``: names of remedies, the default always being one. What can't run says why; TargetError
-    only where the default can't. InputError: a case without remedies.
+    ``only``: names of remedies, the default always being one. ``sessions``: processes that are
+    used and left running; new ones if not given. What can't run says why; TargetError only where
+    the default can't. InputError: a case without remedies.
     """
     _check(case, lengths)
     lengths = tuple(sorted(set(lengths)))
@@ -49,8 +50,8 @@ def measure(
     wanted = None if only is None else {"default", *only}
     todo = [one for one in candidates(where, chunks) if wanted is None or one.name in wanted]
     tell = progress or (lambda done, total, text: None)
-    with ExitStack() as stack:
-        work = _Work(case, lengths, Sessions(stack, inline))
+    with nullcontext(sessions) if sessions else Sessions() as running:
+        work = _Work(case, lengths, running)
         found: list[Found] = []
         for number, remedy in enumerate(todo):
             tell(number, len(todo) + 1, remedy.name)

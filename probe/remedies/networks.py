@@ -10,7 +10,7 @@ What is found exact is run on operands as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +40,7 @@ def measure_network(
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
     progress: Progress | None = None,
-    inline: bool = False,
+    sessions: Sessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for a network on ``where``.
 
@@ -60,8 +60,8 @@ def measure_network(
     wanted = None if only is None else {"default", *only}
     todo = [one for one in candidates(where, chunks) if wanted is None or one.name in wanted]
     tell = progress or (lambda done, total, text: None)
-    with ExitStack() as stack:
-        work = _Work(network, where, fixed, contents, Sessions(stack, inline))
+    with nullcontext(sessions) if sessions else Sessions() as running:
+        work = _Work(network, where, fixed, contents, running)
         found: list[Found] = []
         for number, remedy in enumerate(todo):
             tell(number, len(todo) + 1, remedy.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import numpy as np
 
@@ -22,11 +22,18 @@ Name = TypeVar("Name")
 
 
 class Sessions:
-    """The running targets, one process each. ``stack`` ends them."""
+    """Running targets, one process each, for one measurement or several; leaving ends them."""
 
-    def __init__(self, stack: ExitStack, inline: bool = False) -> None:
-        self.stack, self.inline = stack, inline
+    def __init__(self, inline: bool = False) -> None:
+        self.stack, self.inline = ExitStack(), inline
         self._running: dict[Target, AnySession] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+        self._running.clear()
 
     def of(self, where: Target) -> AnySession:
         """The target's session, started."""
