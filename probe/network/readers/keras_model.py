@@ -201,22 +201,17 @@ def _convolution(writer: Writer, layer: Any, op: str) -> None:
 
 
 def _arrays(layer: Any) -> dict[str, Any]:
-    import keras
-
-    numpy = keras.ops.convert_to_numpy
-    found: dict[str, Any] = {"weights": numpy(layer.kernel)}
-    return found | ({"bias": numpy(layer.bias)} if layer.use_bias else {})
+    found: dict[str, Any] = {"weights": layer.kernel.numpy()}
+    return found | ({"bias": layer.bias.numpy()} if layer.use_bias else {})
 
 
 def _normalisation(writer: Writer, layer: Any) -> None:
-    import keras
-
     if layer.axis not in (-1, writer.rank + 1):
         raise Stop(layer.name, "BatchNormalization", "is not over the channels")
 
     def numbers(name: str, default: float) -> np.ndarray:
         value = getattr(layer, name, None)
-        array = keras.ops.convert_to_numpy(value) if value is not None else default
+        array = default if value is None else value.numpy()
         return np.asarray(array, np.float64) * np.ones(writer.channels)
 
     variance, mean = numbers("moving_variance", 1.0), numbers("moving_mean", 0.0)

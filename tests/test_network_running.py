@@ -1,0 +1,348 @@
+"""Networks on targets: where short and fixed part, why, how far to pad, and what it decides."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from probe import Store, Target, load, ulp
+from probe.cli.network import network as command
+from probe.errors import InputError
+from probe.launch import InlineSession, Session
+from probe.network import Network, consequence, plan
+from probe.network.builder import nine_layers
+from probe.network.comparison import Comparer
+from probe.network.description import from_json
+from probe.network.layerwise import Layerwise
+from probe.network.measurement import Wish, measure
+from probe.network.running import Runner, content, padded
+from probe.network.safe import SafeLengths
+from probe.target import unavailable
+
+SWITCHING = "reference,algorithm=pairwise,length_switch=9"
+"""Adds in sequence where it gives fewer than 9 outputs, in pairs from there on."""
+
+SMALL = nine_layers(width=3, blocks=2, kernel=5)
+MIXED = from_json(
+    {
+        "rank": 2,
+        "height": [3],
+        "in_channels": 2,
+        "layers": [
+            {"op": "conv2d", "kernel": "3x3", "filters": 4, "bias": True, "padding": "same"},
+            {"op": "normalisation"},
+            {"op": "activation", "activation": "leaky_relu", "parameters": {"alpha": 0.25}},
+            {"op": "avg_pool2d", "kernel": "3x2", "stride": "1x2"},
+            {"op": "pad", "padding": "0:0,2:1", "parameters": {"value": 0.5}},
+            {"op": "depthwise_conv2d", "kernel": "1x3", "filters": 8, "bias": True},
+            {"op": "activation", "activation": "tanh"},
+            {"op": "dense", "filters": 3, "bias": True},
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def switching():
+    with InlineSession(Target.parse(SWITCHING)) as session:
+        yield session
+
+
+def expected(network, x):
+    """The outputs in float64, one window at a time, from the definitions alone."""
+    for layer in network.layers:
+        arrays = {name: array.astype(float) for name, array in layer.arrays.items()}
+        if layer.op == "activation":
+            x = np.where(x > 0, x, x * 0.25) if "relu" in layer.activation else np.tanh(x)
+        elif layer.op == "normalisation":
+            x = x * arrays["scale"] + arrays["shift"]
+        elif layer.op == "dense":
+            x = x @ arrays["weights"][0] + arrays["bias"]
+        else:
+            x = windows(layer, x, arrays)
+    return x
+
+
+def windows(layer, x, arrays):
+    if layer.op == "pad":
+        pairs = [(0, 0), *layer.padding, (0, 0)]
+        return np.pad(x, pairs, constant_values=layer.parameters["value"])
+    if layer.padding == "same":
+        pairs = [((k - 1) // 2, k // 2) for k in layer.kernel]
+        x = np.pad(x, [(0, 0), *pairs, (0, 0)])
+    counts = [
+        (size - k) // s + 1
+        for size, k, s in zip(x.shape[1:-1], layer.kernel, layer.stride, strict=True)
+    ]
+    out = np.zeros((1, *counts, layer.filters))
+    for i, j in np.ndindex(*counts):
+        top, left = i * layer.stride[0], j * layer.stride[1]
+        piece = x[0, top : top + layer.kernel[0], left : left + layer.kernel[1]]
+        if layer.pool:
+            out[0, i, j] = piece.mean(axis=(0, 1))
+        elif layer.op == "depthwise_conv2d":
+            many = layer.filters // layer.in_channels
+            w = arrays["weights"][..., 0, :]
+            out[0, i, j] = (np.repeat(piece, many, axis=-1) * w).sum(axis=(0, 1)) + arrays["bias"]
+        else:
+            out[0, i, j] = np.tensordot(piece, arrays["weights"], 3) + arrays["bias"]
+    return out
+
+
+SLOW = ("tensorflow", "tensorflow,mode=graph", "keras", "torch", "jax", "onnxruntime")
+
+
+@pytest.mark.parametrize(
+    "text", ["reference", *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW)]
+)
+def test_a_chain_computes_what_its_layers_say(text):
+    where = Target.parse(text)
+    if why := unavailable(where):
+        pytest.skip(why)
+    session = InlineSession(where) if text == "reference" else Session(where)
+    session.start()
+    try:
+        runner, x = Runner(session, MIXED), content(MIXED, 21)
+        truth = expected(MIXED, x.astype(float))
+        run = runner.run(x, control=True)
+        whole, seconds = runner.whole(x, 2)
+        assert [one.shape for one in run.activations] == [
+            (1, *sizes, channels)
+            for sizes, channels in zip(
+                MIXED.sizes(21), [2, *(layer.filters for layer in MIXED.layers)], strict=True
+            )
+        ]
+        assert np.allclose(run.output, truth, rtol=1e-5, atol=1e-5)
+        assert run.steady
+        assert (whole is None) == (text in ("reference", "jax", "onnxruntime"))
+        if whole is not None:
+            assert np.allclose(whole, truth, rtol=1e-5, atol=1e-5) and len(seconds) == 2
+    finally:
+        session.close()
+
+
+def test_the_first_divergence_is_the_layer_that_changes_its_order(switching):
+    geometry = SMALL.geometry(80)
+    found = Comparer(switching, geometry).compare(3)
+    # conv3 gives one output, below the switch at 9, and 13 at the fixed length
+    assert found.verdict == "rounding" and found.lacking == 0
+    assert [layer.name for layer in found.own] == ["conv3"]
+    assert found.own[0].causes == {"order": found.own[0].own}
+    assert found.own[0].replayed == found.own[0].own and found.explained
+    assert found.first.name == "conv3" and found.first.control == "equal"
+    told = found.to_json()
+    assert told["first"] == "conv3" and len(told["layers"]) == len(SMALL.layers)
+    json.dumps(told)
+
+
+def test_what_is_inherited_is_no_difference_of_the_layers_below(switching):
+    layers = [
+        {"op": "conv1d", "kernel": 5, "filters": 3},
+        {"op": "activation", "activation": "relu"},
+        {"op": "dense", "filters": 2},
+    ]
+    geometry = from_json({"layers": layers, "seed": 2}).geometry(40)
+    # 4 outputs: the convolution adds in sequence there, and in pairs at the fixed length
+    found = Comparer(switching, geometry).compare(6, 8)
+    conv, relu, dense = found.layers
+    assert [layer.name for layer in found.own] == ["conv1d_1"] and found.explained
+    assert conv.differing == conv.own > 0 == relu.own == dense.own
+    assert relu.differing and dense.differing
+
+
+def test_too_little_padding_is_no_rounding(switching):
+    network = nine_layers(width=2, blocks=2, kernel=3, padding="same")
+    geometry = network.geometry(64)
+    need = geometry.need(9)
+    found = Comparer(switching, geometry).compare(9, need.padded - 4)
+    assert found.verdict == "padding" and found.lacking > 0
+    assert sum(layer.other_window for layer in found.layers) > 0
+    with pytest.raises(InputError, match="padded=5: content of 9"):
+        Comparer(switching, geometry).compare(9, 5)
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_safe_lengths_are_the_shortest_that_change_no_order(switching, padding):
+    network = nine_layers(width=2, blocks=2, kernel=5, seed=3, padding=padding)
+    geometry = network.geometry(96)
+    lengths = SafeLengths(switching, geometry)
+    for length in (1, 5, 11, 30):
+        safe = lengths.safe(length)
+        alike = []
+        for to in range(geometry.least(length), safe + 1):
+            need = geometry.need(length, to)
+            if geometry.capacity(to) < length:
+                continue
+            # by brute force: in which way each layer adds at a size is known of this target
+            behind = [one[-1] for one in network.sizes(to)][1:]
+            same = all(
+                (size < 9) == (fixed < 9)
+                for layer, size, fixed in zip(
+                    network.layers, behind, geometry.sizes[1:], strict=True
+                )
+                if layer.sums
+            )
+            alike.append((to, same))
+            assert need.kept
+        assert [to for to, same in alike if same][:1] == [safe]
+        assert plan.differing(lengths, length, safe, seed=length) == 0
+
+
+def test_a_plan_is_pasted_and_gives_the_fixed_outputs(switching, tmp_path):
+    geometry = SMALL.geometry(80)
+    lengths = SafeLengths(switching, geometry)
+    made = plan.make(lengths, range(1, 31))
+    assert made.failed == [] and made.rule == "conv3 gives at least 9 positions"
+    assert made.moved and made.padded(1) > geometry.least(1)
+    files = made.save(tmp_path)
+    spec = importlib.util.spec_from_file_location("pasted", files[1])
+    pasted = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pasted)
+    for length in (1, 8, 30):
+        x = content(SMALL, length, 77)
+        short = lengths.runner.output(pasted.pad(x))
+        whole = lengths.runner.output(padded(x, 80))
+        assert ulp.equal(np.ascontiguousarray(pasted.complete(short, length)), whole, "float32")
+    with pytest.raises(ValueError, match="content=31"):
+        pasted.padded_length(31)
+
+
+def test_padding_every_layer_gives_the_same_bits_from_less(switching):
+    geometry = SMALL.geometry(80)
+    lengths = SafeLengths(switching, geometry)
+    layerwise = Layerwise(lengths)
+    for length in (1, 4, 13, 40):
+        short = layerwise.plan(length)
+        x = content(SMALL, length, length)
+        whole = lengths.runner.output(padded(x, 80))
+        kept = layerwise.kept(length)[-1]
+        output = Runner(switching, short).output(x)
+        assert output.shape[-2] == kept
+        assert ulp.equal(output, np.ascontiguousarray(whole[..., :kept, :]), "float32")
+    assert layerwise.sizes(1)[0] < geometry.least(1)
+
+
+def test_decisions_and_errors_are_counted():
+    fixed = np.array([[3.0, 1.0, 2.0, 0.5, 0.25, -1.0]], np.float32)
+    other = fixed.copy()
+    other[0, 0] = 1.5
+    told = {one.decision: one for one in consequence.decisions(other, fixed, "float32")}
+    assert told["argmax"].crossed == 1 and told["top-5"].crossed == 0
+    assert told["threshold"].crossed == 0 and told["threshold"].taken == 6
+    assert consequence.differing(other, fixed, "float32") == 1
+    assert consequence.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
+
+
+def test_measurements_are_stored_and_not_repeated(tmp_path):
+    wish = Wish(SMALL, "small", 80, (1, 9, 17), 1, (9,), (9,), 1)
+    wanted = [(Target.parse(SWITCHING), [wish])]
+    with Store.here(tmp_path) as store:
+        first = measure(wanted, store, "test")
+        again = measure(wanted, store, "test")
+    assert (first.networks, again.networks, again.before) == (1, 0, 1)
+    assert first.comparisons == 3 and first.explained == first.diverging > 0
+    found = load(tmp_path)
+    assert found.networks.network_id.tolist() == [SMALL.id]
+    assert (found.padded_lengths.differing_safe == 0).all()
+    assert set(found.decisions.variant) == {"least", "safe", "layerwise"}
+    exact = found.decisions[found.decisions.variant != "least"]
+    assert (exact.differing == 0).all() and (exact.crossed == 0).all()
+    own = found.activations[found.activations.own > 0]
+    assert (own.replayed == own.own).all() and set(own.cause) == {"order"}
+
+
+def test_the_command_says_where_and_why(tmp_path):
+    path = tmp_path / "small.json"
+    SMALL.save(path)
+    words = [str(path), "--fixed", "80", "--lengths", "1,40", "--target", SWITCHING]
+    shown = CliRunner().invoke(command, [*words, "--plan", str(tmp_path), "--fail-on", "finding"])
+    assert "conv3 gives at least 9 positions" in shown.output
+    assert "rounding (order), replayed" in shown.output
+    assert (tmp_path / "plan.json").is_file() and (tmp_path / "padded.py").is_file()
+    told = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
+    one = told["targets"][SWITCHING]
+    assert [found["first"] for found in one["comparisons"]] == ["conv3", None]
+    assert one["explanation"]["causes"] and one["explanation"]["replayed"]
+    assert one["plan"]["rule"] and told["network"]["layers"][-1]["field"] == 32
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nine-layers:width=2", "--fixed", "2400", "--lengths", "2401"], "content=2401"),
+        (["nine-layers:wide=2"], "'wide=2' is not part of it"),
+        (["nothing.onnx"], "there is no such file"),
+        (["nine-layers:width=1", "--fixed", "100"], "length=100: "),
+    ],
+)
+def test_bad_input_is_one_line(words, message):
+    result = CliRunner().invoke(command, [*words, "--target", "reference"])
+    assert isinstance(result.exception, InputError) and message in str(result.exception)
+
+
+def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
+    keras = pytest.importorskip("keras")
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((64, 2)),
+            layers.Conv1D(4, 3, activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPooling1D(2),
+            layers.Conv1D(5, 3, padding="causal", dilation_rate=2),
+            layers.GlobalMaxPooling1D(),
+            layers.Dense(3),
+        ]
+    )
+    found = Network.load(model)
+    assert [layer.op for layer in found.layers] == (
+        "conv1d activation normalisation max_pool1d pad conv1d".split()
+    )
+    assert found.fixed == 64 and found.beyond.kind == "GlobalMaxPooling1D"
+    x = np.random.default_rng(0).normal(size=(1, 64, 2)).astype(np.float32)
+    with InlineSession(Target.parse("reference")) as session:
+        ours = Runner(session, found).run(x)
+    theirs = x
+    for layer in model.layers[:3]:
+        theirs = layer(theirs)
+    assert np.allclose(ours.activations[4], theirs.numpy(), atol=1e-5)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    assert Network.load(path).id == found.id
+    alone = keras.Sequential([keras.Input((64, 2)), layers.LSTM(3)])
+    with pytest.raises(InputError, match=r"LSTM\) carries a state"):
+        Network.load(alone)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnx")
+    nn = torch.nn
+    module = nn.Sequential(
+        nn.Conv1d(2, 4, 5, padding=2),
+        nn.ReLU(),
+        nn.Sequential(nn.MaxPool1d(3, 2, 1), nn.BatchNorm1d(4)),
+        nn.Conv1d(4, 6, 3, groups=2, bias=False),
+    ).eval()
+    found = Network.load(module)
+    x = torch.randn(1, 2, 40)
+    with InlineSession(Target.parse("reference")) as session:
+        ours = Runner(session, found).output(np.ascontiguousarray(x.numpy().swapaxes(1, 2)))
+    with torch.no_grad():
+        theirs = module(x).numpy().swapaxes(1, 2)
+    assert np.allclose(ours, theirs, atol=1e-5)
+    path = tmp_path / "module.pt"
+    torch.save(module, path)
+    assert Network.load(path).id == found.id
+    path = tmp_path / "module.onnx"
+    torch.onnx.export(
+        module, x, path, input_names=["x"], dynamic_axes={"x": {2: "n"}}, dynamo=False
+    )
+    exported = Network.load(path)
+    assert [layer.op for layer in exported.layers] == [layer.op for layer in found.layers]
+    torch.save(module.state_dict(), tmp_path / "weights.pt")
+    with pytest.raises(InputError, match="weights alone say no architecture"):
+        Network.load(tmp_path / "weights.pt")
