@@ -3,6 +3,7 @@
 Recorded with TensorFlow 2.21 (oneDNN 3.7) and perf 6.1 on an AMD EPYC with AVX-512.
 """
 
+import platform
 import shutil
 from contextlib import contextmanager
 from importlib import util
@@ -264,4 +265,7 @@ def test_onednn_is_silent_where_eigen_works_alone():
     ],
 )
 def test_the_kernel_behind_the_length_is_sampled(text, at, name):
+    """Names of x86 kernels; the library's own contraction calls others elsewhere."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip(f"this is {platform.machine()}, and these kernels are x86's")
     assert name in observed(text, at, "symbols").names
