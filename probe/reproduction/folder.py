@@ -121,8 +121,8 @@ def proved(
     """``reproduce`` on targets that are started, for many findings one after the other.
 
     ``keep``: no shrinking. ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
-    must say the same. InputError: both sides agree, or no script is written for it. Nondeterministic.
-    NotReproduced: the script does not say what was measured.
+    must say the same. InputError: both sides agree, or no script is written for it.
+    Nondeterministic. NotReproduced: the script does not say what was measured.
     """
     tell = tell or _silent
     tell("shrinking")

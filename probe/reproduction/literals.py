@@ -50,11 +50,18 @@ def lines(name: str, array: np.ndarray) -> list[str]:
     if array.size <= WRITTEN:
         written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
         found = _call(name, "numbers", written, shape)
-        decimals = ", ".join(map(str, array.reshape(-1)[:9])) + ", ..." * (array.size > 9)
-        return [f"# {name} is {decimals}", *found] if array.size > 1 else found
+        return [_comment(name, array), *found] if array.size > 1 else found
     little = array.astype(array.dtype.newbyteorder("<"))
     packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
     return _call(name, "unpacked", packed, shape)
+
+
+def _comment(name: str, array: np.ndarray) -> str:
+    """The first numbers as decimals, as many as a line has room for."""
+    text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
+    while len(text + ", ".join(values)) > 94:
+        values.pop()
+    return text + ", ".join(values) + ", ..." * (len(values) < array.size)
 
 
 def _picked(name: str, array: np.ndarray) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from probe import floats
+from probe import floats, plots
 from probe.explain.evidence import Added, Evidence
 from probe.plots import trees
 
@@ -34,7 +34,8 @@ def draw(evidence: Evidence, said: tuple[str, str], path: Path) -> None:
             trees.draw_accumulators(axes, side.way[0])
         axes.set_title(f"{name}: {words}\n{_result(side)}", fontsize=11)
     if leaves <= DRAWN:
-        figure.text(0.01, 0.01, "red: sums that the other side does not have", fontsize=9)
+        told = "red: sums that the other side does not have"
+        figure.suptitle(told, fontsize=9, color=plots.DIFFERS)
         trees.kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.savefig(path, metadata={"Software": None})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from probe.backends import opencv as backend
 from probe.backends.contract import Unsupported
 from probe.case import Case
@@ -20,10 +22,9 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     prototxt = backend.prototxt(spec, shape, [pad for pad, _, _ in plan])
     body = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
     body += ["x = np.ascontiguousarray(x[:, :, None])"] * flat
-    body += ["net = cv2.dnn.readNetFromCaffe(", "    np.frombuffer("]
-    body += [f"        b{line!r}" for line in prototxt.splitlines(keepends=True)]
-    body[-1] += ", np.uint8"
-    body += ["    )", ")", f"net.enableWinograd({switches.get('winograd', '1') == '1'})"]
+    body += ['prototxt = """', *_lines(prototxt), '"""']
+    body.append("net = cv2.dnn.readNetFromCaffe(np.frombuffer(prototxt.encode(), np.uint8))")
+    body.append(f"net.enableWinograd({switches.get('winograd', '1') == '1'})")
     if not pool:
         if case.op.startswith("depthwise"):
             body.append(f"w = w.reshape({(*case.kernel, 1, case.filters)})")
@@ -37,6 +38,14 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     setup = [f"cv2.setNumThreads({switches['threads']})"] if "threads" in switches else []
     found = ("OpenCV", "cv2.__version__", ("import cv2",), tuple(body), tuple(setup))
     return Library(*found, modules=("opencv-python-headless",))
+
+
+def _lines(prototxt: str) -> list[str]:
+    """The model with its layer's fields in lines that fit; Caffe's format knows no line ends."""
+    head, brace, fields = prototxt.rpartition("_param {")
+    words = re.findall(r"\w+: \S+", fields)
+    rows = [f"    {' '.join(words[k : k + 6])}" for k in range(0, len(words), 6)]
+    return [*(head + brace).splitlines(), *rows, "  }", "}"]
 
 
 def _plan(target: Target, case: Case) -> list[tuple[int, int, int]]:

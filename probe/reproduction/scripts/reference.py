@@ -28,4 +28,4 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
         "return operator.output(y)",
     )
     version = "np.__version__"
-    return Library("probe's reference on NumPy", version, (), body, modules=("probe-numerics",))
+    return Library("probe on NumPy", version, (), body, modules=("probe-numerics",))

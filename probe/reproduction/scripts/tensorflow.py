@@ -113,7 +113,7 @@ def by_hand(target: Target, case: Case) -> list[str]:
         *found,
         "y = None",
         f"w = tf.reshape(w, {[len(starts), case.group_channels, case.filters]})",
-        f"for k, ({', '.join(letters)},) in enumerate({starts}):",
+        f"for k, ({', '.join(letters)}{',' * (len(letters) == 1)}) in enumerate({starts}):",
         f"    for c in range({case.group_channels}):",
         f"        product = tf.multiply(x[:, {seen}, c, None], w[k, c])",
         "        y = product if y is None else tf.add(y, product)",
@@ -227,17 +227,13 @@ def in_session(target: Target, case: Case, computed: list[str]) -> tuple[str, ..
     fed = 1 if constant else len(names)
     inner = [f"{n} = tf.constant({a})" for n, a in zip(names[fed:], arrays[fed:], strict=True)]
     shown = ", ".join(f"tf.placeholder({_dtype(case)}, {shape})" for shape in shapes[:fed])
-    inner += [f"fed = [{shown}]", f"{', '.join(names[:fed])}{',' * (fed == 1)} = fed"]
+    inner += [f"fed = [{shown}]", f"{', '.join(names[:fed]) if fed > 1 else '(x,)'} = fed"]
+    feeds = ", ".join(f"fed[{k}]: given[{k}]" for k in range(fed))
     inner += [*computed, *_biased(case), "with tf.Session(config=config()) as session:"]
-    inner.append(f"    y = session.run(y, dict(zip(fed, [{', '.join(_kept(names, fed))}])))")
-    kept = [f"{n} = {a}" for n, a in zip(_kept(names, fed), arrays[:fed], strict=True)]
-    found = [*kept, 'with tf.Graph().as_default(), tf.device("/cpu:0"):']
+    inner.append(f"    y = session.run(y, {{{feeds}}})")
+    found = [f"given = [{', '.join(arrays[:fed])}]"]
+    found.append('with tf.Graph().as_default(), tf.device("/cpu:0"):')
     return (*found, *(f"    {line}" for line in inner), f"return {restored(case, 'y')}")
-
-
-def _kept(names: list[str], fed: int) -> list[str]:
-    """Names of the arrays beside the placeholders'."""
-    return [f"{name}_array" for name in names[:fed]]
 
 
 def configured(target: Target, version: str, session: bool) -> tuple[str, ...]:

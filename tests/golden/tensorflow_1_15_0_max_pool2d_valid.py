@@ -1,0 +1,134 @@
+"""TensorFlow 1.15.0: max_pool2d gives other bits at length 10 than at length 12.
+
+max_pool2d 2x2, 1, length 10 against 12, float32, on tensorflow.
+Outputs are compared where both sides read the same inputs with the same weights.
+
+Needs numpy and tensorflow. Exit status: 1 they differ, 0 they don't, 2 it can't run.
+"""
+
+import os
+import platform
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["ABSL_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+try:
+    import numpy as np
+    import tensorflow as tf
+except ImportError as error:
+    print("can't run: {}".format(error))
+    sys.exit(2)
+
+
+def config():
+    """How it runs."""
+    found = tf.ConfigProto(allow_soft_placement=True)
+    return found
+
+
+def numbers(text, *shape):
+    """An array from exact hexadecimal numbers."""
+    return np.array([float.fromhex(one) for one in text.split()], np.float32).reshape(shape)
+
+
+# x is -0.6796448, -1.3555155, -0.7314526, 0.1003452, 1.0765023, 0.76513386, 0.9733352, ...
+x = numbers(
+    "-0x1.5bfa68p-1 -0x1.5b031p+0 -0x1.7680f4p-1 0x1.9b0392p-4 0x1.1395a8p+0 0x1.87bfap-1 "
+    "0x1.f258fep-1 0x1.fb6b52p-2 0x1.0807bp-2 -0x1.6fb0aap+0 0x1.56f352p-2 0x1.351eccp-1 "
+    "-0x1.2400dep-1 0x1.31e28ap+0 0x1.7d0e9cp+0 -0x1.7acc66p+0 -0x1.5a4ffp-3 -0x1.f23cap-1 "
+    "-0x1.c6b042p-2 -0x1.8d52c6p-2 -0x1.a5aca2p+0 0x1.65f29ap+0 -0x1.d39ed4p-1 -0x1.4fd2d8p-1",
+    1,
+    2,
+    12,
+    1,
+)
+# Outputs that are compared, on the left and on the right.
+COMPARED = [
+    (np.s_[:], np.s_[:, :, 0:9]),
+]
+
+
+def compute(x):
+    """The outputs, channels last."""
+    given = [x]
+    with tf.Graph().as_default(), tf.device("/cpu:0"):
+        fed = [tf.placeholder(tf.float32, (None, None, None, 1))]
+        (x,) = fed
+        y = tf.nn.max_pool(x, [1, 2, 2, 1], [1, 1, 1, 1], padding="VALID")
+        with tf.Session(config=config()) as session:
+            y = session.run(y, {fed[0]: given[0]})
+    return y
+
+
+def processor():
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return (names or [platform.processor() or "unknown"])[0]
+
+
+def bits(value):
+    """The bit pattern of a number."""
+    return int(value.view("u4"))
+
+
+def ordered(value):
+    """The number's place among all of its format: neighbours are 1 apart."""
+    number = bits(value)
+    return number if number < 1 << 31 else (1 << 31) - number
+
+
+def text(value):
+    """A number and its bits."""
+    return "{!s} (0x{:08x})".format(value, bits(value))
+
+
+def listed(y, part):
+    """Places and values of a part of an output."""
+    places = np.moveaxis(np.indices(y.shape), 0, -1)[part]
+    return places.reshape(-1, y.ndim).tolist(), y[part].reshape(-1)
+
+
+def compare(one, two):
+    """Prints the outputs that differ: how many do, of how many, and the largest distance."""
+    counted, differing, largest = 0, 0, 0
+    for ours, theirs in COMPARED:
+        (here, a), (there, b) = listed(one, ours), listed(two, theirs)
+        counted += len(a)
+        different = (a != b) & ~((a != a) & (b != b))
+        for k in np.flatnonzero(different):
+            ulp = ordered(b[k]) - ordered(a[k])
+            differing, largest = differing + 1, max(largest, abs(ulp))
+            if differing <= 20:
+                values = here[k], text(a[k]), there[k], text(b[k]), ulp
+                print("left{} = {}, right{} = {}, {:+d} ulp".format(*values))
+    return counted, differing, largest
+
+
+def main():
+    """The exit status."""
+    python, numpy = platform.python_version(), np.__version__
+    print("TensorFlow {}".format(tf.__version__))
+    print("NumPy {}, Python {}".format(numpy, python))
+    print("{} {}".format(platform.machine(), processor()))
+    print("left: length 10; right: length 12")
+    one = compute(np.ascontiguousarray(x[:, :, :10]))
+    two = compute(x)
+    counted, differing, largest = compare(one, two)
+    verdict = "{} of {} outputs differ, up to {} ulp".format(differing, counted, largest)
+    print(verdict if differing else "none of {} outputs differs".format(counted))
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception as error:
+        print("can't run: {}: {}".format(type(error).__name__, error))
+        status = 2
+    sys.exit(status)

@@ -1,0 +1,140 @@
+"""PyTorch 2.13.0: matmul gives other bits at length 10 than at length 12.
+
+matmul, 4 -> 2, length 10 against 12, float32, on torch.
+Outputs are compared where both sides read the same inputs with the same weights.
+
+Needs numpy and torch. Exit status: 1 they differ, 0 they don't, 2 it can't run.
+"""
+
+import os
+import platform
+import sys
+
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+try:
+    import numpy as np
+    import torch
+    import torch.nn.functional as F
+except ImportError as error:
+    print("can't run: {}".format(error))
+    sys.exit(2)
+
+torch.set_grad_enabled(False)
+
+
+def numbers(text, *shape):
+    """An array from exact hexadecimal numbers."""
+    return np.array([float.fromhex(one) for one in text.split()], np.float32).reshape(shape)
+
+
+# x is -0.5040862, -1.1748261, 0.69154656, -0.37415272, -0.13806365, 0.17978187, 0.4282146, ...
+x = numbers(
+    "-0x1.021796p-1 -0x1.2cc168p+0 0x1.621264p-1 -0x1.7f21e4p-2 -0x1.1ac11ep-3 0x1.70317ap-3 "
+    "0x1.b67de4p-2 -0x1.46134cp-1 0x1.5e03ccp+0 0x1.e5fab4p-7 -0x1.c21ef4p-1 -0x1.0f23dcp-3 "
+    "-0x1.6e7bp+0 -0x1.443996p-2 -0x1.4520a2p+0 0x1.211b46p-1 -0x1.4cc30cp-2 0x1.2269b2p+0 "
+    "0x1.9c50b6p+0 0x1.dac5c4p+0 0x1.d0a00cp-2 -0x1.74431ep-1 -0x1.da846ap+0 0x1.1ff336p-1 "
+    "-0x1.4f5c14p-3 -0x1.1c6846p+1 -0x1.a0fa9cp-1 -0x1.c6787p-3 -0x1.ee391cp-1 0x1.63bc6p+0 "
+    "-0x1.3f88dap-5 0x1.d064eap-1 -0x1.1d7cfep-2 -0x1.317078p+0 -0x1.20d0fcp+0 -0x1.43b1ap+0 "
+    "0x1.146f54p+1 0x1.0a7988p-1 -0x1.7dd7p-1 0x1.aa6e6ep-2 0x1.211f9p-1 0x1.e81f5p+0 "
+    "0x1.f5baa6p-3 -0x1.349adep-2 0x1.d6bb34p-3 0x1.07c294p+1 -0x1.aa8d72p-1 0x1.c955b8p-5",
+    1,
+    12,
+    4,
+)
+# w is 0.9229466, -0.5974436, 0.58681, -0.12996927, -0.12522419, -0.04125987, -0.59516287, ...
+w = numbers(
+    "0x1.d88c74p-1 -0x1.31e42p-1 0x1.2c725cp-1 -0x1.0a2d54p-3 -0x1.00758ap-3 -0x1.520038p-5 "
+    "-0x1.30b93p-1 0x1.7bbabcp-1",
+    1,
+    4,
+    2,
+)
+# b is 0.5, 0.5
+b = numbers("0x1p-1 0x1p-1", 2)
+# Outputs that are compared, on the left and on the right.
+COMPARED = [
+    (np.s_[:], np.s_[:, 0:10]),
+]
+
+
+def compute(x, w, b):
+    """The outputs, channels last."""
+    x = torch.tensor(x[0])
+    w = torch.tensor(np.ascontiguousarray(w[0].T))
+    b = torch.tensor(b)
+    y = F.linear(x, w, b)
+    return y.numpy().reshape(1, -1, 2)
+
+
+def processor():
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return (names or [platform.processor() or "unknown"])[0]
+
+
+def bits(value):
+    """The bit pattern of a number."""
+    return int(value.view("u4"))
+
+
+def ordered(value):
+    """The number's place among all of its format: neighbours are 1 apart."""
+    number = bits(value)
+    return number if number < 1 << 31 else (1 << 31) - number
+
+
+def text(value):
+    """A number and its bits."""
+    return "{!s} (0x{:08x})".format(value, bits(value))
+
+
+def listed(y, part):
+    """Places and values of a part of an output."""
+    places = np.moveaxis(np.indices(y.shape), 0, -1)[part]
+    return places.reshape(-1, y.ndim).tolist(), y[part].reshape(-1)
+
+
+def compare(one, two):
+    """Prints the outputs that differ: how many do, of how many, and the largest distance."""
+    counted, differing, largest = 0, 0, 0
+    for ours, theirs in COMPARED:
+        (here, a), (there, b) = listed(one, ours), listed(two, theirs)
+        counted += len(a)
+        different = (a != b) & ~((a != a) & (b != b))
+        for k in np.flatnonzero(different):
+            ulp = ordered(b[k]) - ordered(a[k])
+            differing, largest = differing + 1, max(largest, abs(ulp))
+            if differing <= 20:
+                values = here[k], text(a[k]), there[k], text(b[k]), ulp
+                print("left{} = {}, right{} = {}, {:+d} ulp".format(*values))
+    return counted, differing, largest
+
+
+def main():
+    """The exit status."""
+    python, numpy = platform.python_version(), np.__version__
+    print("PyTorch {}".format(torch.__version__))
+    print("NumPy {}, Python {}".format(numpy, python))
+    print("{} {}".format(platform.machine(), processor()))
+    print("left: length 10; right: length 12")
+    one = compute(np.ascontiguousarray(x[:, :10]), w, b)
+    two = compute(x, w, b)
+    counted, differing, largest = compare(one, two)
+    verdict = "{} of {} outputs differ, up to {} ulp".format(differing, counted, largest)
+    print(verdict if differing else "none of {} outputs differs".format(counted))
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception as error:
+        print("can't run: {}: {}".format(type(error).__name__, error))
+        status = 2
+    sys.exit(status)
