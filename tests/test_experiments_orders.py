@@ -54,7 +54,7 @@ def test_reveal_cost(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["accumulation_orders", "reveal_cost", "frameworks"])
+@pytest.mark.parametrize("name", ["accumulation_orders", "reveal_cost", "frameworks", "devices"])
 def test_its_notebook_runs_on_what_numpy_alone_gives(name, tmp_path):
     run(name, str(tmp_path / "store"))
     assert pictures(name, tmp_path / "store", tmp_path) > 2
