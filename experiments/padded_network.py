@@ -29,8 +29,11 @@ EVERY = range(1, 1025)
 SOME = (1, 2, 100, 200, 256, 257, 410, 512, 513, 700, 768, 769, 1000, 1024)
 """Both sides of every step of the padded length, and between."""
 
-COST = 410
-"""Content a tenth of the fixed size."""
+COST = (200, 410, 1024)
+"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size."""
+
+TIMED = ("tensorflow,onednn=0", "tensorflow,onednn=0,mode=graph", "keras,onednn=0", "torch")
+WIDTHS = (16, 64, 128)
 
 MAIN = """
     tensorflow,onednn=0
@@ -76,22 +79,28 @@ def main(store: Path, quick: bool) -> bool:
 def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
     """What is measured, target by target; targets that can't run here are left out."""
     if quick:
-        small = Wish(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), (10,), 2)
+        small = Wish(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(source, EVERY) for source in NETWORKS[::2]]) for text in MAIN]
     found += [(text, [wish(source, SOME) for source in NETWORKS[::2]]) for text in OTHERS]
     found += [(text, [wish(source, SOME) for source in (*NETWORKS[1::2], ALIKE)]) for text in MAIN]
-    found.append((COMPILED, [wish(NETWORKS[2], SOME[4:6], costs=())]))
+    found.append((COMPILED, [wish(NETWORKS[2], SOME[4:6], layerwise=False)]))
+    found += [(text, [costs(width) for width in WIDTHS]) for text in TIMED]
     targets = [(Target.parse(text), each) for text, each in found]
     return [(where, each) for where, each in targets if unavailable(where) is None]
 
 
-def wish(source: str, contents: range | tuple[int, ...], costs: tuple[int, ...] = (COST,)) -> Wish:
-    """One network at every content; decisions at an eighth of them."""
+def wish(source: str, contents: range | tuple[int, ...], layerwise: bool = True) -> Wish:
+    """One network at every content; decisions at an eighth of them where there are many."""
     decided = contents[::8] if len(contents) > 100 else contents
-    network = Network.load(source)
-    return Wish(network, source, FIXED, contents, 1, decided, costs)
+    return Wish(Network.load(source), source, FIXED, contents, 1, decided, layerwise)
+
+
+def costs(width: int) -> Wish:
+    """The time that each way of running a network takes."""
+    source = f"nine-layers:width={width}"
+    return Wish(Network.load(source), source, FIXED, (), costs=COST)
 
 
 def show(found: Measured) -> None:

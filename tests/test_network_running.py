@@ -15,7 +15,7 @@ from probe.network import Network, consequence, plan
 from probe.network.builder import nine_layers
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
-from probe.network.layerwise import Layerwise
+from probe.network.layerwise import CUT, Layerwise
 from probe.network.measurement import Wish, measure
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
@@ -209,10 +209,11 @@ def test_a_plan_is_pasted_and_gives_the_fixed_outputs(switching, tmp_path):
         pasted.padded_length(31)
 
 
-def test_padding_every_layer_gives_the_same_bits_from_less(switching):
+@pytest.mark.parametrize("cut", [0, 100, CUT])
+def test_padding_between_the_layers_gives_the_same_bits(switching, cut):
     geometry = SMALL.geometry(80)
     lengths = SafeLengths(switching, geometry)
-    layerwise = Layerwise(lengths)
+    layerwise = Layerwise(lengths, cut=cut)
     for length in (1, 4, 13, 40):
         short = layerwise.plan(length)
         x = content(SMALL, length, length)
@@ -221,7 +222,9 @@ def test_padding_every_layer_gives_the_same_bits_from_less(switching):
         output = Runner(switching, short).output(x)
         assert output.shape[-2] == kept
         assert ulp.equal(output, np.ascontiguousarray(whole[..., :kept, :]), "float32")
-    assert layerwise.sizes(1)[0] < geometry.least(1)
+    pieces = layerwise.segments(1)
+    assert pieces[0].first == 0 and pieces[-1].last == len(SMALL.layers)
+    assert (len(pieces) > 1) == (cut < CUT)
 
 
 def test_decisions_and_errors_are_counted():
@@ -236,7 +239,7 @@ def test_decisions_and_errors_are_counted():
 
 
 def test_measurements_are_stored_and_not_repeated(tmp_path):
-    wish = Wish(SMALL, "small", 80, (1, 9, 17), 1, (9,), (9,), 1)
+    wish = Wish(SMALL, "small", 80, (1, 9, 17), 1, (9,), True, (9,), 1)
     wanted = [(Target.parse(SWITCHING), [wish])]
     with Store.here(tmp_path) as store:
         first = measure(wanted, store, "test")
@@ -282,6 +285,7 @@ def test_bad_input_is_one_line(words, message):
     assert isinstance(result.exception, InputError) and message in str(result.exception)
 
 
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
     keras = pytest.importorskip("keras")
     layers = keras.layers

@@ -231,18 +231,34 @@ class Geometry:
         there = (partner >= 0) & (partner < fixed)
         return Shared(there & alike.all(axis=1), shift)
 
-    def alone(self, number: int, size: int) -> np.ndarray | None:
-        """Outputs of one layer on ``size`` positions that read what they do in the fixed run.
+    def through(
+        self, first: int, last: int, size: int, agrees: Agrees | None = None
+    ) -> tuple[Shared, list[int]]:
+        """What layers ``first`` up to ``last`` (excluded) share, fed ``size`` positions.
 
-        bool (outputs,), where the positions are the fixed run's; None where partners shift.
+        The positions are the fixed run's first ones. Also the sizes before, between and behind
+        them; where one has no output nothing is shared.
         """
-        layer = self.network.layers[number]
-        outputs = output_sizes(layer, (*self.heights[number], size))[-1]
-        if outputs < 1:
-            return np.zeros(0, bool)
-        given = Shared(np.ones(size, bool), 0)
-        found = self._behind(number, layer, given, size, outputs)
-        return found.same if found.shift == 0 else None
+        shared, sizes = Shared(np.ones(size, bool), 0), [(*self.heights[first], size)]
+        for number in range(first, last):
+            layer = self.network.layers[number]
+            sizes.append(output_sizes(layer, sizes[-1]))
+            outputs = sizes[-1][-1]
+            if min(sizes[-1]) < 1:
+                return Shared(np.zeros(0, bool), None), [one[-1] for one in sizes]
+            shared = self._behind(number, layer, shared, sizes[-2][-1], outputs)
+            if agrees is not None and shared.shift is not None:
+                alike = agrees(number, sizes[-2][-1], shared.shift)
+                if alike is not None:
+                    shared = Shared(shared.same & alike, shared.shift)
+        return shared, [one[-1] for one in sizes]
+
+    def reach(self, first: int, last: int, wanted: int) -> int:
+        """How many positions before layer ``first`` the first outputs of ``last`` - 1 read."""
+        for number in reversed(range(first, last)):
+            if self.network.layers[number].windowed:
+                wanted = int(self.reads(number)[:wanted].max(initial=-1)) + 1
+        return wanted
 
     def capacity(self, length: int, agrees: Agrees | None = None) -> int:
         """The longest content for which a run padded to ``length`` has every output that reads it.

@@ -1,33 +1,55 @@
-"""Padding every layer instead of the input: what reads padding alone is put in, not computed.
+"""Padding between the layers too: what reads padding alone is put in again and again, not computed.
 
-Behind every layer the activations that read content are kept and the constant ones, taken from one
-run of padding alone at the fixed length, are put behind them, as many as the next layer needs to
-add what is kept as it does at the fixed length. So short content costs little, whatever the
-network's window is, and no bit changes.
+A network's window may be much longer than the content, and then padding the input computes mostly
+constants. Instead the chain is cut into segments. Before each, the activations that may read
+content are kept, and constant ones, from one run of padding alone at the fixed length, are put
+behind them: as many as the segment's layers need to add what is kept as at the fixed length. Cuts
+cost calls and save work; where they pay is decided by counting both.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from probe.errors import InputError
 from probe.network.chain import Network
-from probe.network.geometry import Geometry
+from probe.network.geometry import Agrees, Geometry
 from probe.network.layers import EXTEND, Layer
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
 
+CUT = 500_000
+"""What a cut costs, in multiply-adds: two calls of a library, some 30 microseconds."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Layers ``first`` up to ``last`` (excluded), fed ``kept`` activations and constants behind.
+
+    ``size``: both together.
+    """
+
+    first: int
+    last: int
+    kept: int
+    size: int
+
 
 class Layerwise:
-    """Plans of one network on the session of ``lengths``. ``value``: what the padding holds."""
+    """Plans of one network on the session of ``lengths``.
 
-    def __init__(self, lengths: SafeLengths, value: float = 0.0) -> None:
-        self.lengths, self.value = lengths, value
+    ``value``: what the padding holds. ``cut``: multiply-adds that a cut has to save.
+    """
+
+    def __init__(self, lengths: SafeLengths, value: float = 0.0, cut: float = CUT) -> None:
+        self.lengths, self.value, self.cut = lengths, value, cut
         self.geometry: Geometry = lengths.geometry
         self.network: Network = lengths.network
         nothing = np.zeros(self.network.input_shape(1), self.network.dtype)[..., :0, :]
         self.constant: Run = lengths.runner.run(padded(nothing, self.geometry.fixed, value))
-        self._sizes: dict[tuple[int, int, int], int] = {}
+        self._sizes: dict[tuple[int, int, int, int], int] = {}
 
     def kept(self, content: int) -> list[int]:
         """How many positions of the input and behind every layer may read content."""
@@ -38,56 +60,73 @@ class Layerwise:
             found.append(int(reading[-1]) + 1 if len(reading) else 0)
         return found
 
-    def sizes(self, content: int) -> list[int]:
-        """The shortest safe input of every layer that has a window, else what is kept."""
-        kept = self.kept(content)
-        found = []
-        for number, layer in enumerate(self.network.layers):
-            pair = kept[number], kept[number + 1]
-            found.append(self._size(number, *pair) if _spans(layer) else pair[0])
-        return found
+    def segments(self, content: int) -> list[Segment]:
+        """The cheapest cuts for content of so many positions, every segment at a safe size.
 
-    def _size(self, number: int, given: int, wanted: int) -> int:
-        """The least input of a layer that gives the first ``wanted`` outputs as the fixed one."""
-        key = number, given, wanted
+        InputError where no output reads content of that length.
+        """
+        kept = self.kept(content)
+        if not kept[-1]:
+            raise InputError("content", content, "no output reads it", "give more of it")
+        layers = self.network.layers
+        places = [0, *(n for n in range(1, len(layers)) if _spans(layers[n])), len(layers)]
+        best: dict[int, tuple[float, list[tuple[int, int]]]] = {0: (0.0, [])}
+        for end, last in enumerate(places[1:], 1):
+            ways = []
+            for first in places[:end]:
+                size = self._size(first, last, kept[first], kept[last], None)
+                spent, cuts = best[first]
+                ways.append(
+                    (spent + self.cut + self.work(first, last, size), [*cuts, (first, last)])
+                )
+            best[last] = min(ways)
+        return [
+            Segment(*cut, kept[cut[0]], self._safe(*cut, kept[cut[0]], kept[cut[1]]))
+            for cut in best[len(layers)][1]
+        ]
+
+    def work(self, first: int, last: int, size: int) -> float:
+        """Multiply-adds of some layers, fed ``size`` positions; other operations count as one."""
+        _, sizes = self.geometry.through(first, last, size)
+        total = 0.0
+        for number, outputs in zip(range(first, last), sizes[1:], strict=False):
+            layer = self.network.layers[number]
+            lines = float(np.prod(self.geometry.heights[number + 1], dtype=int))
+            each = layer.filters if layer.weights is None else layer.weights.size
+            total += lines * outputs * each
+        return total
+
+    def _safe(self, first: int, last: int, given: int, wanted: int) -> int:
+        key = first, last, given, wanted
         if key not in self._sizes:
-            fixed = self.geometry.sizes[number]
-            self._sizes[key] = next(
-                (
-                    size
-                    for size in range(max(given, 1), fixed)
-                    if self._serves(number, size, wanted)
-                ),
-                fixed,
-            )
+            self._sizes[key] = self._size(*key, self.lengths.agrees)
         return self._sizes[key]
 
-    def _serves(self, number: int, size: int, wanted: int) -> bool:
-        alone = self.geometry.alone(number, size)
-        if alone is None or len(alone) < max(wanted, 1) or not alone[:wanted].all():
-            return False
-        alike = self.lengths.agrees(number, size, 0)
-        return alike is None or bool(alike[:wanted].all())
+    def _size(self, first: int, last: int, given: int, wanted: int, agrees: Agrees | None) -> int:
+        """The least input of a segment that gives its first ``wanted`` outputs as the fixed run."""
+        fixed = self.geometry.sizes[first]
+        for size in range(max(given, 1, self.geometry.reach(first, last, wanted)), fixed):
+            shared, _ = self.geometry.through(first, last, size, agrees)
+            if shared.shift == 0 and len(shared.same) >= wanted and shared.same[:wanted].all():
+                return size
+        return fixed
 
     def plan(self, content: int) -> Network:
         """The network for content of so many positions: its output is what is kept, no more.
 
-        A layer ``extend`` before each layer with a window; the first takes the bare content.
-        InputError where no output reads content of that length.
+        A layer ``extend`` stands before every segment, and one behind the last; the input is the
+        bare content. Errors as ``segments``.
         """
-        kept, sizes = self.kept(content), self.sizes(content)
-        if not kept[-1]:
-            raise InputError("content", content, "no output reads it", "give more of it")
         layers: list[Layer] = []
-        for number, layer in enumerate(self.network.layers):
-            if _spans(layer) or number == 0:
-                layers.append(self._extend(number, kept[number], sizes[number]))
-            layers.append(layer)
-        layers.append(self._extend(len(layers), kept[-1], kept[-1], last=True))
+        for segment in self.segments(content):
+            layers.append(self._extend(segment.first, segment.kept, segment.size))
+            layers += self.network.layers[segment.first : segment.last]
+        kept = self.kept(content)[-1]
+        layers.append(self._extend(len(self.network.layers), kept, kept))
         return self.network.with_(layers=tuple(layers), name=f"{self.network.name}, layerwise")
 
-    def _extend(self, number: int, kept: int, size: int, last: bool = False) -> Layer:
-        whole = self.constant.activations[-1 if last else number]
+    def _extend(self, number: int, kept: int, size: int) -> Layer:
+        whole = self.constant.activations[number]
         channels = whole.shape[-1]
         tail = np.ascontiguousarray(whole[..., kept:size, :])
         return Layer(f"extend{number}", EXTEND, channels, channels, tail=tail, kept=kept)

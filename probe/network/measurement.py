@@ -32,8 +32,9 @@ class Wish:
     """What to measure of one network on one target.
 
     ``contents``: compared, and padded safely. ``checked``: how many fresh sets of operands for
-    each. ``decided``: contents of which decisions are taken, on fresh operands. ``costs``: contents
-    whose variants are timed, in ``turns`` turns.
+    each. ``decided``: contents of which decisions are taken, on fresh operands; ``layerwise``: also
+    with padding between the layers. ``costs``: contents whose variants are timed, in ``turns``
+    turns. A wish without ``contents`` is one for costs alone.
     """
 
     network: Network
@@ -42,6 +43,7 @@ class Wish:
     contents: Sequence[int]
     checked: int = 1
     decided: Sequence[int] = ()
+    layerwise: bool = False
     costs: Sequence[int] = ()
     turns: int = 15
 
@@ -90,6 +92,7 @@ class _Work:
         self.store, self.experiment, self.found = store, experiment, found
         self.progress, self.total, self.number = progress, total, 0
         self.stored = {key[:3] for key in store.done_keys("padded_lengths")}
+        self.timed = {key[:2] for key in store.done_keys("measurements")}
 
     def target(self, where: Target, wishes: Sequence[Wish]) -> None:
         session = open_session(where, time_limit=600.0)
@@ -113,7 +116,10 @@ class _Work:
         self._tell(session, wish, "")
         place = {"run_id": run["run_id"], "network_id": wish.network.id}
         place |= {"target": session.target.text}
-        if tuple(place.values()) in self.stored:
+        done = tuple(place.values()) in self.stored
+        if not wish.contents:
+            done = (run["run_id"], subject(wish)) in self.timed
+        if done:
             self.found.before += 1
             return
         self.store.append("networks", network_row(wish))
@@ -271,7 +277,7 @@ class _Rows:
         ):
             output = self.lengths.runner.output(padded(x, to))
             yield variant, to, kept(self.geometry.need(length, to), output)
-        if self.wish.costs:
+        if self.wish.layerwise:
             plan = self.layerwise.plan(length)
             yield "layerwise", length, Runner(self.session, plan).output(x)
 
@@ -284,7 +290,7 @@ class _Rows:
                 rows += [
                     {
                         "run_id": self.place["run_id"],
-                        "subject": f"{self.wish.source}, fixed {self.wish.fixed}",
+                        "subject": subject(self.wish),
                         "variant": variant,
                         "size": length,
                         "repeat": number,
@@ -317,6 +323,11 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
             if output is not None:
                 found.setdefault(variant, []).append(min(seconds))
     return found
+
+
+def subject(wish: Wish) -> str:
+    """What ``measurements`` calls the costs of a wish's network."""
+    return f"{wish.source}, fixed {wish.fixed}"
 
 
 def network_row(wish: Wish) -> Row:
