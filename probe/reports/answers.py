@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,20 @@ from probe import explain, operands, ulp
 from probe.case import Case
 from probe.case.operators import OPERATORS
 from probe.explain import Explanation, Pairs, Side
+from probe.explain.judge import classes_of
 from probe.floats import round_to
 from probe.launch import AnySession
 from probe.order.orders import Way
 from probe.reports.questions import Conventions, Operators, Pair, Question
 from probe.reproduction.failing import windows
 
-MOST = 512
-"""Differing outputs whose cause is looked for, evenly spread: a report may have millions."""
+MOST, KINDS, FILTERS = 512, 4, 8
+"""Differing outputs whose cause is looked for, of how many kinds of windows (those at the borders
+read padding, each kind in its own way) and of how many filters: a report may have millions, and
+each kind and each filter may cost a reveal."""
+
+DEAR = 1e11
+"""Products of a reveal from which on a copy with ``FILTERS`` filters is explained instead."""
 
 Origin = Callable[[str], AnySession]
 
@@ -60,14 +66,38 @@ def answer(question: Question, session: AnySession, origin: Origin) -> Answer | 
         first = origin(question.origin) if question.origin else session
         left, right = question.sides(session.target)
         return None if right is None else conventions(first, left, session, right)
-    left, right = question.sides(session.target)
     if isinstance(question, Pair):
-        one, two = explain.run(session, left), explain.run(session, right)
-        pairs = explain.must_agree(question.case, question.vary, left, right)
-    else:
-        one, two = same_numbers(question, session, left, right)
-        pairs = in_order(one, two)
-    return explained(one, two, pairs, session, session)
+        return _pair(question, session)
+    one, two = same_numbers(question, session, *question.sides(session.target))
+    return explained(one, two, in_order(one, two), session, session)
+
+
+def _pair(question: Pair, session: AnySession) -> Answer:
+    """Both sides of a pair; of many filters, where a reveal would take long, a copy with few."""
+    one, two, pairs = _sides(question, session)
+    if question.vary == "filters" or _work(two.case) < DEAR:
+        return explained(one, two, pairs, session, session)
+    found = _differences(one, two, pairs)
+    if not len(found.index):
+        return _counted(one, two, pairs, found, {}, 0)
+    few = replace(question, case=question.case.with_(filters=FILTERS))
+    told = explained(*_sides(few, session), session, session)
+    if not told.differing:
+        return explained(one, two, pairs, session, session)
+    answer = _counted(one, two, pairs, found, told.causes, told.explained)
+    answer.replayed, answer.told = told.replayed, told.told
+    return answer
+
+
+def _sides(question: Pair, session: AnySession) -> tuple[Side, Side, Pairs]:
+    left, right = question.sides(session.target)
+    pairs = explain.must_agree(question.case, question.vary, left, right)
+    return explain.run(session, left), explain.run(session, right), pairs
+
+
+def _work(case: Case) -> float:
+    """Products of a reveal, roughly: those of a run, once for each product of an output."""
+    return float(np.prod(case.output_shape())) * case.summands**2
 
 
 def same_numbers(
@@ -124,8 +154,7 @@ def explained(one: Side, two: Side, pairs: Pairs, first: AnySession, second: Any
     found = _differences(one, two, pairs)
     if not len(found.index):
         return _counted(one, two, pairs, found, {}, 0)
-    chosen = found.index[np.linspace(0, len(found.index) - 1, MOST).astype(int)]
-    chosen = np.unique(chosen)
+    chosen = _some(one, pairs, found.index)
     some = Pairs(pairs.left[chosen], pairs.right[chosen], pairs.same_window[chosen])
     known: list[Way] = []
     for side, session, places in ((one, first, some.left), (two, second, some.right)):
@@ -138,6 +167,20 @@ def explained(one: Side, two: Side, pairs: Pairs, first: AnySession, second: Any
     answer = _counted(one, two, pairs, found, told.causes, len(chosen))
     answer.replayed, answer.told = told.replayed, told
     return answer
+
+
+def _some(one: Side, pairs: Pairs, differing: np.ndarray) -> np.ndarray:
+    """Up to ``MOST`` of these pairs: of the most frequent kinds of windows, and of some filters."""
+    position, filters = pairs.left[differing].T
+    kinds, counts = np.unique(read := classes_of(one.case)[0][position], return_counts=True)
+    mine = np.isin(read, kinds[np.argsort(-counts, kind="stable")[:KINDS]])
+    mine &= np.isin(filters, _spread(np.unique(filters[mine]), FILTERS))
+    return _spread(differing[mine], MOST)
+
+
+def _spread(values: np.ndarray, most: int) -> np.ndarray:
+    """Up to ``most`` of these values, the first and the last among them."""
+    return values[np.unique(np.linspace(0, len(values) - 1, most).astype(int))]
 
 
 def _differences(one: Side, two: Side, pairs: Pairs) -> ulp.Differences:
