@@ -52,8 +52,8 @@ CONTENTS = (1, 20, 100, 256, 700)
 """Of networks, beside a tenth of the fixed length, at which costs are told."""
 
 FAST = (
-    *("pad", "layerwise", "chunks=256", "float64", "threads=1", "deterministic=1"),
-    *("onednn=1", "mkldnn=0", "isa=avx2", "xla=1", "stable,float64,xla=1"),
+    *("pad", "layerwise", "chunks=256", "float64", "threads=1", "deterministic=1", "onednn=1"),
+    *("mkldnn=0", "isa=avx2", "xla=1", "layerwise,xla=1", "stable,float64,xla=1"),
 )
 """Of networks: all but ``stable`` one operation after the other, which takes hours."""
 
@@ -69,7 +69,7 @@ class Whole(NamedTuple):
 Plan = list[tuple[str, list[Case | Whole]]]
 
 PLAN: Plan = [
-    (EIGEN, [Whole(16, 4096), Whole(64, 4096), Whole(64, 16384, ("pad", "layerwise"))]),
+    (EIGEN, [Whole(64, 16384, ("pad", "layerwise")), Whole(64, 4096), Whole(16, 4096)]),
     (OLD, [*CASES]),
     ("torch", [Whole(64, 4096), *CASES]),
     (EIGEN, [*CASES]),

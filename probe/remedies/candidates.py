@@ -27,8 +27,8 @@ SWITCHES = (
 )
 """Switches that people try, with what they mean."""
 
-NAMES = ("pad", "layerwise")
-"""Remedies that ``measure`` adds when orders are known; the second one of networks alone."""
+NAMES = ("pad", "layerwise", "layerwise,xla=1")
+"""Remedies that ``measure`` adds when orders are known; the last two of networks alone."""
 
 STABLE = ("tensorflow", "torch")
 

@@ -9,7 +9,7 @@ What is found exact is run on operands as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -58,6 +58,8 @@ def measure_network(
     for one in contents:
         geometry.check(one)
     wanted = None if only is None else {"default", *only}
+    if wanted and "layerwise,xla=1" in wanted:
+        wanted.add("xla=1")
     todo = [one for one in candidates(where, chunks) if wanted is None or one.name in wanted]
     tell = progress or (lambda done, total, text: None)
     with nullcontext(sessions) if sessions else Sessions() as running:
@@ -66,9 +68,7 @@ def measure_network(
         for number, remedy in enumerate(todo):
             tell(number, len(todo) + 1, remedy.name)
             found.append(work.judged(remedy))
-            if number == 0:
-                ways = {"pad": work.padded, "layerwise": work.layerwise}
-                found += [way() for name, way in ways.items() if wanted is None or name in wanted]
+            found += work.more(remedy, wanted)
         tell(len(todo), len(todo) + 1, "cost")
         work.check(found)
         work.time(found, at)
@@ -91,8 +91,8 @@ class _Work:
         self.sessions, self.geometry = sessions, network.geometry(fixed)
         self.least = {one: self.geometry.least(one) for one in contents}
         self.runners: dict[tuple[str, int], Runner] = {}
-        self.plans: dict[int, Network] = {}
-        self.own: SafeLengths | None = None
+        self.plans: dict[tuple[str, int], Network] = {}
+        self.safe: dict[str, SafeLengths] = {}
 
     def judged(self, remedy: Remedy) -> Found:
         """At which content lengths the least padding changes nothing."""
@@ -102,8 +102,7 @@ class _Work:
             return found
         try:
             safe = self._safe(remedy)
-            if remedy.name == "default":
-                self.own = safe
+            self.safe[remedy.name] = safe
             kept = [safe.capacity(self.least[one]) >= one for one in self.contents]
         except TargetError as error:
             if remedy.name == "default":
@@ -136,24 +135,30 @@ class _Work:
             found.unknown = found.compared or 0
             found.refusal = f"{self.network.layers[number].name}: {why}"
 
-    def padded(self) -> Found:
+    def more(self, remedy: Remedy, wanted: set[str] | None) -> Iterator[Found]:
+        """What can be done on top: ``pad`` and ``layerwise``, the latter compiled as well."""
+        names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
+        for name in names.get(remedy.name, ()):
+            if remedy.name in self.safe and (wanted is None or name in wanted):
+                safe = self.safe[remedy.name]
+                yield self.padded(safe) if name == "pad" else self.layerwise(name, remedy, safe)
+
+    def padded(self, own: SafeLengths) -> Found:
         """The default at safe lengths."""
-        assert self.own is not None
-        sizes = tuple(self.own.safe(one) for one in self.contents)
+        sizes = tuple(own.safe(one) for one in self.contents)
         doc = f"zeros up to {few(sizes)} positions"
         found = Found(Remedy("pad", self.where, doc), compared=len(sizes), sizes=sizes)
-        self._unproved(found, self.own)
+        self._unproved(found, own)
         return found
 
-    def layerwise(self) -> Found:
-        """The default, every layer padded by itself with what it computes of padding alone."""
-        assert self.own is not None
-        found = Found(Remedy("layerwise", self.where, "constants put in before every layer"))
+    def layerwise(self, name: str, on: Remedy, safe: SafeLengths) -> Found:
+        """Every layer padded by itself with what it computes of padding alone."""
+        found = Found(replace(on, name=name, doc="constants put in before every layer"))
         found.compared, found.sizes = len(self.contents), self.contents
-        plans = Layerwise(self.own)
+        plans = Layerwise(safe)
         for one in self.contents:
-            self.plans[one] = plans.plan(one)
-        self._unproved(found, self.own)
+            self.plans[name, one] = plans.plan(one)
+        self._unproved(found, safe)
         return found
 
     def check(self, found: list[Found]) -> None:
@@ -184,7 +189,7 @@ class _Work:
         x = content(self.network, length, seed=length)
         whole = self._runner(one.remedy).output(padded(x, self.fixed))
         runner, given = self._short(one, length)
-        if one.remedy.name == "layerwise":
+        if (one.remedy.name, length) in self.plans:
             short = runner.output(x)
             return bool(ulp.equal(short, _first(whole, 0, short.shape[-2]), self.network.dtype))
         need = self.geometry.need(length, given)
@@ -195,15 +200,14 @@ class _Work:
     def _short(self, one: Found, length: int) -> tuple[Runner, int]:
         """What runs content of that length, and to which length it is padded before."""
         given = one.sizes[self.contents.index(length)]
-        plan = length if one.remedy.name == "layerwise" else 0
-        return self._runner(one.remedy, plan), given
+        return self._runner(one.remedy, length), given
 
     def _runner(self, remedy: Remedy, plan: int = 0) -> Runner:
-        """The network with a remedy; ``plan``: the content length of its layerwise plan."""
-        key = remedy.name, plan
+        """The network with a remedy, or its plan for a content length where it has one."""
+        key = remedy.name, plan if (remedy.name, plan) in self.plans else 0
         if key not in self.runners:
             session = self.sessions.with_remedy(remedy, convolutions=True)
-            self.runners[key] = Runner(session, self.plans[plan] if plan else self.network)
+            self.runners[key] = Runner(session, self.plans.get(key, self.network))
         return self.runners[key]
 
     def time(self, found: list[Found], at: int) -> None:
