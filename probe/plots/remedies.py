@@ -108,8 +108,9 @@ def cost_and_error(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_ylim(0, rows.error_rms.max() * 1.2)
 
 
-def verdict_legend(figure: Figure) -> None:
-    """A legend under the figure."""
+def verdict_legend(figure: Figure, faint: bool = False) -> None:
+    """A legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
+    colours = FAINT if faint else VERDICTS
     words = {"exact": "exact, by order", "differs": "lengths differ", "not known": "not known"}
-    patches = [Patch(color=VERDICTS[name], label=text) for name, text in words.items()]
+    patches = [Patch(color=colours[name], label=text) for name, text in words.items()]
     figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=8)
