@@ -34,7 +34,7 @@ _HOMES = {
 }
 _ROOMS = (
     "errors floats ulp schema stable backends operands case window runtimes target worker machine "
-    "launch store sweep order kernels explain search reproduction plots notebook"
+    "launch store sweep order kernels explain search network remedies reproduction plots notebook"
 ).split()
 
 __all__ = ["Case", "Results", "Session", "Store", "Target", "load", "merge"]
