@@ -180,6 +180,17 @@ def test_questions_asked_together_do_not_drown_in_each_other(dtype):
     assert_revealed(Known(everywhere(tree, fused=fused), 7, dtype=dtype))
 
 
+@pytest.mark.parametrize(
+    ("fused", "most"), [(range(37, 50), 2 * 5), ([40], 2 * 5), (range(33, 64, 2), 32)]
+)
+def test_products_fused_in_part_are_told_by_halves(fused, most):
+    lanes = Tree.parse("(" + "+".join(f"({lane}+{lane + 32})" for lane in range(32)) + ")")
+    none, some = (
+        assert_revealed(Known([[(lanes, frozenset(leaves))]] * 3, 64)) for leaves in ((), fused)
+    )
+    assert some.calls - none.calls <= most
+
+
 def test_filters_of_one_tree_that_fuse_otherwise_are_told_apart():
     chain = Tree.sequential(40)
     row = [(chain, frozenset(range(1, 40)))] * 5 + [(chain, frozenset())] * 3

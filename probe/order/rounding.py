@@ -2,14 +2,15 @@
 
 Asked of every leaf (is its product rounded before it is added?) and, where the accumulator turns
 out wider than the dtype, of every node (is the partial sum rounded to the dtype there?). Most trees
-answer alike everywhere, so leaves are asked many at a time, and one by one only where the answer
-is mixed; of nodes a few are asked, which misses sums that are kept wide near the root alone. So a
+answer alike everywhere, so leaves are asked many at a time, and in halves where the answer is
+mixed; of nodes a few are asked, which misses sums that are kept wide near the root alone. So a
 rounding counts once it replays, and where it does not, everything is asked. Positions that share a
 tree may differ in rounding: tails of vector loops often do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -33,6 +34,10 @@ def _unasked() -> np.ndarray:
     return np.zeros((0, 0), np.int32)
 
 
+Part = tuple[list[tuple[int, int]], np.ndarray]
+"""Pairs that are asked at once, and how many of them are fused at every position."""
+
+
 @dataclass(frozen=True)
 class Order:
     """One way of adding, and the outputs (filters x positions) that add so."""
@@ -50,7 +55,8 @@ class _Piece:
     found: Found
     questions: Questions
     batches: np.ndarray = field(default_factory=_unasked)
-    singles: np.ndarray = field(default_factory=_unasked)
+    parts: list[Part] = field(default_factory=list)  # of the batches, until none is mixed
+    halves: np.ndarray = field(default_factory=_unasked)
     behind: np.ndarray = field(default_factory=_unasked)
     paths: np.ndarray = field(default_factory=_unasked)
     sampled: np.ndarray = field(default_factory=_unasked)
@@ -70,7 +76,12 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
     found = [part for piece in found for part in _by_filter(masks, piece, trees[piece.tree])]
     pieces = [_Piece(piece, trees[piece.tree], alone=alone) for piece in found]
     _ask(masks, pieces, "batches", lambda p: padded(p.questions.batches), masks.fused)
-    _ask(masks, pieces, "singles", lambda p: padded([[q] for q in _mixed(p)]), masks.fused)
+    for piece in pieces:
+        piece.parts = list(zip(piece.questions.batches, piece.batches, strict=True))
+    while any(_mixed(piece) for piece in pieces):
+        _ask(masks, pieces, "halves", lambda p: padded(_halves(p)), masks.fused)
+        for piece in pieces:
+            _settle(piece)
     _ask(masks, pieces, "behind", lambda p: p.questions.behind_bias, masks.fused_behind_bias)
     _ask(masks, pieces, "paths", lambda p: p.questions.paths[:PATHS], masks.precision)
     _ask(masks, pieces, "sampled", _sample, masks.precision)
@@ -144,14 +155,53 @@ def _widened(queue: np.ndarray, width: int) -> np.ndarray:
     return wide
 
 
-def _mixed(piece: _Piece) -> list[tuple[int, int]]:
-    """Pairs of the batches in which some position fuses some leaves and not others."""
-    pairs: list[tuple[int, int]] = []
-    for batch, answers in zip(piece.questions.batches, piece.batches, strict=True):
-        mixed = piece.alone or not np.isin(answers, (0, len(batch))).all()
-        if len(batch) > 1 and mixed:
-            pairs.extend(batch)
-    return pairs
+def _mixed(piece: _Piece) -> list[Part]:
+    """The parts in which some position fuses some leaves and not others."""
+    return [
+        (part, counts)
+        for part, counts in piece.parts
+        if len(part) > 1 and (piece.alone or not np.isin(counts, (0, len(part))).all())
+    ]
+
+
+def _cut(piece: _Piece, part: Part) -> list[list[tuple[int, int]]]:
+    """What is asked of a mixed part: its first half, the rest follows; or each pair by itself.
+
+    Halves take a call after the other; pairs are spread over the filters, which may be quicker.
+    """
+    pairs, counts = part
+    rounds = len(piece.found.filters) * math.log2(len(pairs))
+    if piece.alone or (counts < 0).any() or len(pairs) <= rounds:
+        return [[pair] for pair in pairs]
+    return [pairs[: len(pairs) // 2]]
+
+
+def _halves(piece: _Piece) -> list[list[tuple[int, int]]]:
+    """What is asked next, of all mixed parts."""
+    return [half for part in _mixed(piece) for half in _cut(piece, part)]
+
+
+def _settle(piece: _Piece) -> None:
+    """Puts what was asked in place of the mixed parts."""
+    answers = iter(piece.halves)
+    mixed = {id(part[0]) for part in _mixed(piece)}
+    parts: list[Part] = []
+    for part in piece.parts:
+        pairs, counts = part
+        if id(pairs) not in mixed:
+            parts.append(part)
+            continue
+        asked = [(cut, next(answers)) for cut in _cut(piece, part)]
+        if len(asked) > 1:
+            parts += asked
+            continue
+        half, first = asked[0]
+        rest, left = pairs[len(half) :], counts - first
+        if ((first >= 0) & (left >= 0) & (left <= len(rest))).all():
+            parts += [(half, first), (rest, left)]
+        else:  # counts that fit neither half: pair by pair
+            parts.append((pairs, np.full_like(counts, -1)))
+    piece.parts = parts
 
 
 def _sample(piece: _Piece) -> np.ndarray:
@@ -168,17 +218,18 @@ def _doubtful(piece: _Piece) -> np.ndarray:
 
 def _orders(masks: Masks, piece: _Piece) -> Iterator[Order]:
     """The piece, split where its positions answered differently."""
-    tables = [
-        t
-        for t in (piece.batches, piece.singles, piece.behind, piece.paths, piece.triples)
-        if len(t)
-    ]
+    tables = [t for t in (_counts(piece), piece.behind, piece.paths, piece.triples) if len(t)]
     positions = piece.found.positions
     labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
     for label in range(labels.max(initial=0) + 1):
         members = np.flatnonzero(labels == label)
         rounding = _rounding(masks, piece, int(members[0]))
         yield Order(piece.found.tree, rounding, piece.found.filters, positions[members])
+
+
+def _counts(piece: _Piece) -> np.ndarray:
+    """How many are fused in each part, (parts, positions)."""
+    return np.array([counts for _, counts in piece.parts], np.int32)
 
 
 def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
@@ -209,12 +260,10 @@ def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
 def _fused(piece: _Piece, column: int) -> tuple[set[int], bool]:
     """Leaves whose product comes in whole, and whether an answer fitted neither."""
     answers: dict[int, int] = {}
-    for batch, count in zip(piece.questions.batches, piece.batches[:, column], strict=True):
-        answers |= {
-            k: int(count == len(batch)) if count in (0, len(batch)) else -1 for k, _ in batch
-        }
-    single = dict(zip([k for k, _ in _mixed(piece)], piece.singles[:, column], strict=True))
-    answers |= {k: int(v) for k, v in single.items()}
+    for pairs, counts in piece.parts:
+        count = int(counts[column])
+        fused = int(count > 0) if count in (0, len(pairs)) else -1
+        answers |= {leaf: fused for leaf, _ in pairs}
     answers |= dict(
         zip(
             piece.questions.behind_bias[:, 0].tolist(),
