@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from probe.cli.output import Output
+    from probe.reproduction.folder import Reproduction
     from probe.reproduction.report import Elsewhere
     from probe.shrink import Finding
     from probe.target import Target
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     help="Take the finding from a store: the worst one, or --row N.",
 )
 @click.option("--row", metavar="N", help="With --from: the row of `comparisons`, from 0.")
+@click.option(
+    "--network",
+    metavar="MODEL",
+    help="A network, as probe network reads it, instead of a case: --length N is its content, "
+    "--at its padded length (the least if not given), --against the fixed one (the model's own).",
+)
 @click.option("--keep", is_flag=True, help="No shrinking: the case and its operands as they are.")
 @click.option("--form", metavar="NAME", help="Whose bug form; the target's own if not given.")
 @click.option(
@@ -72,6 +79,7 @@ def reproduce(
     folder: Path,
     store: Path | None,
     row: str | None,
+    network: str | None,
     keep: bool,
     form: str | None,
     also: tuple[str, ...],
@@ -88,9 +96,14 @@ def reproduce(
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
+    count, asked = number("times", times) or 1, targets_of(also) if also else []
+    if network is not None:
+        made = _network(network, words, target, sides, count, out)
+        room.write(made, folder, form)
+        report = made.to_json() | {"out": str(folder)}
+        return out.give(report, lambda: show.reproduced(report))
     finding, (left, right), others = _finding(words, target, sides, store, row)
     form_of(left, form)
-    count, asked = number("times", times) or 1, targets_of(also) if also else []
     with out.working(f"reproducing {finding.label}"):
         made = room.reproduce(
             finding,
@@ -105,7 +118,42 @@ def reproduce(
         )
         room.write(made, folder, form)
     report = made.to_json() | {"out": str(folder)}
-    out.give(report, lambda: show.reproduced(report))
+    return out.give(report, lambda: show.reproduced(report))
+
+
+def _network(
+    model: str,
+    words: dict[str, str],
+    target: str,
+    sides: dict[str, str | None],
+    times: int,
+    out: Output,
+) -> Reproduction:
+    """A network's reproduction. Raises InputError for words that a network has none of."""
+    from probe.case.arguments import count, sizes
+    from probe.errors import InputError
+    from probe.network import Network
+    from probe.reproduction import networks
+
+    for name, value in {**words, **sides}.items():
+        known = ("length", "seed", "height", "at", "against", "vary")
+        if value is not None and name not in known:
+            raise InputError(name, value, "a network has none", "leave it out, or --network")
+    if "length" not in words:
+        raise InputError("length", None, "how long is the content?", "give --length N")
+    height = words.get("height")
+    given = None if height is None else sizes("height", height, height.count("x") + 1)
+    (where,) = targets_of((target,))
+    with out.working(f"reproducing {model} on {where.text}"):
+        return networks.reproduce(
+            Network.load(model, given),
+            count("length", words["length"]),
+            where,
+            number("against", sides["against"]),
+            number("at", sides["at"]),
+            seed=count("seed", words.get("seed", 0), least=0),
+            times=times,
+        )
 
 
 def _finding(

@@ -35,11 +35,12 @@ Tell = Callable[[str], None]
 class Reproduction:
     """A finding with everything that is told of it, proved and ready to be written.
 
-    ``shrunk`` is None where the finding was kept as it was. ``emulated``: the text of
-    ``emulated.py``, or why there is none.
+    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
+    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
+    why there is none. ``names``: of both libraries where the finding does not tell.
     """
 
-    finding: Finding
+    finding: Any
     targets: tuple[Target, Target]
     versions: tuple[str, str]
     explanation: Explanation
@@ -53,6 +54,7 @@ class Reproduction:
     emulated: str = ""
     not_emulated: str = ""
     files: list[str] = field(default_factory=list)
+    names: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe reproduce --json`` prints."""
@@ -139,12 +141,12 @@ def proved(
     ran = proof.prove(script, targets, expected_bits(found), times)
     made = Reproduction(
         *(smallest, targets, versions, found, example(found), script, ran),
-        facts=_facts(targets, facts),
+        facts=facts_of(targets, facts),
         shrunk=shrunk,
         elsewhere=elsewhere,
         runs=failed.runs,
     )
-    made.emulated, made.not_emulated = _emulated(found)
+    made.emulated, made.not_emulated = emulated(found)
     return made
 
 
@@ -208,7 +210,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
     return found
 
 
-def _emulated(found: Explanation) -> tuple[str, str]:
+def emulated(found: Explanation) -> tuple[str, str]:
     """The text of ``emulated.py``; or empty, and why."""
     same = found.pairs.same_window
     pairs = Pairs(found.pairs.left[same], found.pairs.right[same], same[same])
@@ -220,7 +222,7 @@ def _emulated(found: Explanation) -> tuple[str, str]:
         return "", error.why
 
 
-def _facts(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Publishable facts of machine and libraries."""
     own = machine.facts()
     found: dict[str, Any] = {
@@ -279,7 +281,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
 
 def content(made: Reproduction) -> Content:
     """What the report tells."""
-    names = tuple(
+    names = made.names or tuple(
         scripts.library(target, version, case, made.finding.operands(case)).name
         for target, version, case in zip(
             *(made.targets, made.versions, (made.finding.left, made.finding.right)), strict=True

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -66,17 +67,49 @@ def program(
     work = _Work(finding, targets, versions, isolated)
     left, right = (work.side(number) for number in range(2))
     libraries = work.libraries
-    dtype = finding.case.dtype
+    return rendered(
+        title=title(finding, targets, [one.name for one in libraries], versions),
+        about=about(finding, targets, same_place),
+        libraries=libraries,
+        targets=targets,
+        dtype=finding.case.dtype,
+        operands=_operands(finding),
+        blocks=_blocks(finding, same_place),
+        functions=work.functions,
+        left=left,
+        right=right,
+        said=said(finding, targets),
+    )
+
+
+def rendered(
+    *,
+    title: str,
+    about: list[str],
+    libraries: list[Library],
+    targets: tuple[Target, Target],
+    dtype: str,
+    operands: list[str],
+    blocks: list[tuple[str, str]],
+    functions: list[Function],
+    left: list[str],
+    right: list[str],
+    said: list[str],
+) -> str:
+    """The template, filled in. ``left`` and ``right``: expressions whose sum is the side's output.
+
+    ``libraries``: the left side's and the right side's; two targets run in processes of their own.
+    """
+    isolated = targets[0] != targets[1]
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
-    operands = _operands(finding)
     used = [name for name in literals.READERS if f" = {name}(" in "\n".join(operands)]
-    variables = [library_variables(target) for target in targets]
+    variables = [variables_of(target) for target in targets]
     text = (
         environment()
         .get_template("reproduce.py.j2")
         .render(
-            title=title(finding, targets, [one.name for one in libraries], versions),
-            about=about(finding, targets, same_place),
+            title=title,
+            about=about,
             needs=needs(libraries),
             isolated=isolated,
             standard=_standard(isolated, used, libraries, variables[0]),
@@ -85,14 +118,14 @@ def program(
             setup=[] if isolated else list(libraries[0].setup),
             readers=_readers(used, dtype),
             operands=operands,
-            blocks=_blocks(finding, same_place),
-            functions=work.functions,
+            blocks=blocks,
+            functions=functions,
             left=left,
             right=right,
             versions=[one.version for one in libraries],
             own_imports=[layout.block(_version_imports(one)) for one in libraries],
             library=libraries[0].name,
-            said=said(finding, targets),
+            said=said,
             dtype=literals.plain(dtype),
             size=size,
             width=4 if dtype == "bfloat16" else size // 8,
@@ -100,6 +133,16 @@ def program(
         )
     )
     return layout.spaced(text)
+
+
+def wrapped(*texts: str) -> list[str]:
+    """Texts as lines of a docstring."""
+    return [line for text in texts for line in textwrap.wrap(text, 99)]
+
+
+def said_of(finding: Any) -> list[str]:
+    """What each side is, of a finding on one target."""
+    return [f"{finding.vary} {value}" for value in (finding.at, finding.against)]
 
 
 def _imports(lines: Sequence[str]) -> list[str]:
@@ -135,6 +178,8 @@ def title(
 def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
     """What each side is, in words, where it is not what the other one is."""
     found: list[list[str]] = [[], []]
+    if finding.case.op == "network":
+        return said_of(finding)
     for words, target, case, value in zip(
         *(found, targets, (finding.left, finding.right), (finding.at, finding.against)),
         strict=True,
@@ -266,12 +311,12 @@ def _readers(used: list[str], dtype: str) -> list[str]:
 def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
     shapes = finding.left.output_shape(), finding.right.output_shape()
     return [
-        (_index(left, shapes[0]), _index(right, shapes[1]))
+        (index(left, shapes[0]), index(right, shapes[1]))
         for left, right in finding.compared(same_place)
     ]
 
 
-def _index(part: Slices, shape: tuple[int, ...]) -> str:
+def index(part: Slices, shape: tuple[int, ...]) -> str:
     """Slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
     shown = [
         ":" if (one.start, one.stop) == (0, size) else f"{one.start}:{one.stop}"

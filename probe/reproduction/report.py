@@ -14,7 +14,7 @@ from probe.order.tree import BIAS
 from probe.reproduction import program
 from probe.reproduction.forms import FORMS, PROMISES
 from probe.reproduction.proof import Ran
-from probe.shrink import Finding, Shrunk
+from probe.shrink import Shrunk
 from probe.target import Target
 
 MOST_SUMS = 24
@@ -35,7 +35,7 @@ class Elsewhere:
 class Content:
     """Everything that a report tells."""
 
-    finding: Finding
+    finding: Any
     targets: tuple[Target, Target]
     names: tuple[str, str]
     versions: tuple[str, str]

@@ -1,0 +1,286 @@
+"""A small network, short against fixed, as a script: all layers up to the first that differs.
+
+Every layer with windows is a call of the library, fed with the NumPy array of the one before it;
+what stands between (biases, scales, padding, ReLU) is NumPy, whose bits are every library's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.errors import InputError, Nondeterministic
+from probe.explain.evidence import example
+from probe.launch import open_session
+from probe.network import Network
+from probe.network.comparison import Comparer, Comparison
+from probe.network.geometry import Shared
+from probe.network.layers import Layer
+from probe.network.running import content
+from probe.reproduction import folder, layout, literals, program, proof, scripts
+from probe.reproduction.scripts.contract import Library
+from probe.shrink.finding import Blocks
+from probe.target import Target
+
+EXACT = {
+    "relu": "np.maximum(x, 0)",
+    "relu6": "np.minimum(np.maximum(x, 0), 6)",
+    "leaky_relu": "np.where(x > 0, x, x * x.dtype.type({alpha}))",
+    "hard_sigmoid": "np.minimum(np.maximum(x + 3, 0), 6) / 6",
+}
+"""Activations whose bits are the same in every library, as NumPy has them."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a report calls the computation."""
+
+    op: str
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """A network on content of some positions, padded to ``at`` and to ``against``.
+
+    ``x``: the content (1, *height, positions, in_channels). ``value``: what the padding holds.
+    """
+
+    network: Network
+    x: np.ndarray
+    at: int
+    against: int
+    value: float = 0.0
+    vary: str = "padded length"
+    padding: None = None
+
+    @property
+    def case(self) -> Operation:
+        """The kind of computation."""
+        return Operation("network", self.network.dtype)
+
+    @property
+    def label(self) -> str:
+        """Its layers, and the lengths."""
+        layers = self.network.layers
+        what = f"{len(layers)} layers up to {layers[-1].label}"
+        lengths = f"padded length {self.at} against {self.against}"
+        return f"network of {what}; content of {self.x.shape[-2]} positions, {lengths}"
+
+    @property
+    def paired(self) -> bool:
+        """Two lengths are compared."""
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Lengths, layers, and how many numbers of the content are not 0."""
+        return {
+            "op": "network",
+            "layers": [layer.label for layer in self.network.layers],
+            "content": self.x.shape[-2],
+            "vary": self.vary,
+            "at": self.at,
+            "against": self.against,
+            "not_zero": {"x": int(np.count_nonzero(self.x))},
+        }
+
+
+def reproduce(
+    network: Network,
+    length: int,
+    target: Target,
+    fixed: int | None = None,
+    to: int | None = None,
+    *,
+    value: float = 0.0,
+    seed: int = 0,
+    times: int = 3,
+) -> folder.Reproduction:
+    """Content of ``length`` positions padded to ``to`` against ``fixed``: the first difference.
+
+    ``fixed``: the model's own length if None; ``to``: the least that the content takes. Layers
+    behind the first one that differs are left out. InputError: nothing differs, or no script is
+    written for a layer. Otherwise as ``folder.reproduce``.
+    """
+    fixed = fixed or network.fixed
+    if fixed is None:
+        raise InputError("fixed", None, "the model does not say a length", "give --against N")
+    with open_session(target).start() as session:
+        found = Comparer(session, network.geometry(fixed)).compare(length, to, seed, whole=False)
+        version = str(session.facts["library_version"])
+        facts = session.facts
+    first = found.first
+    if not found.steady:
+        raise Nondeterministic(f"{network.name}: the same run again gives other bits")
+    if first is None or found.explanation is None:
+        why = (
+            f"no activation differs at {found.padded} positions"
+            if first is None
+            else (f"{first.name} differs, and no sum: {', '.join(first.causes)}")
+        )
+        raise InputError("network", network.name, why, "give another content or padded length")
+    cut = network.with_(layers=network.layers[: first.number + 1])
+    finding = Padded(cut, content(cut, length, seed), found.padded, fixed, value)
+    blocks = _blocks(found, network, first.number)
+    script, names = _program(finding, target, version, blocks)
+    expected = _expected(found, first.number, blocks, network.dtype)
+    ran = proof.prove(script, (target, target), expected, times)
+    made = folder.Reproduction(
+        *(finding, (target, target), (version, version), found.explanation),
+        *(example(found.explanation), script, ran),
+        facts=folder.facts_of((target, target), (facts, facts)),
+        names=(names, names),
+    )
+    made.emulated, made.not_emulated = folder.emulated(found.explanation)
+    return made
+
+
+def _blocks(found: Comparison, network: Network, number: int) -> Blocks:
+    """Outputs of a layer that read the same in both runs, in blocks of neighbours."""
+    shared: Shared = network.geometry(found.fixed).follow(found.padded)[number + 1]
+    assert found.short is not None and shared.shift is not None
+    outer = tuple(slice(0, size) for size in found.short.activations[number + 1].shape)
+    edges = np.flatnonzero(np.diff(shared.same.astype(np.int8), prepend=0, append=0)).tolist()
+    made = []
+    for start, stop in zip(edges[::2], edges[1::2], strict=True):
+        ours = (*outer[:-2], slice(start, stop), outer[-1])
+        theirs = (*outer[:-2], slice(start + shared.shift, stop + shared.shift), outer[-1])
+        made.append((ours, theirs))
+    return tuple(made)
+
+
+def _expected(found: Comparison, number: int, blocks: Blocks, dtype: str) -> list[tuple[str, str]]:
+    """Bit patterns of the outputs that differ, in the script's order."""
+    assert found.short is not None and found.whole is not None
+    one, two = found.short.activations[number + 1], found.whole.activations[number + 1]
+    width = floats.format_of(dtype).bits // 4
+    pairs: list[tuple[str, str]] = []
+    for ours, theirs in blocks:
+        a, b = one[ours].reshape(-1), two[theirs].reshape(-1)
+        index = ulp.differences(a, b, dtype).index
+        hexes = ([f"{int(n):0{width}x}" for n in floats.to_bits(y[index], dtype)] for y in (a, b))
+        pairs += list(zip(*hexes, strict=True))
+    return pairs
+
+
+def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> tuple[str, str]:
+    """The script, and the library's name."""
+    work = _Layers(finding, target, version)
+    calls = [work.side(length) for length in (finding.at, finding.against)]
+    library = work.library
+    network, dtype = finding.network, finding.case.dtype
+    operands = literals.lines("content", literals.values(finding.x, dtype))
+    for number, layer in enumerate(network.layers):
+        for name, array in layer.arrays.items():
+            operands += literals.lines(f"{name}_{number}", literals.values(array, dtype))
+    one, two = (_shape(network, length) for length in (finding.at, finding.against))
+    text = program.rendered(
+        title=f"{library.name} {version}: a network gives other bits with other padding.",
+        about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
+        + ["The outputs that are compared read the same content and padding in both runs."],
+        libraries=[library, library],
+        targets=(target, target),
+        dtype=dtype,
+        operands=operands,
+        blocks=[(program.index(left, one), program.index(right, two)) for left, right in blocks],
+        functions=work.functions,
+        left=[calls[0]],
+        right=[calls[1]],
+        said=program.said_of(finding),
+    )
+    return text, library.name
+
+
+def _shape(network: Network, length: int) -> tuple[int, ...]:
+    return (1, *network.sizes(length)[-1], network.filters)
+
+
+class _Layers:
+    """Functions of a script: each layer of a side, and the side's network."""
+
+    def __init__(self, finding: Padded, target: Target, version: str) -> None:
+        self.finding, self.target, self.version = finding, target, version
+        self.functions: list[program.Function] = [_padding(finding)]
+        self.libraries: list[Library] = []
+
+    @property
+    def library(self) -> Library:
+        """The library, with everything that any layer imports."""
+        if not self.libraries:
+            raise InputError("network", self.finding.network.name, "no layer is a call", "add one")
+        first = self.libraries[0]
+        imports = dict.fromkeys(line for one in self.libraries for line in one.imports)
+        standard = dict.fromkeys(name for one in self.libraries for name in one.standard)
+        return replace(first, imports=tuple(imports), standard=tuple(standard))
+
+    def side(self, length: int) -> str:
+        """The expression of one side's outputs; adds the functions that it needs."""
+        network, word = self.finding.network, "" if len(self.functions) == 1 else "_fixed"
+        sizes = [(*network.height, length), *network.sizes(length)[1:]]
+        lines: list[str] = []
+        for number, layer in enumerate(network.layers):
+            lines += self._layer(number, layer, sizes[number], word)
+        name = self._add(
+            "network", word, "x", "All layers, one after the other.", [*lines, "return x"]
+        )
+        return f"{name}(padded(content, {length}))"
+
+    def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
+        """Lines that replace x by what comes out of a layer."""
+        if not (layer.sums or layer.pool):
+            return [f"x = {_between(number, layer)}"]
+        case = layer.case(sizes, self.finding.network.dtype)
+        given = [
+            name
+            for name, array in (("weights", layer.weights), ("bias", layer.bias))
+            if array is not None
+        ]
+        own = layer.operands()
+        x = np.zeros(case.input_shape(), self.finding.x.dtype)
+        found = scripts.library(
+            self.target, self.version, case, (x, own["w"].reshape(case.weight_shape), own.get("b"))
+        )
+        self.libraries.append(found)
+        parameters = ", ".join(["x", *(name[0] for name in given)])
+        name = self._add(f"layer_{number}", word, parameters, f"{layer.label}.", list(found.body))
+        arguments = ", ".join(["x", *(f"{name}_{number}" for name in given)])
+        if layer.op != "dense":
+            return [f"x = np.ascontiguousarray({name}({arguments}))"]
+        flat = arguments.replace("x", f"x.reshape(1, -1, {layer.in_channels})", 1)
+        return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
+
+    def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
+        """The name of a function with these lines: an earlier one's, or a new one's."""
+        body = tuple(layout.block(lines))
+        for one in self.functions:
+            if one.lines == body and one.about == about and one.parameters == parameters:
+                return one.name
+        self.functions.append(program.Function(f"{name}{word}", parameters, about, body))
+        return f"{name}{word}"
+
+
+def _padding(finding: Padded) -> program.Function:
+    around = ["(0, 0)"] * (finding.x.ndim - 2)
+    pairs = f"[{', '.join([*around, '(0, length - x.shape[-2])', '(0, 0)'])}]"
+    line = f'return np.pad(x, {pairs}, "constant", constant_values={finding.value})'
+    body = tuple(layout.block([line]))
+    return program.Function("padded", "x, length", "Content with padding behind it.", body)
+
+
+def _between(number: int, layer: Layer) -> str:
+    """The expression of a layer that is no sum. InputError where its bits are the library's."""
+    if layer.op == "bias":
+        return f"x + bias_{number}"
+    if layer.op == "normalisation":
+        return f"x * scale_{number} + shift_{number}"
+    if layer.op == "pad":
+        pairs = [(0, 0), *(tuple(pair) for pair in layer.padding), (0, 0)]
+        value = layer.parameters.get("value", 0.0)
+        return f'np.pad(x, {pairs}, "constant", constant_values={value})'
+    if layer.activation not in EXACT:
+        why = f"{layer.name} ({layer.activation or layer.op}) is a function of the library's own"
+        raise InputError("network", layer.name, why, "leave it out, or use ReLU")
+    return EXACT[layer.activation].format(alpha=layer.parameters.get("alpha", 1.0))
