@@ -41,8 +41,9 @@ MAIN = """
 """.split()
 """Where every content is run: Eigen's matrix products, with and without their custom kernel."""
 
+DEFAULT = "tensorflow"
+
 OTHERS = """
-    tensorflow
     tensorflow,isa=avx2
     tensorflow,isa=sse41
     tensorflow,onednn=0,threads=1
@@ -83,10 +84,11 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(source, EVERY) for source in NETWORKS[::2]]) for text in MAIN]
-    found += [(text, [wish(source, SOME) for source in NETWORKS[::2]]) for text in OTHERS]
+    found.append((DEFAULT, [wish(source, SOME) for source in NETWORKS[::2]]))
+    found += [(text, [wish(source, SOME) for source in NETWORKS[:4:2]]) for text in OTHERS]
+    found += [(text, [costs(width) for width in WIDTHS]) for text in TIMED]
     found += [(text, [wish(source, SOME) for source in (*NETWORKS[1::2], ALIKE)]) for text in MAIN]
     found.append((COMPILED, [wish(NETWORKS[2], SOME[4:6], layerwise=False)]))
-    found += [(text, [costs(width) for width in WIDTHS]) for text in TIMED]
     targets = [(Target.parse(text), each) for text, each in found]
     return [(where, each) for where, each in targets if unavailable(where) is None]
 

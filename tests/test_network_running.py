@@ -350,3 +350,14 @@ def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
     torch.save(module.state_dict(), tmp_path / "weights.pt")
     with pytest.raises(InputError, match="weights alone say no architecture"):
         Network.load(tmp_path / "weights.pt")
+
+
+@pytest.mark.parametrize("length", [1, 6, 15])
+def test_what_stands_between_windows_does_not_spoil_the_plan(switching, length):
+    # averages, padding of another value, depthwise and dense layers, height
+    geometry = MIXED.geometry(60)
+    lengths = SafeLengths(switching, geometry)
+    safe = lengths.safe(length)
+    assert [plan.differing(lengths, length, safe, seed) for seed in range(3)] == [0, 0, 0]
+    assert {MIXED.layers[number].op for number in lengths.by_bits} >= {"avg_pool2d", "activation"}
+    assert any("compared by bits" in one for one in plan.assumptions(lengths))

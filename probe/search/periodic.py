@@ -59,7 +59,8 @@ class Periodic:
         case, extent = self.case, self.case.effective_kernel[-1]
         around = Geometry.of(case, case.shortest_length).around[:-1]
         length = PERIOD + extent - 1
-        changes: dict[str, Any] = {"padding": (*around, (0, 0)), "stride": (*case.stride[:-1], 1)}
+        pads = (*around, (0, 0)) if any(map(any, around)) else "valid"  # products have no pairs
+        changes: dict[str, Any] = {"padding": pads, "stride": (*case.stride[:-1], 1)}
         return window.columns(case.with_(length=length, **changes), self.input(length))
 
     def table(self, way: Way) -> list[np.ndarray]:
