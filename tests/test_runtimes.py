@@ -260,6 +260,19 @@ def test_an_installer_is_not_led_elsewhere(monkeypatch, tmp_path):
     assert "/elsewhere" not in (tmp_path / "seen").read_text()
 
 
+@pytest.mark.parametrize("pip", [None, "a spec"])
+def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pip):
+    ran = []
+    monkeypatch.setattr(interpreters, "uv", lambda: None)
+    monkeypatch.setattr(interpreters, "find", lambda version: Path("/base/python"))
+    monkeypatch.setattr(packages, "find_spec", lambda name: pip)
+    monkeypatch.setattr(packages, "run", lambda command, what: ran.append(command))
+    packages.install_for_arm64(tmp_path, "3.11", ["a==1"])
+    ((python, *words),) = ran
+    assert python == (sys.executable if pip else "/base/python")
+    assert words[-3:] == ["--target", str(tmp_path), "a==1"]
+
+
 def test_a_root_folder_needs_a_python(tmp_path):
     with pytest.raises(Failed, match="no usr/bin/python3.N"):
         sysroot.provide(tmp_path)

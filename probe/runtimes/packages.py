@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from probe.runtimes import environments, interpreters
@@ -84,8 +85,16 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
         )
         return
     where = [word for name in WHEELS for word in ("--platform", name)]
-    own = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
+    own = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
     run([*own, "--python-version", python, "--target", str(into), *requirements], what)
+
+
+def _python_with_pip() -> str:
+    """This interpreter, or if its environment has no pip, the one that it was made with."""
+    if find_spec("pip") is None:
+        base = interpreters.find("{}.{}".format(*sys.version_info))
+        return str(base or sys.executable)
+    return sys.executable
 
 
 def run(command: Sequence[str], what: str, environment: Mapping[str, str] | None = None) -> None:
