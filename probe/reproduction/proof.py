@@ -18,6 +18,9 @@ DIFFERS, AGREES, CANNOT_RUN = 1, 0, 2
 """What a script's exit status says."""
 
 VERDICTS = {DIFFERS: "still there", AGREES: "gone"}
+LAST = {DIFFERS: r"\d+ of \d+ outputs differ, up to ", AGREES: r"none of \d+ outputs differs"}
+"""How the last line begins: Python itself ends with 1 too, where a script is broken."""
+
 CANNOT_TELL = "can't tell"
 
 TIME_LIMIT = 600.0
@@ -39,6 +42,12 @@ class Ran:
         """The pairs of bit patterns that it printed, hexadecimal."""
         found = BITS.findall(self.printed)
         return list(zip(found[::2], found[1::2], strict=True))
+
+    @property
+    def verdict(self) -> str:
+        """``still there``, ``gone`` or ``can't tell``: status and last line must say the same."""
+        told = re.match(LAST.get(self.status, "$^"), self.said)
+        return VERDICTS[self.status] if told else CANNOT_TELL
 
     @property
     def said(self) -> str:
@@ -111,7 +120,7 @@ def prove(
     if len({(one.status, one.printed) for one in runs}) > 1:
         raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
     first = runs[0]
-    if first.status != DIFFERS:
+    if first.verdict != VERDICTS[DIFFERS]:
         why = f"the bits differ in probe's process and not in {times} fresh ones"
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
     if first.bits != expected[: len(first.bits)] or not first.bits:
@@ -122,11 +131,11 @@ def prove(
 
 def verdict(runs: list[Ran]) -> tuple[str, str]:
     """``still there``, ``gone`` or ``can't tell``, and why."""
-    statuses = {one.status for one in runs}
+    verdicts = {one.verdict for one in runs}
     said = "; ".join(dict.fromkeys(one.said for one in runs))
-    if len(statuses) > 1:
+    if len(verdicts) > 1:
         return CANNOT_TELL, f"{len(runs)} runs disagree: {said}"
-    return VERDICTS.get(statuses.pop(), CANNOT_TELL), said
+    return verdicts.pop(), said
 
 
 def own_interpreter(script: Path) -> Ran:
