@@ -47,7 +47,7 @@ def _operators(question: Operators, session: AnySession) -> Told | None:
         found = explained(one, two, in_order(one, two), session, session)
         if found.differing and found.told is not None:
             named = {"against_case": found.right.to_json(), "calls": size, "ended": "minimal"}
-            return _told(found.told, found.left, found.left.label) | named
+            return _told(found.told, found.left, _label(found.left)) | named
     return None
 
 
@@ -58,9 +58,14 @@ def _small(question: Conventions, session: AnySession, origin: Origin) -> Told |
     found = answer(again, session, origin)
     if found is None or not found.differing:
         return None
-    given: Told = {"label": found.left.label, "case": found.left.to_json()}
+    given: Told = {"label": _label(found.left), "case": found.left.to_json()}
     given |= {"against_case": found.right.to_json(), "causes": found.causes}
     return given | {"calls": 0, "ended": "given"} | _first(found)
+
+
+def _label(case: Case) -> str:
+    """The case's shapes in words, without its operands."""
+    return case.with_(operands="normal").label
 
 
 def _first(found: Answer) -> Told:
