@@ -32,7 +32,7 @@ SOME = (1, 2, 100, 200, 256, 257, 410, 512, 513, 700, 768, 769, 1000, 1024)
 COST = (200, 410, 1024)
 """Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size."""
 
-TIMED = ("tensorflow,onednn=0", "tensorflow,onednn=0,mode=graph", "keras,onednn=0", "torch")
+TIMED = ("tensorflow,onednn=0,mode=graph", "tensorflow,onednn=0", "torch")
 WIDTHS = (16, 64, 128)
 
 MAIN = """
@@ -47,13 +47,13 @@ OTHERS = """
     tensorflow,isa=avx2
     tensorflow,isa=sse41
     tensorflow,onednn=0,threads=1
-    tensorflow,onednn=0,mode=graph
-    keras,onednn=0
     tensorflow==1.2.1
     torch
     torch,mkldnn=0
     jax
     onnxruntime
+    keras,onednn=0
+    tensorflow,onednn=0,mode=graph
 """.split()
 
 COMPILED = "tensorflow,xla=1"
@@ -85,9 +85,9 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(source, EVERY) for source in NETWORKS[::2]]) for text in MAIN]
     found.append((DEFAULT, [wish(source, SOME) for source in NETWORKS[::2]]))
-    found += [(text, [wish(source, SOME) for source in NETWORKS[:4:2]]) for text in OTHERS]
     found += [(text, [costs(width) for width in WIDTHS]) for text in TIMED]
-    found += [(text, [wish(source, SOME) for source in (*NETWORKS[1::2], ALIKE)]) for text in MAIN]
+    found += [(text, [wish(NETWORKS[2], SOME)]) for text in OTHERS]
+    found += [(text, [wish(source, SOME) for source in (ALIKE, *NETWORKS[1::2])]) for text in MAIN]
     found.append((COMPILED, [wish(NETWORKS[2], SOME[4:6], layerwise=False)]))
     targets = [(Target.parse(text), each) for text, each in found]
     return [(where, each) for where, each in targets if unavailable(where) is None]

@@ -278,7 +278,7 @@ class Comparer:
 
     def _side(self, number: int, layer: Layer, x: np.ndarray) -> Side:
         """One run of a layer on given activations; nothing revealed yet."""
-        arrays, shape = layer.operands(), x.shape[1:-1]
+        arrays, shape = layer.operands(self.network.dtype), x.shape[1:-1]
         if layer.op == "dense":
             x = x.reshape(1, -1, x.shape[-1])
         case = layer.case(shape, self.network.dtype)

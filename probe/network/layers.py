@@ -135,13 +135,13 @@ class Layer:
         extents = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
         return self.case(extents, dtype)
 
-    def operands(self) -> dict[str, np.ndarray]:
+    def operands(self, dtype: str) -> dict[str, np.ndarray]:
         """The arrays of a worker's request beside x: ``w`` and ``b``, or ``scale`` and ``shift``.
 
-        Pooling has weights of 1, as its case has; no library sees them.
+        Pooling has weights of 1 in ``dtype``, as its case has; no library sees them.
         """
         if self.pool:
-            return {"w": np.ones((*self.kernel, 1, self.filters), np.float32)}
+            return {"w": np.ones((*self.kernel, 1, self.filters), dtype)}
         names = {"weights": "w", "bias": "b"}
         return {names.get(name, name): array for name, array in self.arrays.items()}
 

@@ -56,7 +56,7 @@ class Runner:
             arrays = {
                 f"{number}.{name}": array
                 for number, layer in enumerate(self.network.layers)
-                for name, array in layer.operands().items()
+                for name, array in layer.operands(self.network.dtype).items()
             }
             self.session.request({"do": "network", "key": self.key, "specs": specs}, arrays)
             self._process = getattr(self.session, "pid", 0)

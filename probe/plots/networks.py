@@ -1,0 +1,99 @@
+"""Pictures of networks: where short and fixed part, how far to pad, what each way costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from probe import plots
+
+OWN: dict[str, Any] = {"marker": "o", "ms": 4.5, "color": "black", "mec": "white", "mew": 0.6, "ls": ""}
+"""How a layer is marked that differs by itself, and not only because of what it is handed."""
+
+WAYS = {
+    "fixed": plots.QUIET,
+    "least": plots.DIFFERS,
+    "safe": plots.STABLE,
+    "layerwise": "#0072b2",
+}
+"""Ways to run short content, and their colours: red is the one that changes bits."""
+
+
+def layer_map(axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24) -> None:
+    """|ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
+
+    A dot marks a layer that differs by itself. The two frames have the same shape.
+    """
+    plots.length_strips(axes, ulps, ticks)
+    rows, columns = np.nonzero(own.to_numpy(dtype=float) > 0)
+    axes.plot(columns, rows, **OWN)
+    axes.tick_params(length=0)
+
+
+def own_mark() -> Line2D:
+    """A handle for a legend: what the dot means."""
+    return Line2D([], [], label="differs by itself: order or rounding of its own", **OWN)
+
+
+def padding_steps(axes: Axes, lengths: pd.DataFrame) -> None:
+    """Padded length by content: the least and, where it is another, the safe one.
+
+    ``lengths``: rows of ``padded_lengths`` of one network on one target.
+    """
+    rows = lengths.sort_values("content")
+    content = rows.content.to_numpy(dtype=int)
+    least, safe = (rows[name].to_numpy(dtype=int) for name in ("least", "safe"))
+    moved = safe > least
+    axes.step(content, safe, where="post", color=WAYS["safe"], lw=2.4)
+    axes.step(content, least, where="post", color="black", lw=1)
+    axes.fill_between(
+        content, least, safe, where=moved, step="post", color=WAYS["least"], alpha=0.3
+    )
+    axes.plot(content, content, color=plots.QUIET, lw=0.8, ls=":")
+    axes.set(xlabel="positions of content", ylabel="padded length", ylim=(0, None))
+    axes.set_xlim(1, content.max())
+
+
+def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str]) -> None:
+    """The largest difference by layer, a line a row: how it grows on the way down."""
+    colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+    for number, (name, values) in enumerate(scaled.iterrows()):
+        numbers = values.to_numpy(dtype=float)
+        numbers = np.where(numbers > 0, numbers, np.nan)
+        shade = colours[number % len(colours)]
+        axes.plot(range(len(numbers)), numbers, "o-", ms=3, lw=1.2, color=shade, label=str(name))
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
+    axes.set_ylabel("largest difference, in eps x largest activation")
+    axes.grid(axis="y", color="#e9ecef", lw=0.8)
+
+
+def cost_bars(
+    axes: Axes, ratios: pd.DataFrame, labels: Mapping[str, str], limit: float | None = None
+) -> None:
+    """Time against the fixed size's, a group of bars a row, a bar a way; ``labels`` name them."""
+    ways = [way for way in WAYS if way in ratios and way in labels]
+    height = 0.8 / len(ways)
+    for number, way in enumerate(ways):
+        at = np.arange(len(ratios)) + (number - (len(ways) - 1) / 2) * height
+        values = ratios[way].to_numpy(dtype=float)
+        look: dict[str, Any] = {"height": height * 0.92, "color": WAYS[way], "label": labels[way]}
+        axes.barh(at, values, **look)
+        for place, value in zip(at, values, strict=True):
+            if not np.isnan(value):
+                axes.text(value + 0.01, place, f"{value:.2f}", va="center", fontsize=7)
+    axes.axvline(1, color=plots.QUIET, lw=1)
+    if limit is not None:
+        axes.axvline(limit, color="black", lw=1, ls="--")
+    axes.set_yticks(range(len(ratios)), [str(name) for name in ratios.index])
+    axes.set_ylim(len(ratios) - 0.5, -0.5)
+    axes.set_xlim(0, max(1.15, float(np.nanmax(ratios.to_numpy(dtype=float))) * 1.12))
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("time of a call, as a share of the fixed size's")
