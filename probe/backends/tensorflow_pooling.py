@@ -15,7 +15,7 @@ def operator(tf, spec):
     steps = list(spec["kernel"]), list(spec["stride"])
     if function is None and rank == 2:  # 1.x has the operator under this name
         function = getattr(tf.nn, name)
-        steps = tuple([1] + step + [1] for step in steps)
+        steps = [1] + steps[0] + [1], [1] + steps[1] + [1]
     elif function is None:
         raise Unsupported(f"this release has no tf.nn.{name}{rank}d")
     if spec["padding"] in ("valid", "same") and not spec["ceil_mode"]:

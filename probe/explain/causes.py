@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +25,7 @@ from probe.explain import Pairs, Side, add_orders, must_agree, run
 from probe.explain.judge import Judge
 from probe.explain.rows import Row, order_row, ranges, reveal_rows, rounding_row
 from probe.launch import Session
+from probe.launch.waiting import completed
 from probe.order.orders import Way
 from probe.store import Store
 from probe.store.results import load, machine_folders
@@ -110,7 +111,7 @@ def explain_store(
     with Store(folder) as store, ProcessPoolExecutor(workers or machine.cores()) as pool:
         waiting = {pool.submit(explain_job, job): job for job in jobs}
         try:
-            for done, future in enumerate(as_completed(waiting), 1):
+            for done, future in enumerate(completed(waiting), 1):
                 job = waiting[future]
                 _take(store, result, job, future.result())
                 if progress:
