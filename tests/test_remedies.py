@@ -175,7 +175,7 @@ def test_float64_is_nearer_to_the_exact_sum(measured):
 
 def test_the_advice_is_the_cheapest_exact_one(measured):
     exact = [one for one in measured.found if one.verdict == "exact"]
-    cheapest = min(exact, key=lambda one: measured.ratio(one, measured.content))
+    cheapest = min(exact, key=measured.of_fixed)
     advice = advise(measured)
     assert advice.name == cheapest.remedy.name
     assert advice.keeping in ("pad", "chunks=16")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from probe.plots import DIFFERS, QUIET, STABLE
 
@@ -25,15 +25,19 @@ def times(ratio: float) -> str:
     return "" if np.isnan(ratio) else f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
-def cost_bars(axes: Axes, rows: pd.DataFrame, lines: Sequence[float] = (1.0,)) -> None:
+def cost_bars(
+    axes: Axes,
+    rows: pd.DataFrame,
+    limits: tuple[float, float],
+    lines: Sequence[float] = (1.0,),
+) -> None:
     """Rows of ``remedies`` of one subject and target: a bar each, the cheapest on top.
 
-    How long it takes over padding everything (``of_fixed``), logarithmic; the colour is the
-    verdict, the recommended one is bold. ``lines``: dashed, at these costs.
+    How long it takes over padding everything (``of_fixed``), logarithmic between ``limits``; the
+    colour is the verdict, the recommended one is bold. ``lines``: dashed, at these costs.
     """
     rows = rows.dropna(subset="of_fixed").sort_values("of_fixed", ascending=False)
-    places = np.arange(len(rows))
-    least = min([0.05, *(rows.of_fixed * 0.6)])
+    places, least = np.arange(len(rows)), limits[0]
     axes.barh(
         places,
         rows.of_fixed - least,
@@ -48,8 +52,9 @@ def cost_bars(axes: Axes, rows: pd.DataFrame, lines: Sequence[float] = (1.0,)) -
     for line in lines:
         axes.axvline(line, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     axes.set_xscale("log")
-    axes.set_xlim(least, rows.of_fixed.max() * 1.9)
+    axes.set_xlim(*limits)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(places, rows.remedy)
     for label, best in zip(axes.get_yticklabels(), rows.recommended, strict=True):
         label.set_fontweight("bold" if best else "normal")
@@ -89,23 +94,14 @@ def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: s
     axes.spines[:].set_visible(False)
 
 
-def cost_and_error(axes: Axes, rows: pd.DataFrame) -> None:
-    """Rows of ``remedies`` of one subject: cost over the default against distance from exact."""
-    rows = rows.dropna(subset=["ratio_fixed", "error_rms"])
-    groups = rows.groupby([rows.ratio_fixed.round(1), rows.error_rms.round(2)], sort=True)
-    for _, group in groups:
-        first = group.iloc[0]
-        axes.scatter(first.ratio_fixed, first.error_rms, s=28, color=VERDICTS[first.verdict])
-        axes.annotate(
-            ", ".join(group.remedy),
-            (first.ratio_fixed, first.error_rms),
-            (5, 3),
-            textcoords="offset points",
-            fontsize=7,
-        )
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_ylim(0, rows.error_rms.max() * 1.2)
+def error_bars(axes: Axes, rows: pd.DataFrame) -> None:
+    """Rows of ``remedies`` of one subject: how far each is from exact, the farthest on top."""
+    rows = rows.dropna(subset="error_rms").sort_values("error_rms", kind="stable")
+    places = np.arange(len(rows))
+    colours = [VERDICTS[verdict] for verdict in rows.verdict]
+    axes.barh(places, rows.error_rms, height=0.66, color=colours)
+    axes.set_yticks(places, rows.remedy)
+    axes.set_xlim(0, None)
 
 
 def verdict_legend(figure: Figure, faint: bool = False) -> None:

@@ -45,4 +45,4 @@ def advise(measured: Measured) -> Advice:
 
 
 def _cheapest(measured: Measured, found: list[Found]) -> Found | None:
-    return min(found, key=lambda one: measured.ratio(one, measured.content) or 0, default=None)
+    return min(found, key=lambda one: measured.of_fixed(one) or 0, default=None)
