@@ -298,3 +298,14 @@ def test_wrong_words_are_told_in_one_line(capsys, words, said):
     assert status == 2
     assert said in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_calls_are_timed_one_by_one(reference):
+    case = Case("conv1d", 3, 2, 2, 9)
+    x, w, _ = case.operands()
+    asked = {"do": "time", "spec": case.spec(), "at": {"length": 5}, "limit": 0.0}
+    assert reference.request(asked, {"x": x, "w": w})[1]["seconds"].shape == (1,)
+    seconds = reference.request(asked | {"limit": 0.02}, {"x": x, "w": w})[1]["seconds"]
+    assert len(seconds) > 1
+    assert (seconds > 0).all()
+    assert 0.02 <= seconds.sum()
