@@ -17,6 +17,7 @@ from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
 from probe.reproduction import emulate, picture, program, proof, report, scripts
 from probe.reproduction.failing import Failing, failing
+from probe.reproduction.plainer import without_zeros
 from probe.reproduction.report import Content, Elsewhere
 from probe.shrink import BUDGET, Finding, Shrunk, shrink
 from probe.target import Target
@@ -140,7 +141,7 @@ def proved(
     tell(f"proving it in {times} fresh processes")
     ran = proof.prove(script, targets, expected_bits(found), times)
     made = Reproduction(
-        *(smallest, targets, versions, found, example(found), script, ran),
+        *(smallest, targets, versions, found, evidence_of(found), script, ran),
         facts=facts_of(targets, facts),
         shrunk=shrunk,
         elsewhere=elsewhere,
@@ -195,6 +196,12 @@ def expected_bits(found: Explanation) -> list[tuple[str, str]]:
     return list(zip(*values, strict=True))
 
 
+def evidence_of(found: Explanation) -> Evidence | None:
+    """One differing output in full; without products that are 0 where those only take room."""
+    shown = example(found)
+    return shown if shown is None or "window" in found.causes else without_zeros(shown)
+
+
 def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:
     """Whether the smallest case differs on other targets too."""
     found = []
@@ -206,7 +213,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
                 version = str(failed.first.facts["library_version"])
         except ProbeError as error:
             said, version = machine.publishable(str(error)), ""
-        found.append(Elsewhere(target.text, version, said, machine.label()))
+        found.append(Elsewhere(target.text, version, said, machine.label(), "the smallest"))
     return found
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.errors import InputError, Nondeterministic
-from probe.explain.evidence import example
 from probe.launch import open_session
 from probe.network import Network
 from probe.network.comparison import Comparer, Comparison
@@ -130,7 +129,7 @@ def reproduce(
     ran = proof.prove(script, (target, target), expected, times)
     made = folder.Reproduction(
         *(finding, (target, target), (version, version), found.explanation),
-        *(example(found.explanation), script, ran),
+        *(folder.evidence_of(found.explanation), script, ran),
         facts=folder.facts_of((target, target), (facts, facts)),
         names=(names, names),
     )
@@ -238,7 +237,7 @@ class _Layers:
             for name, array in (("weights", layer.weights), ("bias", layer.bias))
             if array is not None
         ]
-        own = layer.operands()
+        own = layer.operands(self.finding.network.dtype)
         x = np.zeros(case.input_shape(), self.finding.x.dtype)
         found = scripts.library(
             self.target, self.version, case, (x, own["w"].reshape(case.weight_shape), own.get("b"))

@@ -23,12 +23,16 @@ MOST_SUMS = 24
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Another target that was asked: ``said`` is ``differs``, ``does not``, or why not."""
+    """Another target that was asked: ``said`` is ``differs``, ``does not differ``, or why not.
+
+    ``asked``: about which case.
+    """
 
     target: str
     version: str
     said: str
     machine: str = ""
+    asked: str = "as it was found"
 
 
 @dataclass
@@ -195,7 +199,10 @@ def _cause(content: Content) -> str:
         for source, names in sources.items()
     ]
     shown = " `order.png` shows both." if content.emulated == "" else ""
-    return "\n\n".join([f"{why[0].upper()}{why[1:]}. {proof}{shown}", *sides, *kernels])
+    left_out = len(evidence.left.products) - len(evidence.left.way[0].leaves)
+    zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
+    head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
+    return "\n\n".join([head, *sides, *kernels])
 
 
 def _places(side: Added) -> str:
@@ -210,7 +217,8 @@ def _sums(side: Added) -> str:
     fused = sorted(set(rounding.fused) & set(tree.leaves))
     if fused:
         whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
-        lines.append(f"fused: {'all' if whole else ', '.join(map(str, fused))}")
+        some = ", ".join(map(str, fused)) if len(fused) <= MOST_SUMS else f"{len(fused)} products"
+        lines.append(f"fused: {'all' if whole else some}")
     left_out = max(len(side.sums) - MOST_SUMS, 0)
     if left_out:
         lines.append(f"... {left_out} sums")
@@ -223,12 +231,10 @@ def _elsewhere(content: Content) -> str:
     if not content.elsewhere:
         return ""
     rows = [
-        f"| {one.target} | {one.version} | {one.machine} | {one.said} |"
+        f"| {one.target} | {one.version} | {one.machine} | {one.asked} | {one.said} |"
         for one in content.elsewhere
     ]
-    return "\n".join(
-        ["", "", "| target | version | machine | same case |", "| --- | --- | --- | --- |", *rows]
-    )
+    return "\n".join(["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *rows])
 
 
 def _promise(form: str) -> str:

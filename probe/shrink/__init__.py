@@ -65,8 +65,9 @@ def shrink(
             return None
         if drawn is not None:
             search.best = start.drawn_as(drawn)
-        search.exhaust(shapes.steps(lambda one: one.drawn_as(drawn) if drawn else one))
-        found.near = _nearest(search.passed)
+        steps = shapes.steps(lambda one: one.drawn_as(drawn) if drawn else one)
+        search.exhaust(steps)
+        found.near = _nearest(search.near(steps))
         found.shown = _show(search, start, shows, drawn)
         if found.shown:
             search.exhaust(numbers.steps(search.best.case.weighted))

@@ -48,8 +48,8 @@ class Search(Generic[T]):
     """A failing value, made smaller by steps until no single one keeps the failure.
 
     ``fails(value)``: the predicate, which may be exchanged between steps. ``most``: how often it
-    may be called. ``tell(calls, best)`` hears of every call. ``calls``, ``best`` and ``passed``
-    (since the last improvement) are true at all times, also where an exception ends a step.
+    may be called. ``tell(calls, best)`` hears of every call. ``calls`` and ``best`` are true at all
+    times, also where an exception ends a step.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Search(Generic[T]):
         tell: Callable[[int, T], None] | None = None,
     ) -> None:
         self.best, self.fails, self.most, self.calls = start, fails, most, 0
-        self.passed: list[Passed[T]] = []
         self._tell = tell
         self._seen: set[Hashable] = {start.key}
+        self._passed: set[Hashable] = set()
 
     def ask(self, value: T) -> bool:
         """What the predicate says. Raises Spent where no call is left."""
@@ -74,16 +74,16 @@ class Search(Generic[T]):
             self._tell(self.calls, self.best)
         return failed
 
-    def consider(self, candidate: T, step: str = "") -> bool:
+    def consider(self, candidate: T) -> bool:
         """Whether the candidate fails; then it is the best. Seen before: False, at no cost."""
         if candidate.key in self._seen:
             return False
         failed = self.ask(candidate)
         self._seen.add(candidate.key)
         if failed:
-            self.best, self.passed = candidate, []
+            self.best = candidate
         else:
-            self.passed.append(Passed(step, candidate))
+            self._passed.add(candidate.key)
         return failed
 
     def exhaust(self, steps: Iterable[Step[T]]) -> None:
@@ -95,8 +95,17 @@ class Search(Generic[T]):
                 while self._take(step):
                     changed = True
 
+    def near(self, steps: Iterable[Step[T]]) -> list[Passed[T]]:
+        """What single steps lead to from the best and what did not fail. Asks nothing."""
+        return [
+            Passed(step.name, one)
+            for step in steps
+            for one in step.candidates(self.best)
+            if one.key in self._passed
+        ]
+
     def _take(self, step: Step[T]) -> bool:
-        return any(self.consider(one, step.name) for one in step.candidates(self.best))
+        return any(self.consider(one) for one in step.candidates(self.best))
 
 
 def smaller(number: int, least: int = 1) -> Iterator[int]:

@@ -1,0 +1,64 @@
+"""An output's sums without the products that are 0: they add nothing, whatever the order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from probe import floats
+from probe.explain.evidence import Added, Evidence, part
+from probe.order import ways
+from probe.order.replay import partial_sums
+from probe.order.tree import BIAS
+
+
+def without_zeros(evidence: Evidence) -> Evidence:
+    """The same output with smaller trees, where those still give both sides' bits.
+
+    Else (a narrowed sum, fewer than two summands, a zero's sign) the evidence as it is.
+    """
+    left, right = _side(evidence.left), _side(evidence.right)
+    if left is None or right is None or left.way is None or right.way is None:
+        return evidence
+    left.own, right.own = part(left.way, right.way, left.dtype)
+    left.bits_part = right.bits_part = None
+    return replace(evidence, left=left, right=right)
+
+
+def _side(side: Added) -> Added | None:
+    """One side over the products that are not 0; None where that is not the same."""
+    if side.way is None or side.way[1].narrow:
+        return None
+    values = {
+        one.leaf: (_value(one.x, side.dtype), _value(one.w, side.dtype)) for one in side.products
+    }
+    kept = [leaf for leaf, (x, w) in values.items() if x * w != 0]
+    bias = None if side.bias is None else _value(side.bias, side.dtype)
+    if bias is not None:
+        kept.append(BIAS)
+    if len(kept) < 2 or len(kept) >= len(side.way[0].leaves):
+        return None
+    way = ways.restricted(side.way, kept)
+    x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
+    for leaf, pair in values.items():
+        for array, value in zip((x, w), pair, strict=True):
+            array[leaf] = floats.round_to(np.array([value]), side.dtype)
+    added = None
+    if bias is not None and BIAS in way[0].leaves:
+        added = floats.round_to(np.array([bias]), side.dtype)[0]
+    sums = partial_sums(*way, x, w, side.dtype, added)
+    last = floats.from_bits(np.array([sums[-1].bits], _unit(sums[-1].format)), sums[-1].format)
+    result = floats.round_to(floats.widen(last, sums[-1].format), side.dtype)
+    if int(floats.to_bits(result, side.dtype)[0]) != side.library:
+        return None
+    return replace(side, way=way, sums=sums, result=side.library)
+
+
+def _value(bits: int, dtype: str) -> float:
+    found = floats.from_bits(np.array([bits], _unit(dtype)), dtype)
+    return float(floats.widen(found, dtype)[0])
+
+
+def _unit(dtype: str) -> np.dtype:
+    return np.dtype(floats.format_of(dtype).unit)
