@@ -178,8 +178,8 @@ def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
 def rule(lengths: SafeLengths) -> str:
     """What makes a length safe, in a sentence; empty where no single bound of a layer says it.
 
-    ``conv9 gives at least 2 positions``: of all sizes that were looked at, a layer adds as at the
-    fixed length at and only at those that wide. Where all sizes do: ``every length is safe``.
+    ``conv9 gives at least 2 positions``: of all sizes that were looked at, the layer adds as at the
+    fixed length at those that wide and at no other.
     """
     bounds = []
     for number, seen in sorted(lengths.widths.items()):
@@ -187,10 +187,10 @@ def rule(lengths: SafeLengths) -> str:
         good = [width.outputs for width in seen.values() if width.alike == width.outputs]
         if not bad:
             continue
-        if good and min(good) <= max(bad):
+        if not good or min(good) <= max(bad):
             return ""
         name = lengths.network.layers[number].name
-        bounds.append(f"{name} gives at least {max(bad) + 1} position{'s' * (max(bad) > 0)}")
+        bounds.append(f"{name} gives at least {min(good)} position{'s' * (min(good) > 1)}")
     return " and ".join(bounds) if bounds else "every length that holds the windows is safe"
 
 
