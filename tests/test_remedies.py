@@ -308,4 +308,4 @@ def test_calls_are_timed_one_by_one(reference):
     seconds = reference.request(asked | {"limit": 0.02}, {"x": x, "w": w})[1]["seconds"]
     assert len(seconds) > 1
     assert (seconds > 0).all()
-    assert 0.02 <= seconds.sum()
+    assert seconds.sum() >= 0.02
