@@ -193,7 +193,7 @@ REPORTS = [
     Report(
         "pytorch/pytorch#104587",
         "a streaming Conv1d, one step at a time, against the whole signal",
-        "shapes may take other algorithms, so bits are not promised; seen on ARM, not on x86",
+        "shapes may take other algorithms, so bits are not promised; seen on an M1, not on x86",
         tuple(
             Pair(
                 f"kernel {2 * hop}: length {2 * hop} against {10 * hop}",
@@ -288,7 +288,7 @@ REPORTS = [
     Report(
         "AxisCommunications/onnx-to-keras#31",
         "padded max-pooling differs after conversion to Keras",
-        "mended by padding with a number below all others (#32)",
+        "mended by padding with -127.5 in place of zero (#32)",
         (
             Conventions(
                 "padding left out against zeros put in",
