@@ -351,3 +351,19 @@ def test_findings_come_from_a_store(tmp_path):
         stored.finding(tmp_path, 999)
     with pytest.raises((StoreError, InputError)):
         stored.finding(tmp_path / "nowhere")
+
+
+def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():
+    case = Case(op="conv1d", kernel=40, length=41, operands="cancel")
+    targets = Target.parse("reference"), Target.parse("reference,algorithm=fused")
+    finding = Finding.of(case)
+    x, w = np.zeros_like(finding.x), np.zeros_like(finding.w)
+    x[0, [7, 30], 0], w[[7, 30], 0, 0] = (1.0, 1.0000001), (-8.0, 6.1)
+    with failing(*targets, inline=True) as failed:
+        found = failed.explained(finding.with_operands(x, w, None))
+    assert len(found.differing) and found.replayed == len(found.pairs.left)
+    shown = folder.evidence_of(found)
+    for side in (shown.left, shown.right):
+        assert set(side.way[0].leaves) == {7, 30} and len(side.sums) == 1
+        assert side.sums[-1].bits == side.library
+    assert shown.left.way[1].fused == frozenset() and shown.right.way[1].fused == {30}

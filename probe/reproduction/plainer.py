@@ -11,6 +11,7 @@ from probe.explain.evidence import Added, Evidence, part
 from probe.order import ways
 from probe.order.replay import partial_sums
 from probe.order.tree import BIAS
+from probe.order.ways import Way
 
 
 def without_zeros(evidence: Evidence) -> Evidence:
@@ -39,7 +40,7 @@ def _side(side: Added) -> Added | None:
         kept.append(BIAS)
     if len(kept) < 2 or len(kept) >= len(side.way[0].leaves):
         return None
-    way = ways.restricted(side.way, kept)
+    way = _restricted(side.way, set(kept))
     x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
     for leaf, pair in values.items():
         for array, value in zip((x, w), pair, strict=True):
@@ -53,6 +54,22 @@ def _side(side: Added) -> Added | None:
     if int(floats.to_bits(result, side.dtype)[0]) != side.library:
         return None
     return replace(side, way=way, sums=sums, result=side.library)
+
+
+def _restricted(way: Way, kept: set[int]) -> Way:
+    """The way over some leaves; a product that is added to nothing but zeros is rounded there."""
+    tree, rounding = way
+    alone = {
+        leaf
+        for leaf in rounding.fused & kept
+        if not any(
+            other in kept
+            for child in tree.nodes[tree.parents[leaf]]
+            if child != leaf
+            for other in (tree.leaves_under(~child) if child < 0 else (child,))
+        )
+    }
+    return ways.restricted((tree, replace(rounding, fused=rounding.fused - alone)), kept)
 
 
 def _value(bits: int, dtype: str) -> float:
