@@ -13,11 +13,14 @@ from probe.order.replay import partial_sums
 from probe.order.tree import BIAS
 from probe.order.ways import Way
 
+WHOLE = 12
+"""Summands up to which a sum is shown with all of them."""
+
 
 def without_zeros(evidence: Evidence) -> Evidence:
     """The same output with smaller trees, where those still give both sides' bits.
 
-    Else (a narrowed sum, fewer than two summands, a zero's sign) the evidence as it is.
+    Else (a small or narrowed sum, fewer than two summands, a zero's sign) as it is.
     """
     left, right = _side(evidence.left), _side(evidence.right)
     if left is None or right is None or left.way is None or right.way is None:
@@ -29,7 +32,7 @@ def without_zeros(evidence: Evidence) -> Evidence:
 
 def _side(side: Added) -> Added | None:
     """One side over the products that are not 0; None where that is not the same."""
-    if side.way is None or side.way[1].narrow:
+    if side.way is None or side.way[1].narrow or len(side.way[0].leaves) <= WHOLE:
         return None
     values = {
         one.leaf: (_value(one.x, side.dtype), _value(one.w, side.dtype)) for one in side.products
