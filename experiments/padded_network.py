@@ -32,8 +32,11 @@ SOME = (1, 2, 100, 200, 256, 257, 410, 512, 513, 700, 768, 769, 1000, 1024)
 COST = (200, 410, 1024)
 """Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size."""
 
-TIMED = ("tensorflow,onednn=0,mode=graph", "tensorflow,onednn=0", "torch")
-WIDTHS = (16, 64, 128)
+TIMED = {
+    "tensorflow,onednn=0,mode=graph": (16, 64, 128),
+    "tensorflow,onednn=0": (16, 64, 128),
+    "torch": (16, 64),
+}
 
 MAIN = """
     tensorflow,onednn=0
@@ -85,7 +88,7 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(source, EVERY) for source in NETWORKS[::2]]) for text in MAIN]
     found.append((DEFAULT, [wish(source, SOME) for source in NETWORKS[::2]]))
-    found += [(text, [costs(width) for width in WIDTHS]) for text in TIMED]
+    found += [(text, [costs(width) for width in widths]) for text, widths in TIMED.items()]
     found += [(text, [wish(NETWORKS[2], SOME)]) for text in OTHERS]
     found += [(text, [wish(source, SOME) for source in (ALIKE, *NETWORKS[1::2])]) for text in MAIN]
     found.append((COMPILED, [wish(NETWORKS[2], SOME[4:6], layerwise=False)]))

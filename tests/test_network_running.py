@@ -361,3 +361,25 @@ def test_what_stands_between_windows_does_not_spoil_the_plan(switching, length):
     assert [plan.differing(lengths, length, safe, seed) for seed in range(3)] == [0, 0, 0]
     assert {MIXED.layers[number].op for number in lengths.by_bits} >= {"avg_pool2d", "activation"}
     assert any("compared by bits" in one for one in plan.assumptions(lengths))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["torch", "tensorflow,onednn=0", "onnxruntime"])
+def test_outputs_that_begin_in_padding_are_not_taken_for_alike_by_luck(text):
+    where = Target.parse(text)
+    if why := unavailable(where):
+        pytest.skip(why)
+    layer = {"op": "conv1d", "kernel": 6, "dilation": 2, "padding": "same", "filters": 2}
+    network = from_json({"in_channels": 2, "seed": 31, "layers": [layer | {"bias": True}]})
+    geometry, sizes = network.geometry(114), range(20, 60, 5)
+    with Session(where) as session:
+        lengths = SafeLengths(session, geometry)
+        for size in sizes:
+            alike = lengths.agrees(0, size, 0)
+            shared = geometry.follow(size)[-1].same
+            for seed in range(12):
+                x = content(network, 114, seed)
+                short = lengths.runner.output(x[:, :size].copy())
+                whole = lengths.runner.output(x)[:, : short.shape[1]]
+                apart = (short != whole).any(axis=(0, 2))
+                assert not (apart & shared & alike).any(), (size, seed)
