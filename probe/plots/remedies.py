@@ -47,7 +47,13 @@ def cost_bars(
     )
     for place, cost in zip(places, rows.of_fixed, strict=True):
         axes.annotate(
-            times(cost), (cost, place), (3, 0), textcoords="offset points", va="center", fontsize=8
+            times(cost),
+            (cost, place),
+            (3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     for line in lines:
         axes.axvline(line, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
