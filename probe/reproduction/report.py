@@ -85,7 +85,7 @@ def _filled(content: Content, form: str) -> dict[str, str]:
         ("The smallest case", _smallest(content)),
         ("Why", _cause(content)),
         ("Elsewhere", _elsewhere(content)),
-        ("What the documentation says", _promise(form)),
+        ("What the documentation says", _promise(content, form)),
     ]
     described = "\n\n".join([summary, *(f"**{h}.** {t}" for h, t in sections if t)])
     gpu = str(machine.get("gpu") or "none: this is a CPU")
@@ -237,8 +237,9 @@ def _elsewhere(content: Content) -> str:
     return "\n".join(["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *rows])
 
 
-def _promise(form: str) -> str:
-    if form not in PROMISES:
+def _promise(content: Content, form: str) -> str:
+    """What is promised of rounding; of conventions nothing is said."""
+    if form not in PROMISES or "window" in content.explanation.causes:
         return ""
     text, link = PROMISES[form]
     return f"{text}: {link}"

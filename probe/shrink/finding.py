@@ -156,7 +156,8 @@ class Finding:
             found |= {"vary": self.vary, "at": self.at, "against": self.against}
         if self.padding is not None:
             found["against_padding"] = self.right.padding_text
-        counts = {"x": self.x, "w": self.w} | ({} if self.b is None else {"b": self.b})
+        counts = {"x": self.x} | ({"w": self.w} if self.case.weighted else {})
+        counts |= {} if self.b is None else {"b": self.b}
         return found | {"not_zero": {k: int(np.count_nonzero(v)) for k, v in counts.items()}}
 
 
