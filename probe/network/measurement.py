@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import TargetError
-from probe.launch import AnySession, open_session
+from probe.launch import AnySession, InlineSession, open_session
 from probe.network import consequence
 from probe.network.chain import Network
 from probe.network.comparison import Comparer, Comparison
@@ -165,6 +165,7 @@ class _Rows:
         self.session, self.wish, self.place, self.tell = session, wish, place, tell
         self.geometry = wish.network.geometry(wish.fixed)
         self.lengths = SafeLengths(session, self.geometry)
+        self.exact: Runner | None = None
         self.compared = self.diverging = self.explained = 0
 
     @cached_property
@@ -249,13 +250,12 @@ class _Rows:
 
     def _decisions(self) -> list[Row]:
         network, rows = self.wish.network, []
-        exact = Runner(self.session, consequence.as_float64(network))
         for length in self.wish.decided:
             self.tell(f"decisions at {length}")
             x, need = content(network, length, 1000 + length), self.geometry.need(length)
             fixed = self.lengths.runner.output(padded(x, self.wish.fixed))
             fixed = fixed[..., need.first : need.kept, :]
-            truth = kept(need, exact.output(padded(x, need.padded).astype(np.float64)))
+            truth = kept(need, self._truth(padded(x, need.padded)))
             for variant, to, short in self._variants(length, x):
                 common = self.place | {
                     "content": length,
@@ -268,6 +268,19 @@ class _Rows:
                 taken = consequence.decisions(short, fixed, network.dtype)
                 rows += [common | vars(one) for one in taken]
         return rows
+
+    def _truth(self, x: np.ndarray) -> np.ndarray:
+        """The output in float64: the target's own, or NumPy's where it has none."""
+        if self.exact is None:
+            self.exact = Runner(self.session, consequence.as_float64(self.wish.network))
+        try:
+            return self.exact.output(x.astype(np.float64))
+        except TargetError as error:
+            if error.kind != "unsupported" or self.exact.session is not self.session:
+                raise
+        reference = InlineSession(Target.parse("reference")).start()
+        self.exact = Runner(reference, self.exact.network)
+        return self.exact.output(x.astype(np.float64))
 
     def _variants(self, length: int, x: np.ndarray) -> Iterator[tuple[str, int, np.ndarray]]:
         """(variant, padded length, outputs that are kept) of every way to run the content."""
