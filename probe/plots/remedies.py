@@ -13,16 +13,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from probe.plots import DIFFERS, QUIET, STABLE
+from probe.remedies.found import times
 
 VERDICTS = {"exact": STABLE, "differs": DIFFERS, "not known": QUIET}
 """Colours of verdicts."""
 FAINT = {"exact": "#cfe8dd", "differs": "#f6cdd8", "not known": "#e4e7ea"}
 """The same behind numbers."""
-
-
-def times(ratio: float) -> str:
-    """A ratio in as many digits as it deserves: 0.13, 1.8, 47."""
-    return "" if np.isnan(ratio) else f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def cost_bars(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe.remedies.found import Found, Measured
+from probe.remedies.found import Found, Measured, times
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def advise(measured: Measured) -> Advice:
         return Advice(None, "no remedy is exact on this target")
     ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
     text = (
-        f"{best.remedy.name}: {best.remedy.doc}; exact, {ratio:.2g} times the default at length "
-        f"{measured.content}, {of_fixed:.2g} times padding everything to {measured.fixed}"
+        f"{best.remedy.name}: {best.remedy.doc}; exact, {times(ratio)} times the default at length "
+        f"{measured.content}, {times(of_fixed)} times padding everything to {measured.fixed}"
     )
     if kept != best.remedy.name and kept is not None:
         text += f"; to keep the default's bits at {measured.fixed}: {kept}"

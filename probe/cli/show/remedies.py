@@ -9,6 +9,7 @@ from probe.case import Case
 from probe.cli import numbers
 from probe.cli.show.facts import table
 from probe.remedies import Found, Measured, advise
+from probe.remedies.found import times
 
 COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 
@@ -41,9 +42,9 @@ def _table(measured: Measured) -> RenderableType:
             Text(one.verdict, COLOURS[one.verdict]),
             counted,
             _seconds(measured, one),
-            _times(measured.ratio(one, measured.content)),
-            _times(measured.of_fixed(one)),
-            _times(measured.ratio(one, measured.fixed)),
+            times(measured.ratio(one, measured.content)),
+            times(measured.of_fixed(one)),
+            times(measured.ratio(one, measured.fixed)),
             "" if one.error_rms is None else f"{one.error_rms:.2f}",
             {True: "kept", False: "other", None: ""}[one.keeps],
             one.remedy.doc,
@@ -54,7 +55,3 @@ def _table(measured: Measured) -> RenderableType:
 def _seconds(measured: Measured, one: Found) -> str:
     found = measured.seconds(one, measured.content)
     return "" if found is None else f"{found * 1e3:.3g} ms"
-
-
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2g}"
