@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from probe import launch, target
 from probe.target import Target
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
