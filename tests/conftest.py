@@ -9,7 +9,6 @@ import pytest
 from probe import launch, target
 from probe.target import Target
 
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
