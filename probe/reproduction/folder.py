@@ -247,6 +247,7 @@ def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) ->
     emulator = proof.emulator(targets[0])
     if emulator:
         found |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
+        found |= {"architecture": "aarch64"} if targets[0].device == "arm64" else {}
     for name in (*FACTS, *MORE_FACTS):
         if facts[0].get(name) not in (None, ""):
             found[name] = facts[0][name]
