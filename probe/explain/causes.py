@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +104,15 @@ def explain_store(
     """Explains every difference in a store that was measured on this machine.
 
     ``path``: an experiment's folder, or this machine's folder in it. ``workers``: processes; None:
-    one a processor. ``progress(done, total, target)`` counts cases x targets. StoreError: no such
-    store, or none of this machine.
+    one a processor, each started afresh, so a script calls this under ``if __name__ == "__main__"``.
+    ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
+    this machine.
     """
     folder = _own_folder(Path(path))
     jobs, result = _jobs(folder)
-    with Store(folder) as store, ProcessPoolExecutor(workers or machine.cores()) as pool:
+    afresh = get_context("spawn")  # a fork of a process with JAX or TensorFlow in it may hang
+    processes = ProcessPoolExecutor(workers or machine.cores(), mp_context=afresh)
+    with Store(folder) as store, processes as pool:
         waiting = {pool.submit(explain_job, job): job for job in jobs}
         try:
             for done, future in enumerate(completed(waiting), 1):
