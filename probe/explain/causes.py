@@ -104,7 +104,7 @@ def explain_store(
     """Explains every difference in a store that was measured on this machine.
 
     ``path``: an experiment's folder, or this machine's folder in it. ``workers``: processes; None:
-    one a processor, each started afresh, so a script calls this under ``if __name__ == "__main__"``.
+    one a processor, each started afresh, so that a script needs ``if __name__ == "__main__"``.
     ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
     this machine.
     """
