@@ -13,7 +13,14 @@ from matplotlib.ticker import FuncFormatter
 
 from probe import plots
 
-OWN: dict[str, Any] = {"marker": "o", "ms": 4.5, "color": "black", "mec": "white", "mew": 0.6, "ls": ""}
+OWN: dict[str, Any] = {
+    "marker": "o",
+    "ms": 4.5,
+    "color": "black",
+    "mec": "white",
+    "mew": 0.6,
+    "ls": "",
+}
 """How a layer is marked that differs by itself, and not only because of what it is handed."""
 
 WAYS = {
