@@ -1,9 +1,10 @@
 """Every library in one frame: who keeps its bits when the input grows, and who agrees with whom.
 
-A grid of one-dimensional convolutions on every CPU target, each length compared with 600, the
-operands made to show a changed order (`cancel`); then the cause of every difference, revealed and
-replayed. And four shapes at one length, with the numbers that users have (`normal`): all outputs of
-every target, and the order of additions of each. Twenty minutes on two processors.
+The grid of `length_sweep.py` (240 one-dimensional convolutions) on every CPU target, each length
+compared with 600, the operands made to show a changed order (`cancel`); then the cause of every
+difference, revealed and replayed. And four shapes at one length, with the numbers that users have
+(`normal`): all outputs of every target, and the order of additions of each. Two hours on two
+processors.
 
 Writes results/frameworks/<machine>/*.parquet; notebooks/frameworks.ipynb draws them. Change what
 you like below and run it again: what is stored already is not measured or explained twice.
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+
+from length_sweep import grid
 
 from probe import Case, Store, Target, experiment, load
 from probe.cli.output import Output
@@ -24,16 +27,6 @@ from probe.sweep.observations import case_row, output_columns
 from probe.target import unavailable
 
 NAME = "frameworks"
-
-KERNELS = (1, 3, 5, 9)
-CHANNELS = (1, 3, 16, 64)
-FILTERS = (1, 8)
-MANY_FILTERS = 64
-WIDE = 256
-
-LENGTHS = (11, 16, 31, 53, 200, 400, 600)
-"""For every kernel K, with K and K + 1 before; PyTorch changes kernels at channels x length 20480,
-which is 320 positions of 64 channels. The last one is what the others are compared with."""
 
 TARGETS = """
     tensorflow
@@ -69,50 +62,13 @@ patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-def conv(kernel: int, channels: int, filters: int, stride: int = 1, padding: str = "valid") -> Case:
-    """One shape of the grid, its length open."""
-    return Case(
-        op="conv1d",
-        kernel=kernel,
-        in_channels=channels,
-        filters=filters,
-        stride=stride,
-        padding=padding,
-        operands="cancel",
-    )
-
-
-def cases(kernel: int) -> list[Case]:
-    """The grid at one kernel size; strides, padding and many channels for the 1x3 and 1x5 alone."""
-    grid = [conv(kernel, channels, filters) for channels in CHANNELS for filters in FILTERS]
-    if kernel in (3, 5):
-        grid += [conv(kernel, channels, MANY_FILTERS) for channels in (3, 16)]
-        grid += [
-            conv(kernel, channels, 8, stride, padding)
-            for channels in (1, 16)
-            for stride, padding in ((1, "same"), (2, "valid"), (2, "same"))
-        ]
-    if kernel == 3:
-        grid.append(conv(kernel, WIDE, 8))
-    return grid
-
-
-def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
-    """What is swept, a kernel size at a time: cases, values, axis."""
-    if quick:
-        return [([conv(3, 3, 1), conv(3, 3, 8, 2, "same")], [3, 4, 10, 11, 16], "length")]
-    return [
-        (cases(kernel), [kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)], "length")
-        for kernel in KERNELS
-    ]
-
-
 @experiment.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     options = {"experiment": NAME, "keep": KEEP, "sessions": patient}
-    if experiment.swept(store, f"{NAME}: the grid", plan(quick), targets, **options):
+    parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
+    if experiment.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True
     with Store.here(store) as kept, Output().working(f"{NAME}: all targets at one length"):
         together(kept, targets, TOGETHER[:1] if quick else TOGETHER)

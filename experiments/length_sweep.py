@@ -69,17 +69,25 @@ def cases(kernel: int) -> list[Case]:
     ]
 
 
+def grid(quick: bool = False) -> list[tuple[list[Case], list[int]]]:
+    """The shapes, a kernel size at a time, with their lengths; the last is the longest."""
+    if quick:
+        small = [case for case in cases(3) if case.in_channels == 3 and case.filters < 64]
+        return [(small, [3, 4, 10, 11, 16])]
+    return [
+        (cases(kernel), sorted({kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)}))
+        for kernel in KERNELS
+    ]
+
+
 def plan(quick: bool) -> list[tuple[list[Case], list[str], list[int]]]:
     """What is swept, a kernel size at a time: cases, targets, lengths."""
     if quick:
-        small = [case for case in cases(3) if case.in_channels == 3 and case.filters < 64]
-        return [(small, QUICK, [3, 4, 10, 11, 16])]
+        return [(shapes, QUICK, lengths) for shapes, lengths in grid(quick)]
     found = []
-    for kernel in KERNELS:
-        grid = cases(kernel)
-        plain = [one for one in grid if one.stride == (1,) and one.padding == "valid"]
-        lengths = sorted({kernel, kernel + 1, *(one for one in LENGTHS if one >= kernel)})
-        found.append((grid, TARGETS, lengths))
+    for shapes, lengths in grid():
+        plain = [one for one in shapes if one.stride == (1,) and one.padding == "valid"]
+        found.append((shapes, TARGETS, lengths))
         found.append(([one for one in plain if one.filters <= 8], [COMPILED], lengths))
     return found
 
@@ -89,9 +97,9 @@ def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: dict[str, list[TargetSummary]] = {}
     with Store.here(store) as kept, experiment.bar("length sweep") as progress:
-        for grid, texts, lengths in plan(quick):
+        for shapes, texts, lengths in plan(quick):
             part = sweep(
-                grid,
+                shapes,
                 [Target.parse(text) for text in texts],
                 lengths,
                 store=kept,
