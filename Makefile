@@ -55,7 +55,8 @@ notebooks: $(STAMP) ## execute every notebook against the committed results, int
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	for notebook in notebooks/*.ipynb; do \
 	test -e "$$notebook" || continue; echo "executing $$notebook"; \
-	$(BIN)/python -m nbconvert --log-level ERROR --to notebook --execute --output-dir "$$out" \
+	$(BIN)/python -m nbconvert --log-level ERROR \
+	--ExecutePreprocessor.extra_arguments=--IPKernelApp.log_level=ERROR --to notebook --execute --output-dir "$$out" \
 	"$$notebook" || exit 1; done
 
 constraints: $(STAMP) ## pin what is installed in .venv now
