@@ -21,6 +21,7 @@ from probe.errors import ProbeError
 from probe.explain.causes import explain_store
 from probe.explain.conventions import Measured
 from probe.reports import Asked
+from probe.reproduction.trials import Tried
 from probe.store import Store
 from probe.sweep import Progress, sweep
 from probe.target import Target
@@ -112,3 +113,13 @@ def reported(store: Path, asked: Asked) -> bool:
     for text, failures in asked.failures.items():
         out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
     return asked.interrupted
+
+
+def reproduced(tried: Tried, drawn: int) -> bool:
+    """Prints how many findings scripts confirm, and why others don't; whether Ctrl-C ended it."""
+    out = Output()
+    shown = f"{tried.confirmed} of {drawn} findings confirmed, {tried.before} were before"
+    out.results.print(shown)
+    for text, failures in tried.failures.items():
+        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
+    return tried.interrupted

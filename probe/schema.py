@@ -22,7 +22,7 @@ VERSION = 2
 HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not said to be younger.",
     2: "Whole networks: `networks`, `activations`, `padded_lengths`, `decisions`. "
-    "Public reports: `reports`, `findings`.",
+    "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
 
@@ -423,6 +423,36 @@ _REMEDIES = _second(
     Column("recommended", "flag", "whether it is the cheapest exact one"),
 )
 
+_REPRODUCTIONS = _second(
+    *_PAIR,
+    _key("source", "text", "the experiment in whose results the finding was drawn"),
+    Column("number", "int", "its place in the draw, from 0"),
+    Column("found", "int", "outputs that were compared, as it was found", "outputs"),
+    Column("processes", "int", "fresh processes that ran the script", "processes"),
+    Column("confirmed", "flag", "whether all of them gave the bits that were measured"),
+    Column("reason", "text", "why they did not", null="they did", foreign=True),
+    Column("status", "int", "their exit status", null="not confirmed"),
+    Column("tries", "int", "smaller cases that were tried", "cases", null="not confirmed"),
+    Column("runs", "int", "calls of the operator for these", "calls", null="not confirmed"),
+    Column("ended", "text", "`minimal` or `budget`: why it is no smaller", null="not confirmed"),
+    Column("label", "text", "the smallest case in words", null="not confirmed"),
+    Column("smallest", "json", "the smallest case", null="not confirmed"),
+    Column("small_summands", "int", "products of its outputs", "products", null="not confirmed"),
+    Column("small_at", "int", "its left value of `vary`", "elements", null="not confirmed"),
+    Column("small_against", "int", "its right value of `vary`", "elements", null="not confirmed"),
+    Column("small_compared", "int", "its compared outputs", "outputs", null="not confirmed"),
+    Column("small_elements", "int", "numbers in its operands", "elements", null="not confirmed"),
+    Column("small_not_zero", "int", "of these, not zero", "elements", null="not confirmed"),
+    Column("differing", "int", "its outputs that differ", "outputs", null="not confirmed"),
+    Column("max_ulp", "int", "largest distance of these", "ulp", null="none is a number"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, ...", null="not confirmed"),
+    Column("replayed", "int", "compared outputs replayed", "outputs", null="not confirmed"),
+    Column("emulated", "flag", "whether `emulated.py` prints the same bits", null="there is none"),
+    Column("lines", "int", "length of `reproduce.py`", "lines", null="not confirmed"),
+    Column("seconds", "float", "from the finding to its proof", "s"),
+    Column("seconds_proof", "float", "of these, in fresh processes", "s", null="not confirmed"),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": _RUNS,
     "cases": _CASES,
@@ -444,6 +474,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "reports": _REPORTS,
     "findings": _FINDINGS,
     "remedies": _REMEDIES,
+    "reproductions": _REPRODUCTIONS,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -469,6 +500,7 @@ ABOUT: dict[str, str] = {
     "findings": "One row a question of a public report on a target: what it gives here today.",
     "remedies": "One row a remedy of a case or network on a target. The exact sums are float64's; "
     "the scale is sum|x*w|, of a network the largest |output|.",
+    "reproductions": "One row a finding that was drawn, made small, and run by its script.",
 }
 
 RUN_IDENTITY = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +39,8 @@ class Reproduction:
 
     ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
     where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
-    why there is none. ``names``: of both libraries where the finding does not tell.
+    why there is none. ``shown``: whether it prints every bit pattern that the script does.
+    ``seconds``: what the proof took. ``names``: of both libraries where the finding does not tell.
     """
 
     finding: Any
@@ -54,6 +56,8 @@ class Reproduction:
     runs: int = 0
     emulated: str = ""
     not_emulated: str = ""
+    shown: bool | None = None
+    seconds: float = 0.0
     files: list[str] = field(default_factory=list)
     names: tuple[str, str] | None = None
 
@@ -75,6 +79,7 @@ class Reproduction:
             "proof": {"status": self.ran.status, "said": self.ran.said},
             "elsewhere": [vars(one) for one in self.elsewhere],
             "not_emulated": self.not_emulated or None,
+            "emulated": self.shown,
             "files": self.files,
         }
 
@@ -139,6 +144,7 @@ def proved(
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
     script = program.program(smallest, targets, versions, failed.conventions(smallest))
     tell(f"proving it in {times} fresh processes")
+    before = time.perf_counter()
     ran = proof.prove(script, targets, expected_bits(found), times)
     made = Reproduction(
         *(smallest, targets, versions, found, evidence_of(found), script, ran),
@@ -146,9 +152,20 @@ def proved(
         shrunk=shrunk,
         elsewhere=elsewhere,
         runs=failed.runs,
+        seconds=time.perf_counter() - before,
     )
-    made.emulated, made.not_emulated = emulated(found)
+    add_emulated(made)
     return made
+
+
+def add_emulated(made: Reproduction) -> None:
+    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none."""
+    made.emulated, made.not_emulated = emulated(made.explanation)
+    if not made.emulated:
+        return
+    right, made.shown = proof.replays(made.emulated, made.ran.bits)
+    if not right:
+        made.emulated, made.not_emulated = "", "NumPy does not give the library's bits here"
 
 
 def shrunken(

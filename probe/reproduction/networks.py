@@ -133,7 +133,7 @@ def reproduce(
         facts=folder.facts_of((target, target), (facts, facts)),
         names=(names, names),
     )
-    made.emulated, made.not_emulated = folder.emulated(found.explanation)
+    folder.add_emulated(made)
     return made
 
 

@@ -129,6 +129,19 @@ def prove(
     return first
 
 
+def replays(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool]:
+    """Whether a replay gives the library's bits, and whether it prints all of ``bits``.
+
+    It runs with this interpreter's NumPy and nothing else.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "emulated.py"
+        script.write_text(program, encoding="utf-8")
+        ran = own_interpreter(script, "-I", arguments=("--all",))
+    printed = all(f"(0x{one})" in ran.printed for pair in bits for one in pair)
+    return ran.status == 0, printed
+
+
 def verdict(runs: list[Ran]) -> tuple[str, str]:
     """``still there``, ``gone`` or ``can't tell``, and why."""
     verdicts = {one.verdict for one in runs}
@@ -138,9 +151,9 @@ def verdict(runs: list[Ran]) -> tuple[str, str]:
     return verdicts.pop(), said
 
 
-def own_interpreter(script: Path) -> Ran:
+def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
     """One run with this interpreter, for targets that are not here by their name."""
-    given = [sys.executable, str(script)]
+    given = [sys.executable, *options, str(script), *arguments]
     done = subprocess.run(
         given,
         capture_output=True,

@@ -49,6 +49,7 @@ class Results:
     reports: pandas.DataFrame
     findings: pandas.DataFrame
     remedies: pandas.DataFrame
+    reproductions: pandas.DataFrame
 
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders

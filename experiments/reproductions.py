@@ -1,0 +1,69 @@
+"""Does a script confirm every finding, in a fresh process, and how small does the case become?
+
+200 differences of `length_sweep` are drawn at random, and a few of each target from the stores of
+the other experiments, other libraries and axes among them. Each is treated as `probe reproduce`
+does: made smaller, explained, written as a script of the library and NumPy, and run in two fresh
+processes, which must both print the bits that were measured. Half an hour on two processors.
+
+Writes results/reproductions/<machine>/*.parquet; notebooks/reproductions.ipynb draws them. Run it
+again: what a script has confirmed is not tried again, what none has is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from probe import Case, Store, Target, experiment
+from probe.reproduction.trials import Drawn, attempt, draw
+
+NAME = "reproductions"
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+DRAWS = {"length_sweep": 200}
+"""How many findings of an experiment's results are drawn, whichever targets they are of."""
+
+FEW = {"accumulation_orders": 4, "batch_invariance": 4, "filter_subsets": 4, "frameworks": 5}
+"""The same for each target of the results."""
+
+PROCESSES = 2
+"""Fresh ones that must say the same. One of TensorFlow takes three seconds to start."""
+
+QUICK = Target.parse("reference,algorithm=pairwise,length_switch=9")
+
+
+@experiment.script
+def main(store: Path, quick: bool) -> bool:
+    """Draws, reproduces, stores and prints; whether Ctrl-C ended it."""
+    if quick:
+        with found_quickly() as swept:
+            return measured(store, draw(swept, 6), 1)
+    drawn = [one for name, number in DRAWS.items() for one in draw(RESULTS / name, number)]
+    for name, number in FEW.items():
+        if (RESULTS / name).is_dir():
+            drawn += draw(RESULTS / name, number, each=True)
+    return measured(store, drawn, PROCESSES)
+
+
+def measured(store: Path, drawn: list[Drawn], times: int) -> bool:
+    """Tries every finding; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, experiment.bar("reproductions") as progress:
+        tried = attempt(drawn, kept, NAME, times, progress)
+    return experiment.reproduced(tried, len(drawn))
+
+
+@contextmanager
+def found_quickly() -> Iterator[Path]:
+    """A store of a target that is made to switch its order."""
+    cases = [Case("conv1d", kernel, operands="cancel", bias=0.5) for kernel in (3, 5)]
+    with TemporaryDirectory() as folder:
+        swept = Path(folder) / "length_sweep"
+        experiment.swept(swept, "findings", [(cases, range(5, 21), "length")], [QUICK])
+        yield swept
+
+
+if __name__ == "__main__":
+    main()
