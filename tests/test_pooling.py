@@ -17,7 +17,7 @@ from probe.order.orders import reveal
 from probe.order.pools import reveal_pool
 from probe.target import Target
 
-TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "opencv")
+TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")
 
 
 def outputs(case, axis):

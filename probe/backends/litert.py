@@ -1,14 +1,15 @@
-"""LiteRT's interpreter on a model of one convolution, built here: weights are constants by nature.
+"""LiteRT's interpreter on a model of one operator, built here: weights are constants by nature.
 
 ``conv1d`` is the CONV_2D with height 1 that converters make of it. What CONV_2D can't pad itself
 (anything but TensorFlow's SAME and VALID) goes through PAD first, as they write it. The models are
-in ``litert_model``; new weights are copied into a finished model's bytes.
+in ``litert_model`` and ``litert_pooling``; new weights are copied into a finished model's bytes.
 """
 
 import numpy as np
 
-from probe.backends import litert_model
+from probe.backends import litert_model, pooling
 from probe.backends.contract import Backend, Key, Operator, Unsupported
+from probe.backends.litert_pooling import LiteRTPool
 
 KEYS = {
     "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
@@ -23,7 +24,7 @@ class LiteRT(Backend):
     distributions = ("ai-edge-litert",)
     module = "ai_edge_litert"
     keys = KEYS
-    doc = "a .tflite model of one convolution, XNNPACK"
+    doc = "a .tflite model of one convolution or pooling, XNNPACK"
     suggestions = (",xnnpack=0", ",threads=2", ",xnnpack=0,threads=2")
 
     def start(self, switches, device):
@@ -49,10 +50,23 @@ class LiteRT(Backend):
         }
 
     def operator(self, spec):
+        if pooling.kind(spec):
+            return LiteRTPool(self.schema, lambda content: running(self.loaded(content)), spec)
         return Convolution(self, spec)
+
+    def loaded(self, content):
+        """An interpreter of a model's bytes. Raises Unsupported where LiteRT refuses it."""
+        try:
+            made = self.interpreter.Interpreter(model_content=content, **self.options)
+            made.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise Unsupported("LiteRT refuses: " + said(error)) from None
+        return made
 
     def kernels(self, spec, shapes):
         """The operators that the interpreter runs, each with who runs it."""
+        if pooling.kind(spec):
+            return {}
         operator = self.operator(spec)
         x, w = (np.zeros(shapes[name], spec["dtype"]) for name in "xw")
         made = operator.interpreter(operator.input(x).shape, operator.weights(w), None)
@@ -110,31 +124,11 @@ class Convolution(Operator):
         """An interpreter for inputs of this shape, as ``input`` gives them. Raises Unsupported."""
         if shape not in self.models:
             self.models = {shape: litert_model.Model(self.backend.schema, self.spec, shape)}
-        content = self.models[shape].content(w, b)
-        try:
-            made = self.backend.interpreter.Interpreter(
-                model_content=content, **self.backend.options
-            )
-            made.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise Unsupported("LiteRT refuses: " + said(error)) from None
-        return made
+        return self.backend.loaded(self.models[shape].content(w, b))
 
     def _runner(self, shape, w, b):
         """f(x) -> y for inputs of this shape, with these weights and bias."""
-        made = self.interpreter(shape, w, b)
-        source = made.get_input_details()[0]["index"]
-        sink = made.get_output_details()[0]["index"]
-
-        def run(x):
-            try:
-                made.set_tensor(source, x)
-                made.invoke()
-                return made.get_tensor(sink)
-            except (RuntimeError, ValueError) as error:
-                raise Unsupported("LiteRT refuses: " + said(error)) from None
-
-        return run
+        return running(self.interpreter(shape, w, b))
 
     def input(self, x):
         if self.spec["op"] == "conv1d":
@@ -149,6 +143,22 @@ class Convolution(Operator):
 
     def output(self, y):
         return y[:, 0] if self.spec["op"] == "conv1d" else y
+
+
+def running(made):
+    """f(x) -> y of an interpreter."""
+    source = made.get_input_details()[0]["index"]
+    sink = made.get_output_details()[0]["index"]
+
+    def run(x):
+        try:
+            made.set_tensor(source, x)
+            made.invoke()
+            return made.get_tensor(sink)
+        except (RuntimeError, ValueError) as error:
+            raise Unsupported("LiteRT refuses: " + said(error)) from None
+
+    return run
 
 
 def said(error):

@@ -32,6 +32,8 @@ def weights(spec, w):
 class Model:
     """A finished model for inputs of one shape, into whose bytes weights are copied."""
 
+    description = "convolution"
+
     def __init__(self, schema, spec, shape):
         """``shape``: the input's; of a conv1d (batch, 1, length, channels).
 
@@ -60,7 +62,8 @@ class Model:
         codes = self._fill(graph)
         graph.name, graph.inputs, graph.outputs = "main", [0], [len(graph.tensors) - 1]
         model = schema.ModelT()
-        model.version, model.subgraphs, model.description = SCHEMA_VERSION, [graph], "convolution"
+        model.version, model.subgraphs = SCHEMA_VERSION, [graph]
+        model.description = self.description
         model.operatorCodes = [self._operator_code(name) for name in codes]
         model.buffers = self._buffers()
         builder = schema.flatbuffers.Builder(1024)
