@@ -40,19 +40,18 @@ def main(store: Path, quick: bool) -> bool:
     """Draws, reproduces, stores and prints; whether Ctrl-C ended it."""
     if quick:
         with found_quickly() as swept:
-            return measured(store, draw(swept, 6), 1)
-    drawn = [one for name, number in DRAWS.items() for one in draw(RESULTS / name, number)]
-    for name, number in FEW.items():
-        if (RESULTS / name).is_dir():
-            drawn += draw(RESULTS / name, number, each=True)
-    return measured(store, drawn, PROCESSES)
+            return measured(store, "length_sweep", draw(swept, 6))
+    draws = {name: draw(RESULTS / name, number) for name, number in DRAWS.items()}
+    there = [name for name in FEW if (RESULTS / name).is_dir()]
+    draws |= {name: draw(RESULTS / name, FEW[name], each=True) for name in there}
+    return any(measured(store, name, drawn) for name, drawn in draws.items())
 
 
-def measured(store: Path, drawn: list[Drawn], times: int) -> bool:
-    """Tries every finding; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar("reproductions") as progress:
-        tried = attempt(drawn, kept, NAME, times, progress)
-    return experiment.reproduced(tried, len(drawn))
+def measured(store: Path, source: str, drawn: list[Drawn]) -> bool:
+    """Tries every finding of a source; whether Ctrl-C ended it."""
+    with Store.here(store) as kept, experiment.bar(source) as progress:
+        tried = attempt(drawn, kept, NAME, PROCESSES, progress)
+    return experiment.reproduced(tried, source, len(drawn))
 
 
 @contextmanager

@@ -115,10 +115,10 @@ def reported(store: Path, asked: Asked) -> bool:
     return asked.interrupted
 
 
-def reproduced(tried: Tried, drawn: int) -> bool:
+def reproduced(tried: Tried, source: str, drawn: int) -> bool:
     """Prints how many findings scripts confirm, and why others don't; whether Ctrl-C ended it."""
     out = Output()
-    shown = f"{tried.confirmed} of {drawn} findings confirmed, {tried.before} were before"
+    shown = f"{source}: {tried.confirmed} of {drawn} findings confirmed, {tried.before} before"
     out.results.print(shown)
     for text, failures in tried.failures.items():
         out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
