@@ -20,7 +20,7 @@ from probe.cli.shell import INTERRUPTED
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
-    from probe.explain import Explanation, Side
+    from probe.explain import Explanation
 
 
 @click.command(short_help="Why two runs differ, with replay as proof.")
@@ -90,13 +90,13 @@ def explain(
         given = (words or None, at, against, against_target, against_padding)
         _refuse_beside(store, any(one is not None for one in given))
         return _explain_store(store, number("workers", workers), fail_on, out)
-    from probe.case.arguments import choice
     from probe.cli.show import explanation as show
     from probe.explain import explain as explained
+    from probe.explain import kernels as named
     from probe.explain.evidence import example
 
     case, sides = case_of(words), targets_of((target, against_target or target))
-    choice("kernels", kernels, ("said", "all", "none"))
+    named.checked(kernels)
     others = bool(against_target or against_padding)
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
@@ -110,7 +110,7 @@ def explain(
             against_padding=against_padding,
         )
         evidence = example(found)
-        found.kernels = _kernels(found, kernels)
+        found.kernels = named.named(found, kernels)
     report = found.to_json() | {"example": evidence.to_json() if evidence else None}
     out.give(report, lambda: show.explanation(found, evidence, out.results.width))
     return _status(found, fail_on)
@@ -130,25 +130,6 @@ def _values(
         why = f"--length {length} says another one; with --vary length they mean the same"
         raise InputError("at", at, why, "leave one out")
     return left, right
-
-
-def _kernels(found: Explanation, which: str) -> dict[str, dict[str, list[str]]]:
-    """What each side's library says that it ran: ``{"left": {source: names}, "right": ...}``."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from probe import kernels
-    from probe.kernels import symbols
-
-    if which == "none":
-        return {}
-    sources = [name for name in kernels.SOURCES if which == "all" or name != symbols.SOURCE]
-
-    def ask(side: Side) -> dict[str, list[str]]:
-        return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
-
-    with ThreadPoolExecutor(2) as pool:
-        left, right = pool.map(ask, (found.left, found.right))
-    return {"left": left, "right": right} if left or right else {}
 
 
 def _status(found: Explanation, fail_on: str | None) -> int:

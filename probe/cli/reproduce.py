@@ -69,6 +69,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Fresh processes in which the script must say the same.",
 )
+@click.option(
+    "--kernels",
+    metavar="WHICH",
+    default="all",
+    show_default=True,
+    help="Kernels that the report names. said: what the library reports of itself; all: also "
+    "symbols sampled while it runs; none. Each source starts the target again.",
+)
 @output_options
 def reproduce(
     words: dict[str, str],
@@ -84,6 +92,7 @@ def reproduce(
     form: str | None,
     also: tuple[str, ...],
     times: str,
+    kernels: str,
     out: Output,
 ) -> None:
     """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
@@ -93,12 +102,15 @@ def reproduce(
     script says the same every time.
     """
     from probe.cli.show import reproductions as show
+    from probe.explain.kernels import checked, named
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
+    checked(kernels)
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
         made = _network(network, words, target, sides, count, out)
+        made.explanation.kernels = named(made.explanation, kernels)
         room.write(made, folder, form)
         report = made.to_json() | {"out": str(folder)}
         return out.give(report, lambda: show.reproduced(report))
@@ -116,6 +128,7 @@ def reproduce(
             elsewhere=others,
             also=asked,
         )
+        made.explanation.kernels = named(made.explanation, kernels)
         room.write(made, folder, form)
     report = made.to_json() | {"out": str(folder)}
     return out.give(report, lambda: show.reproduced(report))

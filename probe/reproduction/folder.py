@@ -72,6 +72,7 @@ class Reproduction:
             "differing": len(found.differing),
             "max_ulp": found.max_ulp,
             "causes": found.causes,
+            "kernels": found.kernels,
             "replayed": found.replayed,
             "calls": None if self.shrunk is None else self.shrunk.calls,
             "ended": None if self.shrunk is None else self.shrunk.ended,
@@ -335,6 +336,7 @@ def about(made: Reproduction) -> dict[str, Any]:
         "differing": len(found.differing),
         "max_ulp": found.max_ulp,
         "causes": found.causes,
+        "kernels": found.kernels,
         "bits": made.ran.bits,
         "machine": made.facts,
     }

@@ -163,3 +163,17 @@ PROMISES = {
 """What the documentation says of bits, in our words, and where."""
 
 PROMISES["keras"] = PROMISES["tensorflow"]
+
+PROMISES_APART = {
+    "torch": (
+        "PyTorch's notes on reproducibility do not promise the same results in other releases, on "
+        "other platforms, or on other devices",
+        "https://docs.pytorch.org/docs/stable/notes/randomness.html",
+    ),
+    "onednn": (
+        "oneDNN documents the same bits where hardware, software and variables are the same; of "
+        "others nothing is said",
+        PROMISES["onednn"][1],
+    ),
+}
+"""The same for two targets: releases, switches, processors."""

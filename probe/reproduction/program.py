@@ -16,11 +16,13 @@ from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import layout, literals, scripts
 from probe.reproduction.scripts.contract import Library
+from probe.runtimes.pins import recipe
 from probe.shrink import Finding
 from probe.target import Target
 
 Slices = tuple[slice, ...]
 SIDE_WORDS = ("left", "right")
+NATIVE = ("cpu", "gpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ def rendered(
             about=about,
             needs=needs(libraries),
             isolated=isolated,
+            apart=apart(targets, libraries) if isolated else [],
+            pinned=[one.version for one in targets] if isolated else [None, None],
+            names=[one.name for one in libraries],
             standard=_standard(isolated, used, libraries, variables[0]),
             variables=variables,
             imports=_imports([] if isolated else libraries[0].imports),
@@ -168,7 +173,8 @@ def title(
     if targets[0] != targets[1]:
         second = f"{names[1]} {versions[1]}"
         if first == second:
-            return f"{first}: {op} gives other bits with other switches."
+            what = "switches" if targets[0].device == targets[1].device else "processors"
+            return f"{first}: {op} gives other bits with other {what}."
         return f"{first} and {second} give other bits for the same {op}."
     if finding.padding is not None:
         return f"{first}: {op} with {finding.left.padding_text} and {finding.right.padding_text}."
@@ -203,6 +209,25 @@ def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) ->
         else "Outputs are compared where both sides read the same inputs with the same weights."
     )
     return textwrap.wrap(f"{what}.", 99) + textwrap.wrap(which, 99)
+
+
+def apart(targets: tuple[Target, Target], libraries: list[Library]) -> list[str]:
+    """What sets the sides' interpreters apart, a line each: releases, processors."""
+    found = []
+    for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
+        if target.version is not None:
+            found.append(f"The {word} one has {library.name} {target.version}{_python(target)}.")
+        if target.device.partition(":")[0] not in NATIVE:
+            found.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
+    return found
+
+
+def _python(target: Target) -> str:
+    """Which Python a release is for, where that is known."""
+    try:
+        return f", on Python {recipe(target.name, str(target.version)).python}"
+    except InputError:
+        return ""
 
 
 def needs(libraries: list[Library]) -> str:

@@ -12,7 +12,7 @@ from probe.explain import Explanation
 from probe.explain.evidence import Added, Evidence
 from probe.order.tree import BIAS
 from probe.reproduction import program
-from probe.reproduction.forms import FORMS, PROMISES
+from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
 from probe.reproduction.proof import Ran
 from probe.shrink import Shrunk
 from probe.target import Target
@@ -84,6 +84,7 @@ def _filled(content: Content, form: str) -> dict[str, str]:
         ("What happens", _actual(content)),
         ("The smallest case", _smallest(content)),
         ("Why", _cause(content)),
+        ("Kernels", _kernels(content)),
         ("Elsewhere", _elsewhere(content)),
         ("What the documentation says", _promise(content, form)),
     ]
@@ -97,10 +98,12 @@ def _filled(content: Content, form: str) -> dict[str, str]:
         "output": output,
         "script_and_output": f"{script}\n\nIt prints:\n\n{output}",
         "description_with_script": f"{described}\n\n{script}\n\nIt prints:\n\n{output}",
-        "actual_and_cause": f"{_actual(content)}\n\n{_cause(content)}",
+        "actual_and_cause": "\n\n".join(
+            text for text in (_actual(content), _cause(content), _kernels(content)) if text
+        ),
         "expected": _expected(content),
-        "version": content.versions[0],
-        "version_below": f"the one in {content.names[0]} {content.versions[0]}",
+        "version": _version(content),
+        "version_below": f"the one in {content.names[0]} {_version(content)}",
         "versions": _versions(content),
         "os": str(machine.get("os")),
         "platform": str(machine.get("os") or "").partition(" ")[0] or "Other / Unknown",
@@ -193,16 +196,32 @@ def _cause(content: Content) -> str:
         f"{name}:\n\n```\n{_sums(side)}\n```"
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
-    kernels = [
-        f"The library names {', '.join(names)} on the {side} ({source})."
-        for side, sources in found.kernels.items()
-        for source, names in sources.items()
-    ]
     shown = " `order.png` shows both." if content.emulated == "" else ""
     left_out = len(evidence.left.products) - len(evidence.left.way[0].leaves)
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
-    return "\n\n".join([head, *sides, *kernels])
+    return "\n\n".join([head, *sides])
+
+
+def _kernels(content: Content) -> str:
+    """What the libraries say that they ran, of sources that know it of a side at least."""
+    told = content.explanation.kernels
+    sources = list(dict.fromkeys(source for side in told.values() for source in side))
+    rows = []
+    for source in sources:
+        cells = [side.get(source, []) for side in told.values()]
+        if any(_known(names) for names in cells):
+            shown = ["<br>".join(f"`{name}`" for name in _known(names)) for names in cells]
+            rows.append(f"| {source} | {' | '.join(cell or 'not told' for cell in shown)} |")
+    if not rows:
+        return ""
+    head = "What the libraries name when the two sides run; evidence, the cause is the one above."
+    return "\n".join([head, "", "| asked by | left | right |", "| --- | --- | --- |", *rows])
+
+
+def _known(names: Sequence[str]) -> list[str]:
+    """The names, without what stands in brackets: why there are none."""
+    return [name for name in names if not name.startswith("(")]
 
 
 def _places(side: Added) -> str:
@@ -237,11 +256,19 @@ def _elsewhere(content: Content) -> str:
     return "\n".join(["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *rows])
 
 
+def _version(content: Content) -> str:
+    """The release, or both where they are two of one library."""
+    one, two = content.versions
+    same = content.names[0] == content.names[1]
+    return f"{one} (left), {two} (right)" if same and one != two else one
+
+
 def _promise(content: Content, form: str) -> str:
     """What is promised of rounding; of conventions nothing is said."""
-    if form not in PROMISES or "window" in content.explanation.causes:
+    promises = PROMISES if content.targets[0] == content.targets[1] else PROMISES_APART
+    if form not in promises or "window" in content.explanation.causes:
         return ""
-    text, link = PROMISES[form]
+    text, link = promises[form]
     return f"{text}: {link}"
 
 
