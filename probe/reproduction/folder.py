@@ -164,9 +164,10 @@ def add_emulated(made: Reproduction) -> None:
     made.emulated, made.not_emulated = emulated(made.explanation)
     if not made.emulated:
         return
-    right, made.shown = proof.replays(made.emulated, made.ran.bits)
-    if not right:
-        made.emulated, made.not_emulated = "", "NumPy does not give the library's bits here"
+    right, made.shown, some = proof.replays(made.emulated, made.ran.bits)
+    if not right or not some:
+        why = "NumPy does not give the library's bits" if not right else "they are no sums"
+        made.emulated, made.not_emulated, made.shown = "", f"{why}, where the two differ", None
 
 
 def shrunken(

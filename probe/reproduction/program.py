@@ -230,10 +230,12 @@ def _python(target: Target) -> str:
         return ""
 
 
-def needs(libraries: list[Library]) -> str:
-    """Distributions that the script needs."""
+def needs(libraries: list[Library]) -> list[str]:
+    """Which distributions the script needs, and how it ends."""
     names = dict.fromkeys(name for one in libraries for name in one.modules)
-    return ", ".join(["numpy", *names]) if len(names) > 1 else " and ".join(["numpy", *names])
+    told = ", ".join(["numpy", *names]) if len(names) > 1 else " and ".join(["numpy", *names])
+    ends = "Exit status: 1 they differ, 0 they don't, 2 it can't run."
+    return textwrap.wrap(f"Needs {told}. {ends}", 99)
 
 
 class _Work:
