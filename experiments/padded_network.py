@@ -44,29 +44,38 @@ MAIN = """
 """.split()
 """Where every content is run: Eigen's matrix products, with and without their custom kernel."""
 
-DEFAULT = "tensorflow"
-
 OTHERS = """
+    tensorflow
     tensorflow,isa=avx2
     tensorflow,isa=sse41
     tensorflow,onednn=0,threads=1
+    tensorflow,onednn=0,mode=graph
     tensorflow==1.2.1
+    keras,onednn=0
     torch
     torch,mkldnn=0
-    jax
     onnxruntime
-    keras,onednn=0
-    tensorflow,onednn=0,mode=graph
+    litert
+    litert,xnnpack=0
+    opencv
+    jax
 """.split()
 
 COMPILED = "tensorflow,xla=1"
-"""XLA compiles every size anew, so it is asked about one network and a few contents."""
+"""XLA compiles every size anew, so it is asked about a few contents, and not between layers."""
 
-NETWORKS = tuple(
-    f"nine-layers:width={width},seed={seed}" for width in (1, 16, 64) for seed in (0, 1)
-)
-ALIKE = "nine-layers:width=16,seed=0,padding=same"
+
+def network(width: int, seed: int = 0, padding: str = "valid") -> str:
+    """What ``Network.load`` makes the nine layers from."""
+    same = "" if padding == "valid" else f",padding={padding}"
+    return f"nine-layers:width={width},seed={seed}{same}"
+
+
+WIDTHS = (16, 1, 64)
+SAME = network(16, padding="same")
 """SAME padding: windows that meet the padding of the layers."""
+
+SAME_ON = (*MAIN, "tensorflow", "torch", "onnxruntime")
 
 QUICK = "nine-layers:width=2,blocks=3"
 
@@ -86,19 +95,21 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
         small = Wish(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
-    found = [(text, [wish(source, EVERY) for source in NETWORKS[::2]]) for text in MAIN]
-    found.append((DEFAULT, [wish(source, SOME) for source in NETWORKS[::2]]))
+    found = [(text, [wish(network(width), EVERY) for width in WIDTHS]) for text in MAIN]
+    found += [(text, [wish(network(width), SOME) for width in WIDTHS]) for text in OTHERS[:2]]
+    found += [(text, [wish(network(width), SOME) for width in WIDTHS[:2]]) for text in OTHERS[2:]]
+    found.append((COMPILED, [wish(network(width), SOME[4:6], False) for width in WIDTHS[:2]]))
+    found += [(text, [wish(SAME, SOME)]) for text in SAME_ON]
+    found += [(text, [wish(network(width, 1), EVERY) for width in WIDTHS]) for text in MAIN]
+    found += [(text, [wish(network(1, 2), EVERY)]) for text in MAIN]
     found += [(text, [costs(width) for width in widths]) for text, widths in TIMED.items()]
-    found += [(text, [wish(NETWORKS[2], SOME)]) for text in OTHERS]
-    found += [(text, [wish(source, SOME) for source in (ALIKE, *NETWORKS[1::2])]) for text in MAIN]
-    found.append((COMPILED, [wish(NETWORKS[2], SOME[4:6], layerwise=False)]))
     targets = [(Target.parse(text), each) for text, each in found]
     return [(where, each) for where, each in targets if unavailable(where) is None]
 
 
 def wish(source: str, contents: range | tuple[int, ...], layerwise: bool = True) -> Wish:
-    """One network at every content; decisions at an eighth of them where there are many."""
-    decided = contents[::8] if len(contents) > 100 else contents
+    """One network at every content; decisions at a sixteenth of them where there are many."""
+    decided = contents[::16] if len(contents) > 100 else contents
     return Wish(Network.load(source), source, FIXED, contents, 1, decided, layerwise)
 
 

@@ -29,7 +29,7 @@ class Model(litert_model.Model):
         )
         if min(self.sizes) < 1:
             raise Unsupported("input {}: no window fits into it".format(list(shape)))
-        self.content = bytes(self._pack())
+        self.packed = bytes(self._pack())
 
     def _fill(self, graph):
         shape = self.shape[:1] + self.sizes + self.shape[3:]
@@ -80,7 +80,7 @@ class LiteRTPool(pooling.Pool):
         if key not in self.made:
             kind = pooling.kind(self.spec)
             model = Model(self.schema, kind, self.windows, x.shape, same)
-            self.made[key] = self.interpreting(model.content)
+            self.made[key] = self.interpreting(model.packed)
         return self.made[key](np.ascontiguousarray(x))
 
     def input(self, x):

@@ -167,6 +167,7 @@ class Geometry:
         self.sizes = [sizes[-1] for sizes in every]
         self.heights = [sizes[:-1] for sizes in every]
         self._capacities: dict[int, int] = {}
+        self._leasts: dict[int, int] = {}
         self._reads: dict[int, np.ndarray] = {}
 
     def reads(self, number: int) -> np.ndarray:
@@ -284,18 +285,18 @@ class Geometry:
         missed = self.lowest[-1][lacking].min(initial=NEVER)
         return int(min(missed, length))
 
-    def least(self, content: int, agrees: Agrees | None = None, start: int = 1) -> int:
-        """The least padded length from ``start`` up that serves ``content`` positions.
+    def least(self, content: int) -> int:
+        """The least padded length that has every output which reads ``content`` positions.
 
-        The fixed length always does. InputError: more content than the fixed length.
+        The fixed length always has. InputError: more content than the fixed length.
         """
         self.check(content)
-        for length in range(max(content, start, self.network.shortest), self.fixed):
-            if self.capacity(length) >= content and (
-                agrees is None or self.capacity(length, agrees) >= content
-            ):
-                return length
-        return self.fixed
+        if content not in self._leasts:
+            start = max(content, self.network.shortest)
+            longer = range(start, self.fixed)
+            found = (length for length in longer if self.capacity(length) >= content)
+            self._leasts[content] = next(found, self.fixed)
+        return self._leasts[content]
 
     def check(self, content: int) -> None:
         """InputError where the content is longer than the fixed length, or empty."""

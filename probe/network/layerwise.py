@@ -74,7 +74,7 @@ class Layerwise:
         for end, last in enumerate(places[1:], 1):
             ways = []
             for first in places[:end]:
-                size = self._size(first, last, kept[first], kept[last], None)
+                size = self._size(first, last, kept[first], kept[last], [])
                 spent, cuts = best[first]
                 ways.append(
                     (spent + self.cut + self.work(first, last, size), [*cuts, (first, last)])
@@ -99,17 +99,27 @@ class Layerwise:
     def _safe(self, first: int, last: int, given: int, wanted: int) -> int:
         key = first, last, given, wanted
         if key not in self._sizes:
-            self._sizes[key] = self._size(*key, self.lengths.agrees)
+            inside = [n for n in self.lengths.deciding if first <= n < last]
+            every = [*map(self.lengths.alone, reversed(inside)), self.lengths.agrees]
+            self._sizes[key] = self._size(*key, every)
         return self._sizes[key]
 
-    def _size(self, first: int, last: int, given: int, wanted: int, agrees: Agrees | None) -> int:
-        """The least input of a segment that gives its first ``wanted`` outputs as the fixed run."""
-        fixed = self.geometry.sizes[first]
-        for size in range(max(given, 1, self.geometry.reach(first, last, wanted)), fixed):
-            shared, _ = self.geometry.through(first, last, size, agrees)
-            if shared.shift == 0 and len(shared.same) >= wanted and shared.same[:wanted].all():
+    def _size(self, first: int, last: int, given: int, wanted: int, agree: list[Agrees]) -> int:
+        """The least input of a segment that gives its first ``wanted`` outputs as the fixed run.
+
+        ``agree``: what has to hold, the first to be refused first; none: geometry alone.
+        """
+        for size in range(
+            max(given, 1, self.geometry.reach(first, last, wanted)), self.geometry.sizes[first]
+        ):
+            if all(self._gives(first, last, size, wanted, one) for one in [None, *agree]):
                 return size
-        return fixed
+        return self.geometry.sizes[first]
+
+    def _gives(self, first: int, last: int, size: int, wanted: int, agrees: Agrees | None) -> bool:
+        shared, _ = self.geometry.through(first, last, size, agrees)
+        alike = shared.same[:wanted]
+        return shared.shift == 0 and len(alike) == wanted and bool(alike.all())
 
     def plan(self, content: int) -> Network:
         """The network for content of so many positions: its output is what is kept, no more.

@@ -16,6 +16,7 @@ from probe.network.chain import Network
 from probe.network.comparison import Comparer, Comparison
 from probe.network.layerwise import Layerwise
 from probe.network.plan import differing, kept
+from probe.network.rows import network_row
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.store import Store
@@ -122,7 +123,7 @@ class _Work:
         if done:
             self.found.before += 1
             return
-        self.store.append("networks", network_row(wish))
+        self.store.append("networks", network_row(wish.network, wish.fixed, wish.source))
         try:
             rows = _Rows(session, wish, place, lambda text: self._tell(session, wish, text))
             tables = rows.made()
@@ -229,10 +230,10 @@ class _Rows:
             self.tell(f"safe length for {length}")
             need, safe = self.geometry.need(length), self.lengths.safe(length)
             seeds = range(1, 1 + self.wish.checked)
-            differ = [
-                sum(differing(self.lengths, length, to, seed) for seed in seeds)
-                for to in (need.padded, safe)
-            ]
+            differ = {
+                to: sum(differing(self.lengths, length, to, seed) for seed in seeds)
+                for to in {need.padded, safe}
+            }
             row = {
                 "content": length,
                 "fixed": self.wish.fixed,
@@ -241,8 +242,8 @@ class _Rows:
                 "least": need.padded,
                 "safe": safe,
                 "unknown": len(self.lengths.by_bits),
-                "differing_least": differ[0],
-                "differing_safe": differ[1],
+                "differing_least": differ[need.padded],
+                "differing_safe": differ[safe],
                 "checked": self.wish.checked,
             }
             rows.append(self.place | row)
@@ -341,27 +342,3 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
 def subject(wish: Wish) -> str:
     """What ``measurements`` calls the costs of a wish's network."""
     return f"{wish.source}, fixed {wish.fixed}"
-
-
-def network_row(wish: Wish) -> Row:
-    """The row of ``networks``."""
-    network = wish.network
-    last = network.windows(wish.fixed)[-1]
-    numbers = ("weights", "bias", "scale", "shift")
-    words = network.to_json()
-    words["layers"] = [
-        {key: value for key, value in layer.items() if key not in numbers}
-        for layer in words["layers"]
-    ]
-    return {
-        "network_id": network.id,
-        "name": network.name,
-        "source": wish.source,
-        "layers": len(network.layers),
-        "dtype": network.dtype,
-        "in_channels": network.in_channels,
-        "filters": network.filters,
-        "field": last.field,
-        "jump": last.jump,
-        "json": words,
-    }

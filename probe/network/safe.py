@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from probe import ulp, window
 from probe.errors import Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.network.chain import Network
-from probe.network.geometry import Geometry, around
+from probe.network.geometry import Agrees, Geometry, around
+from probe.network.layers import Layer
 from probe.network.running import Runner
 from probe.operands.draw import normal
 from probe.order import ways
@@ -81,6 +83,7 @@ class SafeLengths:
         self._patterns: dict[tuple[int, int], Pattern] = {}
         self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
         self._capacities: dict[int, int] = {}
+        self._bounds: dict[tuple[int, int], int] = {}
         self._edge_orders: dict[tuple[int, int], _Edge] = {}
         self._heights = self.geometry.heights
 
@@ -100,9 +103,42 @@ class SafeLengths:
         """
         self.geometry.check(content)
         for length in range(self.geometry.least(content), self.geometry.fixed):
-            if self.geometry.capacity(length) >= content and self.capacity(length) >= content:
+            if self.serves(length, content):
                 return length
         return self.geometry.fixed
+
+    def serves(self, length: int, content: int) -> bool:
+        """Whether a run padded to ``length`` is safe for the content.
+
+        The last layers are asked first, each by itself: they have few sizes, which many lengths
+        share, so most lengths that are not safe are refused without running their own sizes.
+        """
+        if length not in self._capacities:
+            if self.geometry.capacity(length) < content:
+                return False
+            for number in reversed(self.deciding):
+                if self._bound(length, number) < content:
+                    return False
+        return self.capacity(length) >= content
+
+    @cached_property
+    def deciding(self) -> list[int]:
+        """Numbers of the layers whose size may decide how they compute."""
+        return [n for n, layer in enumerate(self.network.layers) if not _the_same_anywhere(layer)]
+
+    def _bound(self, length: int, number: int) -> int:
+        """``capacity``, were one layer alone to compute otherwise than at the fixed size."""
+        if (length, number) not in self._bounds:
+            self._bounds[length, number] = self.geometry.capacity(length, self.alone(number))
+        return self._bounds[length, number]
+
+    def alone(self, number: int) -> Agrees:
+        """``agrees`` of one layer, as if all others computed as at the fixed size."""
+
+        def agrees(layer: int, size: int, shift: int) -> np.ndarray | None:
+            return self.agrees(layer, size, shift) if layer == number else None
+
+        return agrees
 
     def table(
         self, contents: Iterable[int], progress: Callable[[int, int], None] | None = None
@@ -118,8 +154,8 @@ class SafeLengths:
 
     @property
     def lengths_tried(self) -> int:
-        """Padded lengths of which it was found out how much content they serve."""
-        return len(self._capacities)
+        """Padded lengths of which it was found out whether they serve some content."""
+        return len({*self._capacities, *(length for length, _ in self._bounds)})
 
     def agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
         """See :data:`probe.network.geometry.Agrees`."""
@@ -136,9 +172,7 @@ class SafeLengths:
     def _agrees(self, number: int, size: int, shift: int) -> np.ndarray | None:
         layer = self.network.layers[number]
         fixed = self.geometry.sizes[number]
-        if size == fixed or layer.op in ("bias", "pad", "normalisation") or layer.pool == "max":
-            return None
-        if layer.op == "activation" and layer.activation in EXACT:
+        if size == fixed or _the_same_anywhere(layer):
             return None
         if not layer.sums:
             self.by_bits.setdefault(number, f"{layer.label} is no sum of products")
@@ -295,3 +329,10 @@ class SafeLengths:
         stride = layer.stride[-1] if layer.kernel else 1
         before = around(layer, -1, size)[0], around(layer, -1, self.geometry.sizes[number])[0]
         return shift * stride - before[1] + before[0]
+
+
+def _the_same_anywhere(layer: Layer) -> bool:
+    """Whether an output's bits follow from what it reads: nothing is added, or rounded twice."""
+    if layer.op == "activation":
+        return layer.activation in EXACT
+    return layer.op in ("bias", "pad", "normalisation", "extend") or layer.pool == "max"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from probe.case import Case
-from probe.network.chain import Network
+from probe.network import Network
+from probe.network.rows import network_row
 from probe.remedies.advice import advise
 from probe.remedies.found import Found, Measured
 from probe.sweep.observations import case_row, run_row
@@ -33,31 +34,11 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
-        "networks": [] if isinstance(measured.subject, Case) else [network_row(measured.subject)],
+        "networks": []
+        if isinstance(measured.subject, Case)
+        else [network_row(measured.subject, measured.fixed)],
         "remedies": told,
         "measurements": list(_turns(measured, run["run_id"])),
-    }
-
-
-def network_row(network: Network) -> Row:
-    """The row of ``networks``; its windows are those at the fixed length, or the shortest."""
-    last = network.windows(network.fixed or network.shortest)[-1]
-    told = network.to_json()
-    plain = [
-        {name: value for name, value in layer.items() if not isinstance(value, list)}
-        for layer in told["layers"]
-    ]
-    return {
-        "network_id": network.id,
-        "name": network.name,
-        "source": None,
-        "layers": len(network.layers),
-        "dtype": network.dtype,
-        "in_channels": network.in_channels,
-        "filters": network.filters,
-        "field": last.field,
-        "jump": last.jump,
-        "json": told | {"layers": plain},
     }
 
 
