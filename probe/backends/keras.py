@@ -148,9 +148,11 @@ class Keras(Backend):
 
     @classmethod
     def environment(cls, switches, device):
-        """Keras' choice of library, and TensorFlow's variables."""
+        """Keras' choice of library, and TensorFlow's variables; PyTorch's threads don't spin."""
         library = switches.get("backend", "tensorflow")
         variables = below.environment(switches, device)
+        if library == "torch":
+            variables["OMP_WAIT_POLICY"] = "PASSIVE"
         if library == "jax" and device == "cpu":
             variables["JAX_PLATFORMS"] = "cpu"
         return dict(variables, KERAS_BACKEND=library)
