@@ -265,6 +265,18 @@ ALL = [
     ("tensorflow", "1.2.1", Case(op="conv2d", kernel="1x5", bias=0.5, padding="1:0,0")),
     ("tensorflow,threads=1", "1.15.0", Case(op="conv1d", kernel=3, padding="same")),
     ("tensorflow", "1.15.0", Case(op="max_pool2d", kernel=2)),
+    ("tensorflow", "1.15.0", Case(op="avg_pool2d", kernel=3, height=6, padding=1)),
+    ("tensorflow", "1.15.0", Case(op="conv1d", kernel=3, bias=0.5, dtype="bfloat16")),
+    (
+        "tensorflow,algorithm=elementwise",
+        "2.21.0",
+        Case(op="conv2d", kernel=2, in_channels=4, filters=8, groups=2),
+    ),
+    (
+        "tensorflow,algorithm=elementwise,mode=graph",
+        "2.21.0",
+        Case(op="depthwise_conv2d", kernel=2, in_channels=4),
+    ),
     ("tensorflow,deterministic=1", "2.21.0", Case(op="avg_pool2d", kernel=3, padding=1)),
     (
         "keras",
@@ -305,6 +317,46 @@ def test_every_librarys_script_is_clean_and_as_it_was(target, version, case, tmp
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
     assert golden.is_file() and golden.read_text() == text, f"{name}: see this test's text"
+
+
+APART = [
+    ("tensorflow==1.2.1", "tensorflow", ("1.2.1", "2.21.0")),
+    ("tensorflow@haswell", "tensorflow", ("2.21.0", "2.21.0")),
+    ("opencv", "onnxruntime", ("4.13.0", "1.31.1")),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "versions"), APART)
+def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
+    left, right, versions, tmp_path
+):
+    finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9))
+    targets = Target.parse(left), Target.parse(right)
+    path = tmp_path / "reproduce.py"
+    path.write_text(text := program.program(finding, targets, versions, True))
+    assert clean(path) == ""
+    apart = targets[0].version is not None or targets[0].device != "cpu"
+    assert ('require("1.2.1", tf.__version__)' in text) == (targets[0].version is not None)
+    assert ("The left one" in text) == apart
+    command = [sys.executable, str(path)]
+    if apart:  # a run of both sides in one interpreter would say that nothing differs
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "name both interpreters" in done.stdout
+
+
+def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
+    finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
+    targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
+    text = program.program(finding, targets, (np.__version__,) * 2, True)
+    path = tmp_path / "reproduce.py"
+    path.write_text(text)
+    ran = proof.own_interpreter(path)
+    assert ran.status == 0 and ran.said == "none of 2 outputs differs"
+    path.write_text(text.replace("import json", "import no_such_module\nimport json"))
+    assert proof.own_interpreter(path).verdict == "can't tell"
+    path.write_text(text.replace("    y = compute(x, w)", "    raise ValueError(0)"))
+    ran = proof.own_interpreter(path)
+    assert ran.status == 2 and ran.said == "can't run: ValueError: 0, on the left"
 
 
 def test_operands_are_exact_however_they_are_written():

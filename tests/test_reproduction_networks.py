@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
+from probe.backends.elementwise import ACTIVATIONS
 from probe.errors import InputError
 from probe.network import Network
 from probe.reproduction import folder, networks, proof
+from probe.reproduction.scripts import activations
 from probe.target import Target
 from tests.test_reproduction import clean
 
@@ -54,8 +56,27 @@ def test_what_does_not_differ_or_has_no_script_is_refused():
         networks.reproduce(network, 6, Target.parse("reference"), 40, times=1)
     with pytest.raises(InputError, match="does not say a length"):
         networks.reproduce(network, 6, SWITCHES)
+
+
+@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - set(activations.EXACT)))
+def test_a_librarys_own_activation_stands_in_the_script(name, tmp_path):
     layers = [*DESCRIPTION["layers"]]
-    layers[1] = {"op": "activation", "activation": "tanh"}
-    own = Network.load({**DESCRIPTION, "layers": layers})
-    with pytest.raises(InputError, match="a function of the library's own"):
-        networks.reproduce(own, 6, SWITCHES, 40, 20, times=1)
+    layers[1] = {"op": "activation", "activation": name}
+    made = networks.reproduce(
+        Network.load({**DESCRIPTION, "layers": layers}), 6, SWITCHES, 40, 20, times=1
+    )
+    folder.write(made, tmp_path)
+    assert made.ran.status == 1 and made.shown
+    assert f"def {name}_1(x):" in made.script and clean(tmp_path / "reproduce.py") == ""
+
+
+@pytest.mark.parametrize("library", ["tensorflow", "torch", "keras"])
+def test_every_library_with_layers_has_every_activation(library):
+    for version in ("1.15.0", "2.21.0"):
+        for switches in ("", ",xla=1", ",mode=graph") if library == "tensorflow" else ("",):
+            target = Target.parse(library + switches)
+            for name in set(ACTIVATIONS) - set(activations.EXACT):
+                lines = activations.lines(target, version, name, 0.5)
+                compile("def f(x):\n" + "\n".join(f"    {one}" for one in lines), name, "exec")
+    with pytest.raises(InputError, match="activation=none"):
+        activations.lines(Target.parse(library), "2.0", "none", 1.0)

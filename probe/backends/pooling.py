@@ -26,7 +26,7 @@ def extent(spec, axis):
 
 
 def span(spec, axis, size):
-    """The Span of an axis of that many inputs."""
+    """The Span of an axis of that many inputs; None: not known, and outputs are not either."""
     stride, reach, padding = spec["stride"][axis], extent(spec, axis), spec["padding"]
     before = after = 0
     if padding in ("same", "same_lower"):
@@ -36,6 +36,8 @@ def span(spec, axis, size):
             before, after = after, before
     elif padding != "valid":
         before, after = padding[axis]
+    if size is None:
+        return Span(before, after, 0, None)
     room = size + before + after - reach
     outputs = max((-(-room // stride) if spec["ceil_mode"] else room // stride) + 1, 0)
     if spec["ceil_mode"] and (outputs - 1) * stride >= size + before:
@@ -45,10 +47,12 @@ def span(spec, axis, size):
 
 
 def spans(spec, sizes):
-    """The Span of every axis. ValueError where a size is not known: in a graph of open sizes."""
-    if any(size is None for size in sizes):
-        raise ValueError("ceil_mode and explicit padding need sizes, which are open in a graph")
-    return [span(spec, axis, int(size)) for axis, size in enumerate(sizes)]
+    """The Span of every axis. ValueError where one needs a size that is open, as in a graph."""
+    needed = spec["ceil_mode"] or spec["padding"] in ("same", "same_lower")
+    if needed and any(size is None for size in sizes):
+        raise ValueError("ceil_mode and SAME by hand need sizes, which are open in a graph")
+    known = [None if size is None else int(size) for size in sizes]
+    return [span(spec, axis, size) for axis, size in enumerate(known)]
 
 
 class Library:

@@ -2,6 +2,7 @@
 
 from probe.backends import pooling
 from probe.backends.contract import Unsupported
+from probe.backends.tensorflow_operators import release
 
 NAMES = {"max": "max_pool", "avg": "avg_pool"}
 
@@ -23,8 +24,10 @@ def operator(tf, spec):
             raise Unsupported("SAME of tf.nn's pooling leaves padding out: use explicit padding")
         return lambda x, w: function(x, *steps, padding=spec["padding"].upper())
 
+    pads_itself = release(tf) >= (2, 4)
+
     def native(x, found):
-        if name != "max_pool" or rank != 2 or spec["pad_with"] != "nothing":
+        if name != "max_pool" or rank != 2 or spec["pad_with"] != "nothing" or not pads_itself:
             return None
         if any(one.beyond for one in found):
             return None
@@ -37,7 +40,12 @@ def operator(tf, spec):
         tf.ones_like,
         native,
     )
-    return lambda x, w: pooling.pool(spec, library, x.shape[1:-1])(x)
+    return lambda x, w: pooling.pool(spec, library, sizes(x))(x)
+
+
+def sizes(x):
+    """The spatial sizes of a tensor; None where they are open. Before 2.0 they are Dimensions."""
+    return [getattr(size, "value", size) for size in x.shape[1:-1]]
 
 
 def padded(tf, x, pairs, value):

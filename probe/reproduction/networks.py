@@ -1,7 +1,8 @@
 """A small network, short against fixed, as a script: all layers up to the first that differs.
 
 Every layer with windows is a call of the library, fed with the NumPy array of the one before it;
-what stands between (biases, scales, padding, ReLU) is NumPy, whose bits are every library's.
+what stands between is NumPy where its bits are every library's (biases, scales, padding, ReLU), and
+the library's own function elsewhere.
 """
 
 from __future__ import annotations
@@ -20,17 +21,10 @@ from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
 from probe.reproduction import folder, layout, literals, program, proof, scripts
+from probe.reproduction.scripts import activations
 from probe.reproduction.scripts.contract import Library
 from probe.shrink.finding import Blocks
 from probe.target import Target
-
-EXACT = {
-    "relu": "np.maximum(x, 0)",
-    "relu6": "np.minimum(np.maximum(x, 0), 6)",
-    "leaky_relu": "np.where(x > 0, x, x * x.dtype.type({alpha}))",
-    "hard_sigmoid": "np.minimum(np.maximum(x + 3, 0), 6) / 6",
-}
-"""Activations whose bits are the same in every library, as NumPy has them."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +198,7 @@ class _Layers:
         self.finding, self.target, self.version = finding, target, version
         self.functions: list[program.Function] = [_padding(finding)]
         self.libraries: list[Library] = []
+        self.standard: set[str] = set()
 
     @property
     def library(self) -> Library:
@@ -212,8 +207,8 @@ class _Layers:
             raise InputError("network", self.finding.network.name, "no layer is a call", "add one")
         first = self.libraries[0]
         imports = dict.fromkeys(line for one in self.libraries for line in one.imports)
-        standard = dict.fromkeys(name for one in self.libraries for name in one.standard)
-        return replace(first, imports=tuple(imports), standard=tuple(standard))
+        standard = {name for one in self.libraries for name in one.standard} | self.standard
+        return replace(first, imports=tuple(imports), standard=tuple(sorted(standard)))
 
     def side(self, length: int) -> str:
         """The expression of one side's outputs; adds the functions that it needs."""
@@ -229,6 +224,8 @@ class _Layers:
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by what comes out of a layer."""
+        if layer.op == "activation" and layer.activation not in activations.EXACT:
+            return [f"x = {self._activation(number, layer)}(x)"]
         if not (layer.sums or layer.pool):
             return [f"x = {_between(number, layer)}"]
         case = layer.case(sizes, self.finding.network.dtype)
@@ -250,6 +247,15 @@ class _Layers:
             return [f"x = np.ascontiguousarray({name}({arguments}))"]
         flat = arguments.replace("x", f"x.reshape(1, -1, {layer.in_channels})", 1)
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
+
+    def _activation(self, number: int, layer: Layer) -> str:
+        """The name of a function that is the library's own."""
+        alpha = layer.parameters.get("alpha", 1.0)
+        given = self.target, self.version, layer.activation, alpha
+        self.standard |= set(activations.standard(self.target, layer.activation))
+        about = f"{layer.activation}, as the library has it."
+        lines = list(activations.lines(*given))
+        return self._add(layer.activation, f"_{number}", "x", about, lines)
 
     def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
         """The name of a function with these lines: an earlier one's, or a new one's."""
@@ -279,7 +285,6 @@ def _between(number: int, layer: Layer) -> str:
         pairs = [(0, 0), *(tuple(pair) for pair in layer.padding), (0, 0)]
         value = layer.parameters.get("value", 0.0)
         return f'np.pad(x, {pairs}, "constant", constant_values={value})'
-    if layer.activation not in EXACT:
-        why = f"{layer.name} ({layer.activation or layer.op}) is a function of the library's own"
-        raise InputError("network", layer.name, why, "leave it out, or use ReLU")
-    return EXACT[layer.activation].format(alpha=layer.parameters.get("alpha", 1.0))
+    if layer.op != "activation":
+        raise InputError("network", layer.name, f"no script has {layer.op}", "leave it out")
+    return activations.EXACT[layer.activation].format(alpha=layer.parameters.get("alpha", 1.0))

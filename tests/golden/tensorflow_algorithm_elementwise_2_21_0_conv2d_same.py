@@ -55,7 +55,8 @@ def compute(x, w):
     w = tf.reshape(w, [4, 1, 1])
     for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         for c in range(1):
-            product = tf.multiply(x[:, i : i + 2 : 1, j : j + 10 : 1, c, None], w[k, c])
+            seen = x[:, i : i + 2 : 1, j : j + 10 : 1, c, None]
+            product = tf.multiply(seen, w[k, c])
             y = product if y is None else tf.add(y, product)
     return y.numpy()
 
@@ -69,7 +70,8 @@ def compute_right(x, w):
     w = tf.reshape(w, [4, 1, 1])
     for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         for c in range(1):
-            product = tf.multiply(x[:, i : i + 2 : 1, j : j + 12 : 1, c, None], w[k, c])
+            seen = x[:, i : i + 2 : 1, j : j + 12 : 1, c, None]
+            product = tf.multiply(seen, w[k, c])
             y = product if y is None else tf.add(y, product)
     return y.numpy()
 

@@ -6,6 +6,7 @@ import itertools
 
 from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.reproduction import literals
 from probe.reproduction.scripts.contract import (
     Library,
     flat,
@@ -33,7 +34,7 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     switches, old = dict(target.switches), release(version) < (2, 0)
     session = old and switches.get("mode") != "eager"
     if switches.get("algorithm") == "elementwise":
-        computed = by_hand(target, case)
+        computed = by_hand(target, case, session or traced(switches))
     else:
         computed = old_call(target, case) if old else call(case)
     if session:
@@ -66,7 +67,7 @@ def old_call(target: Target, case: Case) -> list[str]:
     if case.op in PRODUCTS:
         return [f"y = {PRODUCTS[case.op]}"]
     if OPERATORS[case.op].pool:
-        return _old_pool(target, case)
+        return _old_pool(case)
     found, word = [], str(case.padding).upper()
     if not isinstance(case.padding, str) or case.padding == "caffe":
         around = [[0, 0], *map(list, pairs_of(case)), [0, 0]]
@@ -87,17 +88,30 @@ def old_call(target: Target, case: Case) -> list[str]:
     return [*found, f"y = {name}(x, w, {code.keywords(words)})"]
 
 
-def _old_pool(target: Target, case: Case) -> list[str]:
-    if case.spatial_rank != 2 or case.padding not in ("valid", "same") or case.rounds_up:
-        raise refuse(target, f"{case.label} before 2.0")
-    name = f"tf.nn.{OPERATORS[case.op].pool}_pool"
-    steps = f"{[1, *case.kernel, 1]}, {[1, *case.stride, 1]}"
-    return [f'y = {name}(x, {steps}, padding="{str(case.padding).upper()}")']
+def _old_pool(case: Case) -> list[str]:
+    text = code.tensorflow_pooling(case, pairs_of(case))
+    if case.spatial_rank == 2:  # under this name in every release, and with sizes of four axes
+        name, sizes = f"tf.nn.{case.op}", (case.kernel, case.stride)
+        old = ", ".join(map(code.one_or_all, sizes))
+        new = ", ".join(str([1, *size, 1]) for size in sizes)
+        text = text.replace(f", {old}, padding", f", {new}, padding").replace(name, name[:-2])
+    return list(lines(text))
 
 
-def by_hand(target: Target, case: Case) -> list[str]:
+SUM = (
+    "product = tf.multiply(seen, w[k, c])",
+    "y = product if y is None else tf.add(y, product)",
+)
+GRAPH_SUM = (
+    "# subtracted, since grappler makes one AddN of a chain of additions",
+    "product = tf.multiply(seen, w[k, c] if y is None else -w[k, c])",
+    "y = product if y is None else tf.subtract(y, product)",
+)
+
+
+def by_hand(target: Target, case: Case, graph: bool) -> list[str]:
     """A tf.multiply and a tf.add for each product, in the order of the window."""
-    if not OPERATORS[case.op].windows or OPERATORS[case.op].pool or case.groups > 1:
+    if not OPERATORS[case.op].windows or OPERATORS[case.op].pool:
         raise refuse(target, f"{case.label} with algorithm=elementwise")
     found, around = [], pairs_of(case)
     if any(map(any, around)):
@@ -109,15 +123,20 @@ def by_hand(target: Target, case: Case) -> list[str]:
         f"{i} : {i} + {(n - 1) * s + 1} : {s}"
         for i, n, s in zip(letters, case.output_spatial(), case.stride, strict=True)
     )
-    return [
-        *found,
+    depth, each = case.group_channels, case.filters // case.groups
+    several = case.groups > 1
+    shape = [len(starts), depth, *([case.groups, each] if several else [case.filters])]
+    channels = f"c::{depth}, None" if several else "c, None"
+    found += [
         "y = None",
-        f"w = tf.reshape(w, {[len(starts), case.group_channels, case.filters]})",
+        f"w = tf.reshape(w, {shape})",
         f"for k, ({', '.join(letters)}{',' * (len(letters) == 1)}) in enumerate({starts}):",
-        f"    for c in range({case.group_channels}):",
-        f"        product = tf.multiply(x[:, {seen}, c, None], w[k, c])",
-        "        y = product if y is None else tf.add(y, product)",
+        f"    for c in range({depth}):",
+        f"        seen = x[:, {seen}, {channels}]",
+        *[f"        {line}" for line in (GRAPH_SUM if graph else SUM)],
     ]
+    outputs = [-1, *case.output_spatial(), case.filters]
+    return found + [f"y = tf.reshape(y, {outputs})"] * several
 
 
 def shaped(case: Case) -> str:
@@ -218,18 +237,20 @@ def in_session(target: Target, case: Case, computed: list[str]) -> tuple[str, ..
     """A graph with fed placeholders and a session; ``weights=constant``: only x is fed."""
     if case.op == "dot" or (case.op == "matmul" and case.batch > 1):
         raise refuse(target, f"{case.label} before 2.0")
-    if case.dtype == "bfloat16":
-        raise refuse(target, "bfloat16 before 2.0")
+    narrow = case.dtype == "bfloat16"
     constant = dict(target.switches).get("weights") == "constant"
     names, shapes, arrays = _given(case), _shapes(case), [flat(case)[0]]
     arrays += [shaped(case)] if case.weighted else []
     arrays += ["b"] if case.bias is not None else []
     fed = 1 if constant else len(names)
-    inner = [f"{n} = tf.constant({a})" for n, a in zip(names[fed:], arrays[fed:], strict=True)]
-    shown = ", ".join(f"tf.placeholder({_dtype(case)}, {shape})" for shape in shapes[:fed])
-    inner += [f"fed = [{shown}]", f"{', '.join(names[:fed]) if fed > 1 else '(x,)'} = fed"]
+    inner = [f"{n} = {tensor(case, a)}" for n, a in zip(names[fed:], arrays[fed:], strict=True)]
+    kind = f"tf.{literals.plain(case.dtype)}"
+    shown = ", ".join(f"tf.placeholder({kind}, {shape})" for shape in shapes[:fed])
+    used = "[tf.cast(one, tf.bfloat16) for one in fed]" if narrow else "fed"
+    inner += [f"fed = [{shown}]", f"{', '.join(names[:fed]) if fed > 1 else '(x,)'} = {used}"]
     feeds = ", ".join(f"fed[{k}]: given[{k}]" for k in range(fed))
-    inner += [*computed, *_biased(case), "with tf.Session(config=config()) as session:"]
+    inner += [*computed, *_biased(case), *["y = tf.cast(y, tf.float32)"] * narrow]
+    inner.append("with tf.Session(config=config()) as session:")
     inner.append(f"    y = session.run(y, {{{feeds}}})")
     found = [f"given = [{', '.join(arrays[:fed])}]"]
     found.append('with tf.Graph().as_default(), tf.device("/cpu:0"):')

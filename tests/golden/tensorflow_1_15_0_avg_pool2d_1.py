@@ -1,0 +1,150 @@
+"""TensorFlow 1.15.0: avg_pool2d gives other bits at length 10 than at length 12.
+
+avg_pool2d 3x3, 1, 1, height 6, length 10 against 12, float32, on tensorflow.
+Outputs are compared where both sides read the same inputs with the same weights.
+
+Needs numpy and tensorflow. Exit status: 1 they differ, 0 they don't, 2 it can't run.
+"""
+
+import os
+import platform
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["ABSL_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+try:
+    import numpy as np
+    import tensorflow as tf
+except ImportError as error:
+    print("can't run: {}".format(error))
+    sys.exit(2)
+
+
+def config():
+    """How it runs."""
+    found = tf.ConfigProto(allow_soft_placement=True)
+    return found
+
+
+def numbers(text, *shape):
+    """An array from exact hexadecimal numbers."""
+    return np.array([float.fromhex(one) for one in text.split()], np.float32).reshape(shape)
+
+
+# x is -0.6796448, -1.3555155, -0.7314526, 0.1003452, 1.0765023, 0.76513386, 0.9733352, ...
+x = numbers(
+    "-0x1.5bfa68p-1 -0x1.5b031p+0 -0x1.7680f4p-1 0x1.9b0392p-4 0x1.1395a8p+0 0x1.87bfap-1 "
+    "0x1.f258fep-1 0x1.fb6b52p-2 0x1.0807bp-2 -0x1.6fb0aap+0 0x1.56f352p-2 0x1.351eccp-1 "
+    "-0x1.2400dep-1 0x1.31e28ap+0 0x1.7d0e9cp+0 -0x1.7acc66p+0 -0x1.5a4ffp-3 -0x1.f23cap-1 "
+    "-0x1.c6b042p-2 -0x1.8d52c6p-2 -0x1.a5aca2p+0 0x1.65f29ap+0 -0x1.d39ed4p-1 -0x1.4fd2d8p-1 "
+    "0x1.7ab2fap-2 0x1.665bf4p-1 -0x1.cfd07ep-2 -0x1.810bdep-1 0x1.8d8cccp-3 -0x1.0c7eccp+1 "
+    "-0x1.67282cp+0 -0x1.bf10b2p-7 -0x1.53741ap-3 0x1.2fab48p-1 -0x1.502bb6p-2 -0x1.428e6p-1 "
+    "0x1.10382cp-1 0x1.a4e286p+0 0x1.eb8f9ap-2 -0x1.07dab8p+0 0x1.49832ap-1 0x1.2095e6p-1 "
+    "0x1.56c034p-1 0x1.5f089cp-2 -0x1.354156p-1 -0x1.372a2ap-3 0x1.78d7d8p-2 0x1.03e87ap-1 "
+    "-0x1.7450dep-3 -0x1.81d9f8p-2 -0x1.5ad724p-2 -0x1.7db07ap+0 0x1.619b0ep-1 -0x1.0c0184p-1 "
+    "-0x1.a59d04p-3 0x1.c2b37ap-2 0x1.1c7aeap-1 0x1.bf6582p-3 -0x1.e66154p-3 -0x1.3727dep-2 "
+    "-0x1.5544bcp+0 -0x1.a2afb2p-1 -0x1.1e3c54p-4 -0x1.3fbffep-4 0x1.d9ea3ap-1 -0x1.a43d8p-2 "
+    "0x1.faac1p-8 0x1.77134p-2 -0x1.8390ccp-1 -0x1.f25454p-2 0x1.527b2ap-1 -0x1.cb90dap-2",
+    1,
+    6,
+    12,
+    1,
+)
+# Outputs that are compared, on the left and on the right.
+COMPARED = [
+    (np.s_[:, :, 0:9], np.s_[:, :, 0:9]),
+]
+
+
+def compute(x):
+    """The outputs, channels last."""
+    given = [x]
+    with tf.Graph().as_default(), tf.device("/cpu:0"):
+        fed = [tf.placeholder(tf.float32, (None, None, None, 1))]
+        (x,) = fed
+        y = tf.nn.avg_pool(
+            tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), [1, 3, 3, 1], [1, 1, 1, 1], padding="VALID"
+        )
+        y = y / tf.nn.avg_pool(
+            tf.pad(tf.ones_like(x), [[0, 0], [1, 1], [1, 1], [0, 0]]),
+            [1, 3, 3, 1],
+            [1, 1, 1, 1],
+            padding="VALID",
+        )
+        with tf.Session(config=config()) as session:
+            y = session.run(y, {fed[0]: given[0]})
+    return y
+
+
+def processor():
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return (names or [platform.processor() or "unknown"])[0]
+
+
+def bits(value):
+    """The bit pattern of a number."""
+    return int(value.view("u4"))
+
+
+def ordered(value):
+    """The number's place among all of its format: neighbours are 1 apart."""
+    number = bits(value)
+    return number if number < 1 << 31 else (1 << 31) - number
+
+
+def text(value):
+    """A number and its bits."""
+    return "{!s} (0x{:08x})".format(value, bits(value))
+
+
+def listed(y, part):
+    """Places and values of a part of an output."""
+    places = np.moveaxis(np.indices(y.shape), 0, -1)[part]
+    return places.reshape(-1, y.ndim).tolist(), y[part].reshape(-1)
+
+
+def compare(one, two):
+    """Prints the outputs that differ: how many do, of how many, and the largest distance."""
+    counted, differing, largest = 0, 0, 0
+    for ours, theirs in COMPARED:
+        (here, a), (there, b) = listed(one, ours), listed(two, theirs)
+        counted += len(a)
+        different = (a != b) & ~((a != a) & (b != b))
+        for k in np.flatnonzero(different):
+            ulp = ordered(b[k]) - ordered(a[k])
+            differing, largest = differing + 1, max(largest, abs(ulp))
+            if differing <= 20:
+                values = here[k], text(a[k]), there[k], text(b[k]), ulp
+                print("left{} = {}, right{} = {}, {:+d} ulp".format(*values))
+    return counted, differing, largest
+
+
+def main():
+    """The exit status."""
+    python, numpy = platform.python_version(), np.__version__
+    print("TensorFlow {}".format(tf.__version__))
+    print("NumPy {}, Python {}".format(numpy, python))
+    print("{} {}".format(platform.machine(), processor()))
+    print("left: length 10; right: length 12")
+    one = compute(np.ascontiguousarray(x[:, :, :10]))
+    two = compute(x)
+    counted, differing, largest = compare(one, two)
+    verdict = "{} of {} outputs differ, up to {} ulp".format(differing, counted, largest)
+    print(verdict if differing else "none of {} outputs differs".format(counted))
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception as error:
+        print("can't run: {}: {}".format(type(error).__name__, error))
+        status = 2
+    sys.exit(status)

@@ -1,0 +1,140 @@
+"""TensorFlow 1.15.0: conv1d gives other bits at length 10 than at length 12.
+
+conv1d 3, 1 -> 1, bfloat16, length 10 against 12, bfloat16, on tensorflow.
+Outputs are compared where both sides read the same inputs with the same weights.
+
+Needs numpy and tensorflow. Exit status: 1 they differ, 0 they don't, 2 it can't run.
+"""
+
+import os
+import platform
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["ABSL_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+try:
+    import numpy as np
+    import tensorflow as tf
+except ImportError as error:
+    print("can't run: {}".format(error))
+    sys.exit(2)
+
+
+def config():
+    """How it runs."""
+    found = tf.ConfigProto(allow_soft_placement=True)
+    return found
+
+
+def numbers(text, *shape):
+    """An array from exact hexadecimal numbers."""
+    return np.array([float.fromhex(one) for one in text.split()], np.float32).reshape(shape)
+
+
+# x is -0.50390625, -0.13769531, 1.3671875, -1.4296875, -0.32421875, 0.453125, -0.1640625, ...
+x = numbers(
+    "-0x1.02p-1 -0x1.1ap-3 0x1.5ep+0 -0x1.6ep+0 -0x1.4cp-2 0x1.dp-2 -0x1.5p-3 -0x1.eep-1 "
+    "-0x1.1ep-2 0x1.14p+1 0x1.22p-1 0x1.d6p-3",
+    1,
+    12,
+    1,
+)
+# w is 0.921875, -1.3828125, -1.5546875
+w = numbers("0x1.d8p-1 -0x1.62p+0 -0x1.8ep+0", 3, 1, 1)
+b = numbers("0x1p-1", 1)
+# Outputs that are compared, on the left and on the right.
+COMPARED = [
+    (np.s_[:], np.s_[:, 0:8]),
+]
+
+
+def compute(x, w, b):
+    """The outputs, channels last."""
+    given = [x, w, b]
+    with tf.Graph().as_default(), tf.device("/cpu:0"):
+        fed = [
+            tf.placeholder(tf.float32, (None, None, 1)),
+            tf.placeholder(tf.float32, (3, 1, 1)),
+            tf.placeholder(tf.float32, (1,)),
+        ]
+        x, w, b = [tf.cast(one, tf.bfloat16) for one in fed]
+        y = tf.nn.conv1d(x, w, stride=1, padding="VALID")
+        y = tf.nn.bias_add(y, b)
+        y = tf.cast(y, tf.float32)
+        with tf.Session(config=config()) as session:
+            y = session.run(y, {fed[0]: given[0], fed[1]: given[1], fed[2]: given[2]})
+    return y
+
+
+def processor():
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return (names or [platform.processor() or "unknown"])[0]
+
+
+def bits(value):
+    """The bit pattern of a number."""
+    return int(value.view("u4")) >> 16
+
+
+def ordered(value):
+    """The number's place among all of its format: neighbours are 1 apart."""
+    number = bits(value)
+    return number if number < 1 << 15 else (1 << 15) - number
+
+
+def text(value):
+    """A number and its bits."""
+    return "{!s} (0x{:04x})".format(value, bits(value))
+
+
+def listed(y, part):
+    """Places and values of a part of an output."""
+    places = np.moveaxis(np.indices(y.shape), 0, -1)[part]
+    return places.reshape(-1, y.ndim).tolist(), y[part].reshape(-1)
+
+
+def compare(one, two):
+    """Prints the outputs that differ: how many do, of how many, and the largest distance."""
+    counted, differing, largest = 0, 0, 0
+    for ours, theirs in COMPARED:
+        (here, a), (there, b) = listed(one, ours), listed(two, theirs)
+        counted += len(a)
+        different = (a != b) & ~((a != a) & (b != b))
+        for k in np.flatnonzero(different):
+            ulp = ordered(b[k]) - ordered(a[k])
+            differing, largest = differing + 1, max(largest, abs(ulp))
+            if differing <= 20:
+                values = here[k], text(a[k]), there[k], text(b[k]), ulp
+                print("left{} = {}, right{} = {}, {:+d} ulp".format(*values))
+    return counted, differing, largest
+
+
+def main():
+    """The exit status."""
+    python, numpy = platform.python_version(), np.__version__
+    print("TensorFlow {}".format(tf.__version__))
+    print("NumPy {}, Python {}".format(numpy, python))
+    print("{} {}".format(platform.machine(), processor()))
+    print("left: length 10; right: length 12")
+    one = compute(np.ascontiguousarray(x[:, :10]), w, b)
+    two = compute(x, w, b)
+    counted, differing, largest = compare(one, two)
+    verdict = "{} of {} outputs differ, up to {} ulp".format(differing, counted, largest)
+    print(verdict if differing else "none of {} outputs differs".format(counted))
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception as error:
+        print("can't run: {}: {}".format(type(error).__name__, error))
+        status = 2
+    sys.exit(status)
