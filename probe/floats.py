@@ -133,6 +133,15 @@ def round_to(values: np.ndarray, name: str) -> np.ndarray:
         return (exact.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
+def cut_to(values: np.ndarray, name: str) -> np.ndarray:
+    """float64 values to a container array, each rounded toward zero: finite ones stay finite."""
+    found = round_to(values, name)
+    bits = to_bits(found, name)
+    with np.errstate(invalid="ignore"):
+        beyond = np.abs(widen(found, name)) > np.abs(values)
+    return from_bits(bits - beyond.astype(bits.dtype), name)
+
+
 def round_float32_to(values: np.ndarray, name: str) -> np.ndarray:
     """float32 values to a container array, each rounded once. Fast where the format is bfloat16."""
     values = np.asarray(values, dtype=np.float32)

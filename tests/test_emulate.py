@@ -42,12 +42,12 @@ class Columns:
 def evaluated(tree: Tree, rounding: Rounding, x, w, dtype: str, bias=None) -> np.ndarray:
     told, own = emulate._way((tree, rounding))
     nodes = evaluator.split(own["children"].tolist(), own["counts"].tolist())
-    sets = set(own["fused"].tolist()), set(own["narrow"].tolist())
-    way = evaluator.Way(nodes, told["leaf"], *sets, told["rounding"])
+    sets = tuple(set(own[name].tolist()) for name in ("fused", "narrow", "cut"))
+    way = evaluator.Way(nodes, told["leaf"], sets, told["rounding"])
     every = np.arange(x.shape[1])
     with np.errstate(all="ignore"):
         found = way.add_up(Columns(dtype, x, w, bias), every, every)
-        return evaluator.narrow(found, dtype)
+        return way.rounded(found, len(nodes) - 1, dtype)
 
 
 @pytest.mark.parametrize("dtype", floats.FORMATS)
@@ -115,6 +115,7 @@ CASES = [
         Case(op="conv2d", **ROOMY, dtype="bfloat16", padding="1:2,0:1", height=4, batch=2),
     ),
     ("reference,algorithm=blocked", Case(op="depthwise_conv2d", **ROOMY, dtype="float16")),
+    ("reference,algorithm=truncated", Case(op="conv1d", **ROOMY, dtype="bfloat16")),
 ]
 
 

@@ -48,6 +48,17 @@ def test_midpoints_and_their_neighbours_round_right(name: str) -> None:
         np.testing.assert_array_equal(floats.nearest(near, name), expected)
 
 
+@pytest.mark.parametrize("name", floats.FORMATS)
+@given(value=finite)
+def test_cutting_gives_the_largest_that_is_no_larger(name: str, value: float) -> None:
+    found = floats.cut_to(np.array([value, -value]), name)
+    down, up = floats.widen(found, name)
+    assert down == -up and abs(down) <= abs(value) and np.isfinite(down)
+    larger = floats.to_bits(found, name)[:1].astype(np.uint64) + np.uint64(1)  # in size
+    above = abs(floats.widen(floats.from_bits(larger, name), name)[0])
+    assert not above <= abs(value)  # past the largest number is a NaN in float64
+
+
 def test_bfloat16_rounds_as_ml_dtypes_does() -> None:
     values = awkward("float32", 5000, 2)
     expected = values.astype(ml_dtypes.bfloat16).view(np.uint16)

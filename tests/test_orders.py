@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from probe.order.fprev import fprev_calls
 from probe.order.operator import SessionOperator
 from probe.order.orders import ASKED, _Work, require_length, reveal
 from probe.order.tree import BIAS, Tree
+from probe.order.ways import causes
 from probe.order.windows import reveal_windows
 from probe.target import Target
 
@@ -53,6 +56,26 @@ def test_a_known_order_is_found_at_every_output(algorithm, tree, dtype):
     ((found, rounding),) = orders.ways
     assert found == tree(leaves(case))
     assert rounding.style(found) == ("all" if algorithm == "fused" else "none")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("summands", [1, 2, 3, 40])
+def test_results_that_are_cut_off_are_told_from_rounded_ones(summands, dtype):
+    case = conv("matmul", kernel=None, in_channels=summands, dtype=dtype)
+    orders = reveal(session("truncated"), case)
+    assert orders.replayed.all()
+    ((tree, rounding),) = orders.ways
+    assert (rounding.nodes, rounding.cut) == ("float32", {summands - 2})
+    assert causes((tree, rounding), (tree, replace(rounding, cut=frozenset()))) == ("rounding",)
+
+
+@pytest.mark.parametrize("summands", [2, 3, 40])
+def test_a_sum_may_be_cut_off_before_the_bias_is_added(summands):
+    case = conv("matmul", kernel=None, in_channels=summands, dtype="bfloat16", bias="normal")
+    orders = reveal(session("truncated"), case)
+    assert orders.replayed.all()
+    ((tree, rounding),) = orders.ways
+    assert tree.nodes[-1] == (~(summands - 2), BIAS) and rounding.cut == {summands - 2}
 
 
 def test_the_bias_is_a_summand():

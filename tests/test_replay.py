@@ -21,6 +21,7 @@ from tests.test_tree import trees
 def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float) -> float:
     """One output, in rational numbers: the definition of a replay. Finite values only."""
     kept = rounding.nodes or dtype
+    last = len(tree.nodes) - 1
     values: dict[int, Fraction] = {BIAS: Fraction(bias)}
     for leaf in tree.leaves:
         if leaf != BIAS:
@@ -32,12 +33,23 @@ def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: f
                 product = Fraction(rounded(product, rounding.product_format or kept))
             values[leaf] = product
     for node, children in enumerate(tree.nodes):
-        total = rounded(sum((values[child] for child in children), Fraction(0)), kept)
-        values[~node] = Fraction(
-            rounded(Fraction(total), dtype) if node in rounding.narrow else total
-        )
-    last = values[~(len(tree.nodes) - 1)] if tree.nodes else values[tree.leaves[0]]
-    return rounded(last, dtype)
+        exact = sum((values[child] for child in children), Fraction(0))
+        if rounding.through:
+            exact = Fraction(rounded(exact, rounding.through))
+        values[~node] = Fraction(rounded(exact, kept))
+        if node in rounding.narrow:
+            values[~node] = to_dtype(values[~node], dtype, node in rounding.cut)
+    result = values[~last] if tree.nodes else values[tree.leaves[0]]
+    return float(to_dtype(result, dtype, last in rounding.cut))
+
+
+def to_dtype(exact: Fraction, dtype: str, cut: bool) -> Fraction:
+    """Rounded to nearest, or with the bits below the last one cut off."""
+    nearest = Fraction(rounded(exact, dtype))
+    if not cut or abs(nearest) <= abs(exact):
+        return nearest
+    bits = floats.to_bits(floats.round_to(np.array([float(nearest)]), dtype), dtype)
+    return Fraction(float(floats.widen(floats.from_bits(bits - 1, dtype), dtype)[0]))
 
 
 @st.composite
@@ -47,11 +59,17 @@ def roundings(draw: st.DrawFn, tree: Tree, dtype: str) -> Rounding:
     wider = [dtype, None, "float64"] if dtype == "float64" else [None, "float32", "float64"]
     nodes = draw(st.sampled_from(wider))
     places = st.sets(st.sampled_from(range(len(tree.nodes)))) if tree.nodes else st.just(set())
+    wide = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+    through = st.sampled_from([None, wide.get(dtype)]) if nodes in (None, dtype) else st.none()
+    narrow = draw(places)
+    last = len(tree.nodes) - 1
     return Rounding(
         fused=frozenset(draw(some)),
         products=draw(st.sampled_from([None, None, "bfloat16", "tf32"])),
         nodes=nodes,
-        narrow=frozenset(draw(places)),
+        narrow=frozenset(narrow),
+        cut=frozenset(draw(st.sets(st.sampled_from([*narrow, last])))),
+        through=draw(through),
         product_format=draw(st.sampled_from([None, dtype])),
     )
 

@@ -17,13 +17,16 @@ class Known:
     """An operator that adds every output in a tree that the test chose.
 
     ``orders[position][filter]`` is (tree, fused leaves); a tree may miss leaves: that position does
-    not read them. ``wide`` keeps partial sums in float32; ``narrow`` lists nodes that don't.
+    not read them. ``wide`` keeps partial sums in float32; ``narrow`` lists nodes that don't;
+    ``twice`` rounds them to float32 on their way.
     """
 
-    def __init__(self, orders, summands, *, bias=False, dtype="float32", wide=False, narrow=()):
+    def __init__(
+        self, orders, summands, *, bias=False, dtype="float32", wide=False, narrow=(), twice=False
+    ):
         self.orders, self.summands, self.bias, self.dtype = orders, summands, bias, dtype
         self.positions, self.filters = len(orders), len(orders[0])
-        self.wide, self.narrow = wide, narrow
+        self.wide, self.narrow, self.twice = wide, narrow, twice
         self.storage = {"float32": np.float32, "float16": np.float16}[dtype]
 
     def run(self, x, template, leaves, values):
@@ -52,7 +55,7 @@ class Known:
             parts = [product(c) if c >= 0 else sums[~c] for c in children]
             total = np.sum(parts if len(parts) == 2 else aligned(parts), axis=0)
             kept = np.float32 if self.wide and node not in self.narrow else self.storage
-            total = total.astype(kept).astype(float)
+            total = (total.astype(np.float32) if self.twice else total).astype(kept).astype(float)
             sums.append(total)
         return sums[-1].astype(self.storage)
 
@@ -204,6 +207,14 @@ def test_sums_that_are_wide_near_the_root_alone_are_found_by_asking_every_node()
     orders, _ = revealed(operator, alone=True)
     rounding = orders[0, 0].rounding
     assert rounding.nodes == "float32" and rounding.narrow == set(lowest)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_fused_additions_made_of_wider_ones_round_twice(twice):
+    tree = Tree.sequential(9)
+    operator = Known(everywhere(tree, fused=range(1, 9)), 9, dtype="float16", twice=twice)
+    orders, _ = revealed(operator)
+    assert {order.rounding.through for order in orders.values()} == {"float32" if twice else None}
 
 
 def test_a_narrow_accumulator_stays_narrow():

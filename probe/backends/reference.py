@@ -153,12 +153,24 @@ def fused(n, factors, arithmetic):
     return total
 
 
+def truncated(n, factors, arithmetic):
+    """In order, exact products and sums in float32; the result is cut to 16 bits, toward zero."""
+    if arithmetic.native:
+        raise Unsupported(f"dtype={arithmetic.name}: algorithm=truncated is for 16 bits")
+    total = np.zeros(1, np.float32)
+    for leaf in range(n):
+        x, w = factors(leaf)
+        total = fma32(x, w, total)
+    return arithmetic.widen(floats.cut_to(total.astype(np.float64), arithmetic.name))
+
+
 SUMS = {
     "sequential": sequential,
     "pairwise": pairwise,
     "blocked": blocked,
     "reversed": in_order(lambda n: range(n - 1, -1, -1)),
     "fused": fused,
+    "truncated": truncated,
     "random": in_order(shuffled),
 }
 TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}
@@ -167,8 +179,8 @@ KEYS = {
     "algorithm": Key(
         tuple(SUMS) + tuple(TRANSFORMS),
         "sequential; pairwise with length_switch",
-        "how products are added; fused uses FMA, winograd and fft form no products, random "
-        "changes from call to call",
+        "how products are added; fused uses FMA, truncated cuts its 16-bit results toward zero, "
+        "winograd and fft form no products, random changes from call to call",
     ),
     "length_switch": Key(
         None, "none", "sequential for shorter outputs, the algorithm from this length on"

@@ -230,6 +230,8 @@ def way_json(way: Way, dtype: str) -> dict[str, Any]:
         "fused": sorted(rounding.fused),
         "rounding": rounding.style(tree),
         "accumulator": rounding.nodes or dtype,
+        "cut": sorted(rounding.cut),
+        "through": rounding.through,
     }
 
 

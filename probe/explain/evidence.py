@@ -200,14 +200,16 @@ def part(left: Way, right: Way, dtype: str) -> tuple[frozenset[int], frozenset[i
 def _numbered(way: Way, dtype: str, table: Table) -> list[int]:
     """A number for every node: equal numbers for nodes that are evaluated alike."""
     tree, rounding = way
-    formats = (rounding.nodes or dtype, rounding.products, rounding.product_format)
+    kept = rounding.nodes or dtype
+    formats = (kept, rounding.products, rounding.product_format, rounding.through)
     numbers: list[int] = []
     for node, children in enumerate(tree.nodes):
         terms = [
             numbers[~child] if child < 0 else _number(table, (child, child in rounding.fused))
             for child in children
         ]
-        kind = (formats, node in rounding.narrow, tuple(sorted(terms)))
+        cut = node in rounding.cut
+        kind = (formats, node in rounding.narrow, cut, tuple(sorted(terms)))
         numbers.append(_number(table, kind))
     return numbers
 

@@ -183,6 +183,43 @@ class Masks:
         answer = self._run(1.0, np.zeros(self.size), leaves, np.array([1.0, small, -1.0]))
         return self._classify(answer, 0.0, small)
 
+    def cut(self, leaves: np.ndarray) -> np.ndarray:
+        """Is the result cut off, not rounded to nearest? 1 yes, 0 no, -1 anything else.
+
+        ``leaves`` (calls, filters, 2) names two whose sums meet at the root: three quarters of an
+        ulp, added to 1. Where they stand for one leaf alone, its product has that much too many.
+        """
+        operands, eps = fusion_operands(self.operator.dtype), floats.eps(self.operator.dtype)
+        alone = (leaves[:, :, 0] == leaves[:, :, 1]) & (leaves[:, :, 0] >= 0)
+        answer = self._run(1.0, np.zeros(self.size), leaves, np.array([1.0, 0.75 * eps]))
+        found = self._classify(answer, 1.0 + eps, 1.0)
+        if alone.any():
+            one = np.where(alone[:, :, None], leaves[:, :, :1], -1)
+            w = operands.w + eps
+            exact = np.array([operands.x * w])
+            kept = [
+                float(floats.widen(rounded(exact, self.operator.dtype), self.operator.dtype)[0])
+                for rounded in (floats.round_to, floats.cut_to)
+            ]
+            product = self._run(operands.x, np.zeros(self.size), one, np.array([w]))
+            found = np.where(alone[:, None, :], self._classify(product, *kept), found)
+        return found
+
+    def twice(self, leaves: np.ndarray) -> np.ndarray:
+        """Is a fused sum rounded to a wider format before it is rounded to the dtype? 1 yes, 0 no.
+
+        Per (k, partner), k being fused: a product halfway between two numbers and a little more
+        goes up if the sum is rounded once; the wider format loses the little, and the tie that is
+        left goes to even.
+        """
+        operands = fusion_operands(self.operator.dtype)
+        short = self.operator.dtype == "float16"  # the least it has, beside a large product
+        scale, little = (2.0**12, 2.0**-24) if short else (1.0, 2.0**-90)
+        values = np.array([operands.w * scale, little])
+        answer = self._run(operands.x, np.zeros(self.size), leaves, values)
+        even = (operands.x + operands.rounded) * scale
+        return self._classify(answer, even + 2 * operands.extra * scale, even)
+
     def kept(self, leaves: np.ndarray, bits: int) -> np.ndarray:
         """Per (k, partner): 1 where a weight of ``bits`` fraction bits meets the product whole."""
         values = np.array([1 + 2.0**-bits, -1.0])

@@ -18,6 +18,8 @@ class Questions:
     ``paths``        (p, q, r): p and q meet in a node without inner children, r joins at the root:
                      asks all nodes between at once, which are ``path_nodes``.
     ``triples``      (p, q, r) for every node but the root, which are ``triple_nodes``.
+    ``ends``         (p, q) that meet at the root, twice the leaf of a tree of one; where the root
+                     adds the bias, also two that meet right below it.
     """
 
     def __init__(self, tree: Tree, bias: int, most: int) -> None:
@@ -30,6 +32,10 @@ class Questions:
         self.pairs = [pair for batch in self.batches for pair in batch]
         self.behind_bias = np.array(behind, int).reshape(-1, 2)
         self._trace()
+        last = [tree.nodes[-1] if tree.nodes else tree.leaves * 2]
+        if tree.nodes and BIAS in last[0] and last[0][0] < 0:
+            last.append(tree.nodes[~last[0][0]])
+        self.ends = np.array([[self._leaf(child) for child in node[:2]] for node in last])
 
     def _first_leaves(self) -> list[int]:
         """Per node a leaf below it, a weight where it holds one."""

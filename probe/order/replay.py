@@ -29,7 +29,11 @@ class Rounding:
     operands are rounded to before they are multiplied (``"bfloat16"``, ``"tf32"``), None: left as
     they are. ``nodes``: the format of partial sums, None: the dtype. ``narrow``: nodes whose value
     is then rounded to the dtype too, where ``nodes`` is wider. ``product_format``: the format that
-    a product that is not fused is rounded to, None: that of partial sums.
+    a product that is not fused is rounded to, None: that of partial sums. ``cut``: nodes whose
+    rounding to the dtype is toward zero (the last bits are cut off) and not to nearest; the root,
+    -1 in a tree of one leaf, if that is the output's. ``through``: the format that every sum is
+    rounded to before it is rounded to that of partial sums, None: it is rounded once. A float16 FMA
+    made of a float32 one rounds twice.
     """
 
     fused: frozenset[int] = frozenset()
@@ -37,6 +41,8 @@ class Rounding:
     nodes: str | None = None
     narrow: frozenset[int] = frozenset()
     product_format: str | None = None
+    cut: frozenset[int] = frozenset()
+    through: str | None = None
 
     @classmethod
     def fused_everywhere(cls, tree: Tree, nodes: str | None = None) -> Rounding:
@@ -46,6 +52,11 @@ class Rounding:
             leaves = [child for child in children if 0 <= child < BIAS]
             fused.update(leaves[-1:] if len(children) == 2 else leaves)
         return cls(fused=frozenset(fused), nodes=nodes)
+
+    def output(self, tree: Tree, values: np.ndarray, dtype: str) -> np.ndarray:
+        """The container array that last sums (float64 values) become."""
+        last = len(tree.nodes) - 1
+        return (floats.cut_to if last in self.cut else floats.round_to)(values, dtype)
 
     def style(self, tree: Tree) -> str:
         """``"none"``; ``"all"``: every node with a product as a child fuses one; or ``"some"``.
@@ -139,6 +150,7 @@ class _Run:
         self.tree, self.rounding, self.dtype = tree, rounding, dtype
         self.x, self.w = floats.to_container(x, dtype), floats.to_container(w, dtype)
         self.nodes = rounding.nodes or dtype
+        self.step = rounding.through or self.nodes
         self.product_format = rounding.product_format or self.nodes
         _check(tree, self.x, self.w, dtype, bias, self.nodes)
         count = self.x.shape[1]
@@ -149,7 +161,7 @@ class _Run:
         self.memory = [np.empty(width * self.size) for _ in range(6)]
         self.plain = self._plain()
         tiny = dtype != "float16"  # of float16 operands even the smallest product is large
-        self.sums = Rounder(self.nodes, width * self.size, tiny)
+        self.sums = Rounder(self.step, width * self.size, tiny)
         self.products = Rounder(self.product_format, width * self.size)
         self.w_once = self._values(self.w) if self.w.shape[1] == 1 else None
 
@@ -162,7 +174,7 @@ class _Run:
         grids = (
             {self.dtype, self.product_format} if self.bias is not None else {self.product_format}
         )
-        precision = floats.format_of(self.nodes).precision
+        precision = floats.format_of(self.step).precision
         narrow = all(floats.format_of(grid).precision <= precision for grid in grids)
         return narrow and 2 * precision + 2 <= floats.FORMATS["float64"].precision
 
@@ -172,7 +184,8 @@ class _Run:
         with np.errstate(all="ignore"):
             for start in range(0, count, self.size):
                 block = slice(start, min(start + self.size, count))
-                out[block] = floats.round_to(self._block(block, record), self.dtype)
+                values = self._block(block, record)
+                out[block] = self.rounding.output(self.tree, values, self.dtype)
         return out
 
     def _block(self, block: slice, record: Callable[[np.ndarray, Doubles], None] | None) -> Doubles:
@@ -188,11 +201,19 @@ class _Run:
                 part = values[group.start : group.end]
                 self._evaluate(group, before, part, block)
                 if group.narrow is not None:
-                    part[group.narrow] = floats.nearest(part[group.narrow], self.dtype)
+                    nodes = level.nodes[group.start : group.end][group.narrow]
+                    part[group.narrow] = self._narrowed(part[group.narrow], nodes)
             if record:
                 record(level.nodes, values)
             before = values
         return before[0]
+
+    def _narrowed(self, values: Doubles, nodes: np.ndarray) -> Doubles:
+        """Rows of partial sums, one a node, rounded to the dtype."""
+        rounded = floats.nearest(values, self.dtype)
+        cut = np.isin(nodes, list(self.rounding.cut))
+        rounded[cut] = floats.widen(floats.cut_to(values[cut], self.dtype), self.dtype)
+        return rounded
 
     def _rows(self, which: int, rows: int, size: int) -> Doubles:
         return self.memory[which][: rows * size].reshape(rows, size)
@@ -216,8 +237,10 @@ class _Run:
                 self._operand(side, len(out), before, block, 2).copy() for side in group.operands
             ]
             total, error = fma.exact_total(terms)
-            np.copyto(out, total if self.nodes == "float64" else fma.to_odd(total, error))
+            np.copyto(out, total if self.step == "float64" else fma.to_odd(total, error))
         self.sums.settle(out)
+        if self.step != self.nodes:
+            np.copyto(out, floats.nearest(out, self.nodes))
 
     def _evaluate_float64(self, group: Group, before: Doubles, out: Doubles, block: slice) -> None:
         """As ``_evaluate``, where the exact products don't fit a float64 and stay factors."""

@@ -61,6 +61,8 @@ class _Piece:
     paths: np.ndarray = field(default_factory=_unasked)
     sampled: np.ndarray = field(default_factory=_unasked)
     triples: np.ndarray = field(default_factory=_unasked)
+    cut: np.ndarray = field(default_factory=_unasked)
+    twice: np.ndarray = field(default_factory=_unasked)
     wide: bool = False
     alone: bool = False
 
@@ -91,6 +93,11 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
         _ask(masks, pieces, "triples", _doubtful, masks.precision)
         for piece in pieces:
             piece.wide = shown or bool((piece.triples == 1).any())
+    short = floats.format_of(masks.operator.dtype).bits == 16
+    if shown or alone or short:
+        _ask(masks, pieces, "cut", lambda p: p.questions.ends, masks.cut)
+    if short or (alone and masks.operator.dtype in WIDER):
+        _ask(masks, pieces, "twice", _fused_pair, masks.twice)
     return [order for piece in pieces for order in _orders(masks, piece)]
 
 
@@ -210,6 +217,12 @@ def _sample(piece: _Piece) -> np.ndarray:
     return triples[:: max(1, -(-len(triples) // PATHS))]
 
 
+def _fused_pair(piece: _Piece) -> np.ndarray:
+    """A product that some position fuses, and what is added before it; none where sums are wide."""
+    fused = [pairs[0] for pairs, counts in piece.parts if (counts == len(pairs)).any()]
+    return np.array(fused[:1], int).reshape(-1, 2) if not piece.wide else np.zeros((0, 2), int)
+
+
 def _doubtful(piece: _Piece) -> np.ndarray:
     """Triples of the nodes on paths on which some partial sum was rounded to the dtype."""
     doubtful = piece.alone or (piece.paths == 0).any()
@@ -218,7 +231,8 @@ def _doubtful(piece: _Piece) -> np.ndarray:
 
 def _orders(masks: Masks, piece: _Piece) -> Iterator[Order]:
     """The piece, split where its positions answered differently."""
-    tables = [t for t in (_counts(piece), piece.behind, piece.paths, piece.triples) if len(t)]
+    asked = (_counts(piece), piece.behind, piece.paths, piece.triples, piece.cut, piece.twice)
+    tables = [table for table in asked if len(table)]
     positions = piece.found.positions
     labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
     for label in range(labels.max(initial=0) + 1):
@@ -237,8 +251,10 @@ def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
     fused, strange = _fused(piece, column)
     dtype = masks.operator.dtype
     products = _operand_format(masks, piece, column) if strange else None
-    if not piece.wide:
-        return Rounding(nodes=dtype, fused=frozenset(fused), products=products)
+    cut = _cut_off(piece, column)
+    if not piece.wide and not cut:
+        through = WIDER[dtype] if len(piece.twice) and piece.twice[0, column] == 1 else None
+        return Rounding(nodes=dtype, fused=frozenset(fused), products=products, through=through)
     narrow = (
         {
             n
@@ -248,12 +264,25 @@ def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
         if len(piece.triples)
         else set()
     )
+    root = len(piece.found.tree.nodes) - 1
+    if cut and root not in cut:  # the sum is cut, the bias is added to what is left
+        narrow |= cut if piece.wide else set(range(root))
     return Rounding(
         nodes=WIDER[dtype],
         fused=frozenset(fused),
         products=products,
         narrow=frozenset(narrow),
-        product_format=dtype,
+        product_format=dtype if piece.found.tree.nodes else None,
+        cut=cut,
+    )
+
+
+def _cut_off(piece: _Piece, column: int) -> frozenset[int]:
+    """The node that is rounded toward zero: the root, or the sum that the bias is added to."""
+    nodes, answers = piece.found.tree.nodes, piece.cut[:, column] if len(piece.cut) else ()
+    asked = [len(nodes) - 1, ~nodes[-1][0] if nodes else -1]
+    return frozenset(
+        [node for node, answer in zip(asked, answers, strict=False) if answer == 1][:1]
     )
 
 

@@ -29,14 +29,32 @@ def restricted(way: Way, read: Iterable[int]) -> Way:
     read = set(read)
     if read.issuperset(tree.leaves):
         return way
-    return tree.restricted(read), Rounding(
-        fused=frozenset(read & rounding.fused),
+    kept = tree.restricted(read)
+    return kept, Rounding(
+        fused=_still_fused(tree, rounding.fused, read),
         products=rounding.products,
         nodes=rounding.nodes,
         narrow=rounding.narrow
         and frozenset({-1}),  # node numbers have changed: only that it is cut
         product_format=rounding.product_format,
+        cut=frozenset({len(kept.nodes) - 1} if len(tree.nodes) - 1 in rounding.cut else {}),
+        through=rounding.through,
     )
+
+
+def _still_fused(tree: Tree, fused: frozenset[int], read: set[int]) -> frozenset[int]:
+    """Fused leaves that are read and still have something to be added to: alone they are rounded.
+
+    What is left alone is a product that was fused with a sum of zeros.
+    """
+    found, there = set(), set(read)
+    for node, children in enumerate(tree.nodes):
+        left = [child for child in children if child in there]
+        if left:
+            there.add(~node)
+        if len(left) > 1:
+            found |= {child for child in left if child in fused}
+    return frozenset(found)
 
 
 def causes(left: Way, right: Way) -> tuple[str, ...]:
@@ -51,33 +69,42 @@ def causes(left: Way, right: Way) -> tuple[str, ...]:
         found.append("order")
     styles = one.style(tree_left), other.style(tree_right)
     comparable = styles[0] == "some" or tree_left == tree_right
-    if styles[0] != styles[1] or (comparable and one.fused != other.fused):
+    fused_differ = styles[0] != styles[1] or (comparable and one.fused != other.fused)
+    if fused_differ or _cut(left) != _cut(right):
         found.append("rounding")
     narrow_differs = one.narrow != other.narrow and (
         not found or bool(one.narrow) != bool(other.narrow)
     )
-    formats = [(r.products, r.nodes, r.product_format) for r in (one, other)]
+    formats = [(r.products, r.nodes, r.product_format, r.through) for r in (one, other)]
     if formats[0] != formats[1] or narrow_differs:
         found.append("precision")
     return tuple(found)
 
 
+def _cut(way: Way) -> str:
+    """What is cut off, not rounded to nearest: nothing, the result, or a sum before it."""
+    tree, rounding = way
+    return "result" if len(tree.nodes) - 1 in rounding.cut else "sum" if rounding.cut else ""
+
+
 def rounding_json(rounding: Rounding) -> dict[str, object]:
-    """Everything that a replay needs beside the tree, as plain JSON."""
-    return {
+    """Everything that a replay needs beside the tree, as plain JSON; rare things if there."""
+    told: dict[str, object] = {
         "fused": sorted(rounding.fused),
         "products": rounding.products,
         "nodes": rounding.nodes,
         "narrow": sorted(rounding.narrow),
         "product_format": rounding.product_format,
     }
+    rare = {"cut": sorted(rounding.cut), "through": rounding.through}
+    return told | {name: value for name, value in rare.items() if value}
 
 
 def rounding_from_json(given: dict[str, object]) -> Rounding:
     """The inverse of ``rounding_json``."""
     plain = dict(given)
-    for name in ("fused", "narrow"):
-        plain[name] = frozenset(plain[name])  # type: ignore[call-overload]
+    for name in ("fused", "narrow", "cut"):
+        plain[name] = frozenset(plain.get(name, ()))  # type: ignore[call-overload]
     return Rounding(**plain)  # type: ignore[arg-type]
 
 

@@ -145,7 +145,7 @@ def _way(way: Way) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     shown = tree.text
     if len(shown) > TREE_SHOWN:
         shown = f"tree {tree.id}, {len(tree.leaves)} summands, {tree.depth} additions deep"
-    formats = ("products", "nodes", "product_format")
+    formats = ("products", "nodes", "product_format", "through")
     told = {
         "tree": shown,
         "text": _rounding_text(way),
@@ -158,6 +158,7 @@ def _way(way: Way) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "counts": [len(node) for node in tree.nodes],
         "fused": sorted(rounding.fused),
         "narrow": sorted(rounding.narrow),
+        "cut": sorted(rounding.cut),
     }
     return told, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}
 
@@ -168,4 +169,6 @@ def _rounding_text(way: Way) -> str:
     parts = [plain.get(fused, f"fused: {fused}" if len(fused) < 60 else "some products fused")]
     parts += [f"operands in {rounding.products}"] * (rounding.products is not None)
     parts += [f"sums in {rounding.nodes}"] * (rounding.nodes is not None)
+    parts += [f"each rounded to {rounding.through} first"] * (rounding.through is not None)
+    parts += ["cut off (toward zero)"] * bool(rounding.cut)
     return ", ".join(parts)

@@ -73,6 +73,13 @@ def narrow(values: np.ndarray, name: str) -> np.ndarray:
     return exact.astype(name)
 
 
+def cut(values: np.ndarray, name: str) -> np.ndarray:
+    """As ``narrow``, but rounded toward zero."""
+    found = narrow(values, name)
+    beyond = np.abs(widen(found, name)) > np.abs(values)
+    return (bits(found) - beyond.astype(bits(found).dtype)).view(found.dtype)
+
+
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rounded sum and its exact error (Knuth)."""
     total = a + b
@@ -166,14 +173,20 @@ class Way:
 
     ``nodes``: children of each node, children first: a leaf as its number, node k as ~k.
     ``rounding``: ``products``, the format that operands are rounded to; ``nodes``, that of partial
-    sums; ``product_format``, that of products that are not fused; ``dtype`` where one is None.
+    sums; ``product_format``, that of products that are not fused; ``dtype`` where one is None;
+    ``through``, the format that every sum is rounded to first, if there is one. ``cut``: nodes
+    whose last rounding, to the dtype, is toward zero; -1 where there is one leaf and no node.
     """
 
     def __init__(
-        self, nodes: list[list[int]], leaf: int, fused: set[int], narrowed: set[int], rounding: dict
+        self,
+        nodes: list[list[int]],
+        leaf: int,
+        sets: tuple[set[int], ...],
+        rounding: dict,
     ) -> None:
-        self.nodes, self.leaf, self.fused, self.narrowed = nodes, leaf, fused, narrowed
-        self.rounding = rounding
+        self.nodes, self.leaf, self.rounding = nodes, leaf, rounding
+        self.fused, self.narrowed, self.cut = sets
 
     def add_up(self, run: Run, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """Outputs of these positions and filters, as float64 values."""
@@ -188,9 +201,17 @@ class Way:
                     products.append(self._factors(leaf))
                 elif leaf >= 0:
                     terms.append(self._leaf(leaf))
-            total = add_products(products, terms) if products else add(terms, self.sums)
-            found[~number] = nearest(total, run.dtype) if number in self.narrowed else total
+            through = self.rounding["through"]
+            total = add_products(products, terms) if products else add(terms, through or self.sums)
+            total = nearest(total, self.sums) if through else total
+            if number in self.narrowed:
+                total = widen(self.rounded(total, number, run.dtype), run.dtype)
+            found[~number] = total
         return found.popitem()[1] if self.nodes else self._leaf(self.leaf)
+
+    def rounded(self, total: np.ndarray, number: int, dtype: str) -> np.ndarray:
+        """The value of a node, or of the only leaf (-1), as an array of the dtype."""
+        return (cut if number in self.cut else narrow)(total, dtype)
 
     def _leaf(self, leaf: int) -> np.ndarray:
         if leaf == BIAS:
@@ -227,8 +248,7 @@ class Run:
             Way(
                 split(own[f"{k}.children"].tolist(), own[f"{k}.counts"].tolist()),
                 way["leaf"],
-                set(own[f"{k}.fused"].tolist()),
-                set(own[f"{k}.narrow"].tolist()),
+                tuple(set(own[f"{k}.{name}"].tolist()) for name in ("fused", "narrow", "cut")),
                 way["rounding"],
             )
             for k, way in enumerate(about["ways"])
@@ -271,7 +291,8 @@ class Run:
                 for start in range(0, len(positions), AT_ONCE):
                     part = slice(start, start + AT_ONCE)
                     place = positions[part], filters[part]
-                    out[place] = narrow(way.add_up(self, *place), self.dtype)
+                    total = way.add_up(self, *place)
+                    out[place] = way.rounded(total, len(way.nodes) - 1, self.dtype)
         return out
 
     @property

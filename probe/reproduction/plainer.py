@@ -53,7 +53,7 @@ def _side(side: Added) -> Added | None:
         added = floats.round_to(np.array([bias]), side.dtype)[0]
     sums = partial_sums(*way, x, w, side.dtype, added)
     last = floats.from_bits(np.array([sums[-1].bits], _unit(sums[-1].format)), sums[-1].format)
-    result = floats.round_to(floats.widen(last, sums[-1].format), side.dtype)
+    result = way[1].output(way[0], floats.widen(last, sums[-1].format), side.dtype)
     if int(floats.to_bits(result, side.dtype)[0]) != side.library:
         return None
     return replace(side, way=way, sums=sums, result=side.library)

@@ -109,6 +109,8 @@ class ByOrder:
             "fused": sorted(rounding.fused),
             "rounding": rounding.style(tree),
             "accumulator": rounding.nodes or self.case.dtype,
+            "cut": sorted(rounding.cut),
+            "through": rounding.through,
             "outputs": sum(counts.values()),
             "at": sorted(at for at, count in counts.items() if count),
         }

@@ -111,4 +111,9 @@ def rounded(found: Way, dtype: str) -> str:
         words += f"; operands cut to {rounding.products}"
     if rounding.nodes not in (None, dtype):
         words += f"; partial sums in {rounding.nodes}"
+    if rounding.through:
+        words += f"; every sum rounded to {rounding.through} first, then to {dtype}"
+    if rounding.cut:
+        which = "the result" if len(tree.nodes) - 1 in rounding.cut else "the sum of products"
+        words += f"; {which} cut to {dtype} (rounded toward zero)"
     return words
