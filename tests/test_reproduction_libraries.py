@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from probe import target
 from probe.case import Case
 from probe.errors import InputError
-from probe.reproduction import folder
+from probe.reproduction import folder, proof
 from probe.reproduction.failing import failing
+from probe.reproduction.verification import verify
 from probe.shrink import Finding
 from probe.target import Target
 from tests.test_reproduction import clean
@@ -63,6 +65,21 @@ FINDINGS = [
     ("torch", Case(op="conv1d", kernel=5, in_channels=3, filters=4), "length", 5, 40),
     ("torch", Case(op="matmul", in_channels=300, filters=40, bias="normal"), "length", 3, 40),
     ("torch", Case(op="conv1d", kernel=5, in_channels=64, filters=64, length=10), "batch", 1, 2),
+    (  # one channel is left: its strides must not tell PyTorch another memory format
+        "torch,mkldnn=0",
+        Case(op="depthwise_conv2d", kernel="3x5", in_channels=6, height=7, operands="cancel"),
+        *("length", 6, 40),
+    ),
+    (
+        "litert",
+        Case(op="conv1d", kernel=4, in_channels=9, filters=3, length=30, operands="cancel"),
+        *("channels", 4, 9),
+    ),
+    (
+        "litert,xnnpack=0",
+        Case(op="conv1d", kernel=3, in_channels=16, length=8, operands="cancel"),
+        *("filters", 1, 8),
+    ),
     ("jax", Case(op="conv1d", kernel=5, in_channels=16, filters=4), "length", 5, 40),
     ("onnxruntime", Case(op="conv1d", kernel=5, in_channels=64, filters=4), "length", 7, 40),
     (
@@ -90,6 +107,62 @@ def test_a_library_s_finding_is_confirmed_by_its_script(text, case, vary, at, ag
     assert made.ran.status == 1 and made.shrunk.calls <= 300
     folder.write(made, tmp_path)
     assert clean(tmp_path / "reproduce.py") == ""
+
+
+FRAMEWORKS = [
+    ("opencv", "torch", Case(op="conv1d", kernel=5, in_channels=3, length=12, operands="cancel")),
+    (
+        *("opencv", "onnxruntime"),
+        Case(op="depthwise_conv2d", kernel=3, in_channels=4, length=9, height=7, operands="cancel"),
+    ),
+    (
+        *("litert,xnnpack=0", "litert"),
+        Case(op="depthwise_conv2d", kernel=3, in_channels=5, length=9, height=6, operands="cancel"),
+    ),
+    ("litert", "jax", Case(op="conv1d", kernel=5, in_channels=4, length=8, operands="cancel")),
+    ("litert", "torch", Case(op="avg_pool2d", kernel=3, padding=1, length=9, height=9)),
+    (
+        *("tensorflow,algorithm=elementwise", "tensorflow"),
+        Case(op="conv2d", kernel=3, in_channels=4, filters=4, groups=2, length=8, height=8),
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("left", "right", "case"), FRAMEWORKS)
+def test_a_case_that_two_targets_compute_apart_is_confirmed(left, right, case, tmp_path):
+    sides = started(left), started(right)
+    try:
+        made = folder.reproduce(Finding.of(case), *sides, times=1)
+    except InputError as error:
+        if "do, bit for bit" not in error.why:
+            raise
+        pytest.skip(f"this machine: {error}")
+    folder.write(made, tmp_path)
+    assert verify(tmp_path, 1).same_bits and clean(tmp_path / "reproduce.py") == ""
+
+
+@pytest.mark.slow
+def test_caffe_rounds_a_pool_up_and_a_script_shows_it(tmp_path):
+    case = Case(op="max_pool2d", kernel=3, stride=2, length=8, height=8, padding="caffe")
+    made = folder.reproduce(Finding.of(case, padding="valid"), started("opencv"), times=1)
+    folder.write(made, tmp_path)
+    assert set(made.explanation.causes) == {"window"} and verify(tmp_path, 1).same_bits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", ["tensorflow==1.2.1", "tensorflow==1.15.0"])
+def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_path):
+    sides = started(old), started("tensorflow,onednn=0")
+    finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9, **REPORT))
+    made = folder.reproduce(finding, *sides, times=1)
+    folder.write(made, tmp_path)
+    assert verify(tmp_path, 1).same_bits and clean(tmp_path / "reproduce.py") == ""
+    script = tmp_path / "reproduce.py"
+    alone = proof.own_interpreter(script)
+    assert alone.status == 2 and "name both interpreters" in alone.said
+    wrong = proof.own_interpreter(script, arguments=(sys.executable, sys.executable))
+    assert wrong.status == 2 and f"{sides[0].version} is needed, on the left" in wrong.said
 
 
 @pytest.mark.slow

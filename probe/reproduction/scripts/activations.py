@@ -104,7 +104,7 @@ def _tensorflow(target: Target, version: str, name: str, text: str) -> list[str]
 
 def _torch(target: Target, version: str, name: str, text: str) -> list[str]:
     where = "" if target.device == "cpu" else f', device="{target.device}"'
-    given = f"torch.tensor(np.ascontiguousarray(np.moveaxis(x, -1, 1)){where})"
+    given = f"torch.tensor(np.moveaxis(x, -1, 1).copy(){where})"
     cpu = ".cpu()" * bool(where)
     return [f"x = {given}", f"y = {text}", f"return np.moveaxis(y{cpu}.numpy(), 1, -1)"]
 

@@ -36,11 +36,12 @@ def array(case: Case, where: str) -> str:
 
 def convolution(case: Case, where: str) -> tuple[str, ...]:
     """F.conv or F's pooling, channels first."""
-    found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))", f"x = {tensor(case, 'x', where)}"]
+    # a view with one channel has strides that tell PyTorch another memory format; a copy has not
+    found = ["x = np.moveaxis(x, -1, 1).copy()", f"x = {tensor(case, 'x', where)}"]
     pool = OPERATORS[case.op].pool
     text = (code.POOLING if pool else code.CONVOLUTIONS)["torch"](case, pairs_of(case))
     if not pool:
-        found.append("w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))")
+        found.append("w = np.moveaxis(w, (-1, -2), (0, 1)).copy()")
         found.append(f"w = {tensor(case, 'w', where)}")
     if case.bias is not None:
         found.append(f"b = {tensor(case, 'b', where)}")
@@ -56,7 +57,7 @@ def product(target: Target, case: Case, where: str) -> tuple[str, ...]:
     found = [f"x = {tensor(case, x, where)}"]
     if case.op == "sum":
         return (*found, "y = torch.sum(x, -1)", f"return {restored(case, array(case, where))}")
-    w = f"np.ascontiguousarray({w}.T)" if linear else w
+    w = f"{w}.T.copy()" if linear else w
     found.append(f"w = {tensor(case, w, where)}")
     if case.bias is not None:
         found.append(f"b = {tensor(case, 'b', where)}")
