@@ -82,6 +82,9 @@ def test_wrong_input_is_one_line(capsys):
     there = f"{CASE} --at 6 --target reference"
     assert "nothing to compare" in refused(capsys, f"shrink {there}")
     assert "bit for bit" in refused(capsys, f"shrink {there} --against 20")
+    assert "kernels=some" in refused(
+        capsys, f"reproduce {there} --against 20 --kernels some --out out"
+    )
     assert "by=luck" in refused(capsys, f"shrink {there} --against 20 --by luck")
     assert "same run" in refused(capsys, f"shrink {there} --against 6")
     assert "form=none" in refused(

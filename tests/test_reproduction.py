@@ -115,6 +115,24 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
         folder.write(found, out, "bugzilla")
 
 
+def test_the_report_names_kernels_that_are_known_of_a_side(made):
+    found, _ = made
+    content = folder.content(found)
+    assert "Kernels" not in report.report(content, "torch")
+    content.explanation.kernels = {
+        "left": {"backend-choice": ["Slow2d"], "symbols": ["(perf is not installed)"]},
+        "right": {"backend-choice": ["(not told)"], "symbols": ["(perf is not installed)"]},
+    }
+    try:
+        for form in ("torch", "onednn"):
+            text = report.report(content, form)
+            assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
+            assert text.index("products are added") < text.index("backend-choice")
+        assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]
+    finally:
+        content.explanation.kernels = {}
+
+
 def test_verify_says_still_there_gone_or_cannot_tell(made, tmp_path):
     _, out = made
     assert verify(out, 1).verdict == "still there" and verify(out, 1).same_bits
