@@ -10,6 +10,7 @@ from probe import floats
 from probe.errors import InputError
 from probe.explain import Explanation
 from probe.explain.evidence import Added, Evidence
+from probe.order import ways
 from probe.order.tree import BIAS
 from probe.reproduction import program
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
@@ -184,11 +185,10 @@ def _cause(content: Content) -> str:
         ]
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
     if evidence.left.way is None or evidence.right.way is None:
-        told = found.left.evidence or found.right.evidence
-        return f"{causes}: {told or 'no order is known'}."
+        return _no_order(content) or f"{causes}: no order is known."
     words = {
         "order": "the products are added in another order",
-        "rounding": "other products are fused with their addition",
+        "rounding": ways.rounded_apart(evidence.left.way, evidence.right.way),
         "precision": "products or sums are kept in another precision",
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
@@ -201,6 +201,26 @@ def _cause(content: Content) -> str:
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
     return "\n\n".join([head, *sides])
+
+
+def _no_order(content: Content) -> str:
+    """What was seen of the sides that are no sums of products."""
+    found = content.explanation
+    told = [
+        f"on the {name}, {side.evidence}"
+        for name, side in (("left", found.left), ("right", found.right))
+        if side.evidence
+    ]
+    if not told:
+        return ""
+    if "not-a-sum" not in (found.left.refusal, found.right.refusal) and not any(
+        "not-a-sum" in cause for cause in found.causes
+    ):
+        return f"{', '.join(found.causes)}: {'; '.join(told)}."
+    return (
+        "No order of additions gives these outputs: as with algorithms that do not form the "
+        f"products, such as Winograd's or an FFT. Seen {'; '.join(told)}."
+    )
 
 
 def _kernels(content: Content) -> str:
