@@ -17,6 +17,7 @@ __all__ = [
     "causes",
     "fused_text",
     "restricted",
+    "rounded_apart",
     "rounding_from_json",
     "rounding_id",
     "rounding_json",
@@ -67,10 +68,7 @@ def causes(left: Way, right: Way) -> tuple[str, ...]:
     found = []
     if tree_left != tree_right:
         found.append("order")
-    styles = one.style(tree_left), other.style(tree_right)
-    comparable = styles[0] == "some" or tree_left == tree_right
-    fused_differ = styles[0] != styles[1] or (comparable and one.fused != other.fused)
-    if fused_differ or _cut(left) != _cut(right):
+    if rounded_apart(left, right):
         found.append("rounding")
     narrow_differs = one.narrow != other.narrow and (
         not found or bool(one.narrow) != bool(other.narrow)
@@ -79,6 +77,19 @@ def causes(left: Way, right: Way) -> tuple[str, ...]:
     if formats[0] != formats[1] or narrow_differs:
         found.append("precision")
     return tuple(found)
+
+
+def rounded_apart(left: Way, right: Way) -> str:
+    """What sets the ``rounding`` of two ways apart, in words; empty if nothing does."""
+    (tree_left, one), (tree_right, other) = left, right
+    styles = one.style(tree_left), other.style(tree_right)
+    comparable = styles[0] == "some" or tree_left == tree_right
+    words = []
+    if styles[0] != styles[1] or (comparable and one.fused != other.fused):
+        words.append("other products are fused with their addition")
+    if _cut(left) != _cut(right):
+        words.append("one side cuts off what the other rounds to nearest")
+    return ", and ".join(words)
 
 
 def _cut(way: Way) -> str:

@@ -13,7 +13,7 @@ from probe.cli.show.facts import table
 MEANING = {
     "window": "reads other inputs: a convention (padding, stride, groups), not rounding",
     "order": "adds the same products in another order",
-    "rounding": "fuses other products into their additions (FMA)",
+    "rounding": "fuses other products into their additions (FMA), or cuts its result off",
     "precision": "keeps products or partial sums in another format",
     "nondeterministic": "does not repeat its own bits: nothing can be said about the rest",
     "not-a-sum": "does not form the products (Winograd, FFT): there is no order to compare",
