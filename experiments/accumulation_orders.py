@@ -87,6 +87,7 @@ STUDIES = [
             Case("conv1d", 5, 3, 3),
             Case("depthwise_conv2d", "1x5", 3),
             Case("conv3d", "1x1x5", 3, 3),
+            Case("matmul", in_channels=5),
         )
     ),
 ]
