@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from probe import window
 from probe.case import Case
-from probe.launch import open_session
+from probe.launch import InlineSession, open_session
+from probe.order import ways
+from probe.order.replay import Rounding
+from probe.order.tree import Tree
 from probe.search import recognition
+from probe.search.periodic import Periodic
 from probe.search.recognition import UNKNOWN, Recogniser
 from probe.target import Target
 
@@ -42,7 +47,9 @@ def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
     known.pattern(8)
     before = known.calls
     known.pattern(99)
-    assert known.calls - before == len(known.periodic.sets) + 1
+    every = known.periodic.every
+    sets = known.periodic.sets_for(every), known.periodic.wide_for(every)
+    assert known.calls - before == sum(map(len, sets)) + 1
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,9 @@ def test_no_sum_stays_unknown_and_is_not_asked_for_ever(recogniser) -> None:
     assert known.kinds[found.interior] == (UNKNOWN,) and known.evidence
     before = known.calls
     known.pattern(12)
-    assert known.calls - before == len(known.periodic.sets) + 1
+    every = known.periodic.every
+    sets = known.periodic.sets_for(every), known.periodic.wide_for(every)
+    assert known.calls - before == sum(map(len, sets)) + 1
 
 
 def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
@@ -94,6 +103,75 @@ def test_calls_too_large_to_look_at_whole_are_looked_at_in_places(recogniser, mo
     short, long = known.pattern(1500), known.pattern(1504)
     assert not short.whole and len(short.kinds) <= 64
     assert short.interior != long.interior and long.unknown == 0
+
+
+class Apart:
+    """A session whose outputs that meet padding are computed by another session."""
+
+    def __init__(self, inside: InlineSession, edge: InlineSession, case: Case) -> None:
+        self.inside, self.edge, self.case = inside, edge, case
+
+    def __getattr__(self, name: str):
+        return getattr(self.inside, name)
+
+    def stream(self, header, arrays):
+        geometry = window.Geometry.of(self.case.with_(length=arrays["x"].shape[-2]))
+        padded = (geometry.reads() < 0).any(axis=1)
+        padded = np.repeat(np.tile(padded, self.case.batch), self.case.filters)
+        padded = padded[arrays["select"]] if "select" in arrays else padded
+        both = self.inside.stream(header, arrays), self.edge.stream(header, arrays)
+        for (told, mine), (_, other) in zip(*both, strict=True):
+            shape = np.shape(mine["outputs"])
+            flat = (np.reshape(one["outputs"], (shape[0], -1)) for one in (other, mine))
+            yield told, mine | {"outputs": np.where(padded, *flat).reshape(shape)}
+
+
+EDGES = [
+    Case(op="conv1d", kernel=3, padding="same"),
+    Case(op="conv1d", kernel=6, padding="same", dilation=2, in_channels=2, bias="normal"),
+    Case(op="conv1d", kernel=5, padding="3:1", in_channels=40, filters=3),
+    Case(op="conv2d", kernel="3x4", padding="same", height=3, in_channels=3, filters=2),
+    Case(op="conv1d", kernel=5, padding="same", in_channels=2, dtype="bfloat16"),
+]
+
+
+@pytest.mark.parametrize("algorithm", ["pairwise", "blocked", "fused"])
+@pytest.mark.parametrize("case", EDGES, ids=lambda case: case.label)
+def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algorithm) -> None:
+    if algorithm == "fused" and case.dtype != "float32":
+        pytest.skip("the double fuses in float32 alone")
+    inside = recogniser("reference", case).session
+    edge = recogniser(f"reference,algorithm={algorithm}", case.with_(padding="valid"))
+    true = edge.ways[edge.kinds[edge.pattern(40).interior][0]]
+    known = Recogniser(Apart(inside, edge.session, case), case)
+    found = known.pattern(40)
+    reads = window.Geometry.of(case.with_(length=40)).reads() >= 0
+    for read, kind in zip(reads, found.kinds, strict=True):
+        leaves = np.flatnonzero(np.repeat(read, case.group_channels)).tolist()
+        leaves += [ways.BIAS] * (case.bias is not None)
+        for number in known.kinds[kind] if not read.all() else ():
+            assert number > UNKNOWN
+            told = (ways.restricted(way, leaves) for way in (known.ways[number], true))
+            assert not ways.causes(*told), (case.label, leaves)
+
+
+@pytest.mark.parametrize("summands", [3, 4, 7, 24])
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [("float32", "float64"), ("float16", "float32"), ("bfloat16", "float32")]
+)
+def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> None:
+    """The sets that cancel in the dtype lose nothing there: those for more digits do."""
+    periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=summands, dtype=dtype))
+    rng = np.random.default_rng(summands)
+    trees = {Tree.sequential(rng.permutation(summands).tolist()) for _ in range(8)}
+    shown = {
+        b"".join(
+            outputs.tobytes()
+            for outputs in periodic.wide_table((tree, Rounding(nodes=wide)), periodic.every)
+        )
+        for tree in trees
+    }
+    assert len(shown) == len(trees)
 
 
 def test_runs_and_rows() -> None:

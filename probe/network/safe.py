@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 
 from probe import ulp, window
-from probe.errors import Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.network.chain import Network
 from probe.network.geometry import Agrees, Geometry, around
@@ -24,7 +23,6 @@ from probe.network.layers import Layer
 from probe.network.running import Runner
 from probe.operands.draw import normal
 from probe.order import ways
-from probe.order.orders import Orders, Way, reveal
 from probe.order.tree import BIAS
 from probe.search.recognition import UNKNOWN, Pattern, Recogniser
 
@@ -45,22 +43,6 @@ class Width:
     outputs: int
     alike: int
     leading: int
-
-
-@dataclass(frozen=True)
-class _Edge:
-    """What was revealed at the beginning of every line: ``shape`` (lines, positions, filters)."""
-
-    orders: Orders | None
-    shape: tuple[int, ...]
-
-    def at(self, line: int, place: int) -> list[Way] | None:
-        """The ways of all filters at a place; None where one is not proved."""
-        if self.orders is None or not 0 <= place < self.shape[1]:
-            return None
-        index = self.orders.index.reshape(self.shape)[line, place]
-        proved = self.orders.replayed.reshape(self.shape)[line, place].all()
-        return [self.orders.ways[n] for n in index] if proved and index.min() >= 0 else None
 
 
 @dataclass
@@ -84,7 +66,6 @@ class SafeLengths:
         self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
         self._capacities: dict[int, int] = {}
         self._bounds: dict[tuple[int, int], int] = {}
-        self._edge_orders: dict[tuple[int, int], _Edge] = {}
         self._heights = self.geometry.heights
 
     def capacity(self, length: int) -> int:
@@ -211,57 +192,8 @@ class SafeLengths:
         alike = ours == theirs
         if not alike.all():
             alike |= self._same_over_what_is_read(number, size, ours, theirs)
-        self._edges(number, size, shift, alike)
         mask: np.ndarray = alike.all(axis=0)
         return mask
-
-    def _edges(self, number: int, size: int, shift: int, alike: np.ndarray) -> None:
-        """Puts right what was told of outputs whose windows begin in the padding.
-
-        They read less, and a way of adding that fits by luck can't be ruled out by their
-        neighbours, as it is elsewhere: they are revealed one by one, at both sizes.
-        """
-        layer = self.network.layers[number]
-        before = around(layer, -1, size)[0] if layer.kernel else 0
-        count = min(-(-before // layer.stride[-1]), alike.shape[1]) if before else 0
-        if not count:
-            return
-        case = self._known[number].case.with_(length=size)
-        classes, leaves = window.read_classes(case)
-        kinds = classes.reshape(alike.shape)
-        bias = () if layer.bias is None else (BIAS,)
-        short, fixed = self._revealed(number, size), self._revealed(number, self._fixed(number))
-        for line, place in np.ndindex(alike.shape[0], count):
-            read = (*map(int, leaves[kinds[line, place]]), *bias)
-            one = short.at(line, place)
-            other = fixed.at(line, place + shift)
-            alike[line, place] = (
-                one is not None
-                and other is not None
-                and all(
-                    not ways.causes(ways.restricted(left, read), ways.restricted(right, read))
-                    for left, right in set(zip(one, other, strict=True))
-                )
-            )
-
-    def _fixed(self, number: int) -> int:
-        return self.geometry.sizes[number]
-
-    def _revealed(self, number: int, size: int) -> _Edge:
-        """The orders of the outputs at the beginning of every line; kept."""
-        if (number, size) not in self._edge_orders:
-            layer = self.network.layers[number]
-            case = self._known[number].case.with_(length=size)
-            count = -(-around(layer, -1, size)[0] // layer.stride[-1])
-            shape = (*case.output_spatial(), case.filters)
-            wanted = np.zeros((int(np.prod(shape[:-2], dtype=int)), *shape[-2:]), bool)
-            wanted[:, :count] = True
-            try:
-                orders = reveal(self.session, case, (), wanted.reshape(-1, case.filters))
-            except (NotASum, Nondeterministic):
-                orders = None
-            self._edge_orders[number, size] = _Edge(orders, wanted.shape)
-        return self._edge_orders[number, size]
 
     def _same_over_what_is_read(
         self, number: int, size: int, ours: np.ndarray, theirs: np.ndarray

@@ -2,17 +2,22 @@
 
 What a way of adding gives on the distinct windows is what it gives at every length, apart from the
 windows that meet padding. The operands are of the kind ``cancel``: another way gives other bits.
+Windows that meet padding have sets of their own, made for the leaves that they read: half a pair
+that cancels shows nothing. ``wide`` sets are made for accumulators of more digits than the dtype
+has, which lose nothing of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from probe import operands, window
+from probe import floats, operands, window
 from probe.case import Case
+from probe.operands import cancel
+from probe.operands.draw import hashes
 from probe.order.orders import Way
 from probe.order.replay import replay
 from probe.window import Geometry
@@ -21,14 +26,18 @@ PERIOD = 61  # a prime: every remainder of a vector's or block's length meets ev
 AT_ONCE = 1 << 16  # outputs replayed at once
 SEED = 0x5EA5
 
+SHORT = 32  # summands up to which sums agree by luck, so that more sets are tried
+WIDE = {"float32": (53, 1.0), "float16": (24, 2.0**-8), "bfloat16": (24, 1.0)}
+"""Digits of the accumulators that ``wide`` sets are for, and what keeps their weights in range."""
+
 Columns = list[np.ndarray]  # for every group what each leaf meets, (leaves, windows)
 Weights = tuple[np.ndarray, np.ndarray | None]
+Read = tuple[int, ...]
 
 
 class Periodic:
     """The input of ``case`` at any length, sets of weights, and ways replayed on them.
 
-    ``sets``: (w, b or None), container: 4, or 16 where sums are short and agree more by luck.
     ``windows``: the distinct windows that don't meet padding along the length: for every line (a
     batch entry and the output's other axes) one for each of ``PERIOD`` starts.
     """
@@ -37,19 +46,75 @@ class Periodic:
         self.case = case
         longest = PERIOD + case.effective_kernel[-1]
         self.block = operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
-        count = 16 if case.summands <= 32 else 4
-        self.sets: list[Weights] = [self._weights(number) for number in range(count)]
+        self.every: Read = tuple(range(case.summands))
         self.windows = self._windows()
-        self.tables: dict[Way, list[np.ndarray]] = {}
+        self._sets: dict[Read, list[Weights]] = {}
+        self._wide: dict[Read, list[Weights]] = {}
+        self.tables: dict[tuple[Way, Read], list[np.ndarray]] = {}
+
+    @property
+    def sets(self) -> list[Weights]:
+        """Those for windows that read all leaves."""
+        return self.sets_for(self.every)
+
+    def sets_for(self, read: Read) -> list[Weights]:
+        """(w, b or None), container, for windows that read these leaves.
+
+        4 for long sums and 16 for short ones, half as many where padding is met.
+        """
+        if read not in self._sets:
+            self._sets[read] = [self._set(n, read) for n in range(self._count(read, 16))]
+        return self._sets[read]
+
+    def wide_for(self, read: Read) -> list[Weights]:
+        """The same for accumulators of more digits, and an input of ones; none for float64."""
+        if self.case.dtype not in WIDE or not self.case.weighted:
+            return []
+        if read not in self._wide:
+            self._wide[read] = [self._wide_set(n, read) for n in range(self._count(read, 8))]
+        return self._wide[read]
+
+    def _count(self, read: Read, short: int) -> int:
+        """How many sets there are where ``short`` are right for short sums."""
+        return (short if len(read) <= SHORT else 4) // (1 if read == self.every else 2)
 
     def _drawn(self, length: int, number: int) -> Case:
         bias = None if self.case.bias is None else "normal"
         changes = {"operands": "cancel", "weights": None, "bias": bias}
         return self.case.with_(length=length, seed=SEED + number, **changes)
 
-    def _weights(self, number: int) -> Weights:
-        _, w, b = operands.generate(self._drawn(self.case.shortest_length, number))
-        return w, b
+    def _set(self, number: int, read: Read) -> Weights:
+        """What cancels over the leaves that are read; in every other set the pairs are moved."""
+        case, seed = self.case, SEED + number
+        if not case.weighted:
+            _, w, b = operands.generate(self._drawn(case.shortest_length, number))
+            return w, b
+        precision = floats.format_of(case.dtype).precision
+        drawn = cancel.weights(seed, precision, (len(read), case.filters))
+        places = self._moved(read, seed) if number % 2 or len(read) < 8 else list(read)
+        return self._placed(places, drawn, cancel.bias(seed, precision, (case.filters,)))
+
+    def _wide_set(self, number: int, read: Read) -> Weights:
+        """One pair that cancels, and elsewhere what it swallows in so many digits."""
+        seed, filters = SEED + 64 + number, self.case.filters
+        precision, scale = WIDE[self.case.dtype]
+        drawn = cancel.bias(seed, precision, (len(read) + 1, filters)) * scale
+        small, bias = drawn[:-1], drawn[-1]
+        if len(read) > 1:
+            small[:2] = np.array([[1.0], [-1.0]]) * (1 + number / 16) * 2.0 ** (precision - 1)
+            small[:2] *= scale
+        return self._placed(self._moved(read, seed), small, bias)
+
+    def _moved(self, read: Read, seed: int) -> list[int]:
+        return [read[n] for n in np.argsort(hashes(seed, "w", 9, (len(read),)))]
+
+    def _placed(self, places: Sequence[int], drawn: np.ndarray, bias: np.ndarray) -> Weights:
+        """Container weights, ``drawn`` at these leaves and 0 elsewhere, and a bias if there is."""
+        case = self.case
+        flat = np.zeros((case.summands, case.filters))
+        flat[list(places)] = drawn
+        w = floats.round_to(flat.reshape(case.weight_shape), case.dtype)
+        return w, None if case.bias is None else floats.round_to(bias, case.dtype)
 
     def input(self, length: int) -> np.ndarray:
         """The periodic input of any length, container."""
@@ -63,15 +128,30 @@ class Periodic:
         changes: dict[str, Any] = {"padding": pads, "stride": (*case.stride[:-1], 1)}
         return window.columns(case.with_(length=length, **changes), self.input(length))
 
-    def table(self, way: Way) -> list[np.ndarray]:
-        """What a way gives on ``windows``: container (windows, filters), for every set; kept."""
-        if way not in self.tables:
-            self.tables[way] = list(self.replayed(way, self.windows))
-        return self.tables[way]
+    def ones(self, length: int) -> np.ndarray:
+        """The input of ``wide`` sets, container."""
+        made: np.ndarray = floats.round_to(np.ones(self.case.input_shape(length)), self.case.dtype)
+        return made
 
-    def replayed(self, way: Way, columns: Columns) -> Iterator[np.ndarray]:
+    def table(self, way: Way, read: Read) -> list[np.ndarray]:
+        """What a way gives on ``windows`` of lines that read these leaves; kept.
+
+        Container (windows, filters), for every set of ``sets_for``.
+        """
+        if (way, read) not in self.tables:
+            self.tables[way, read] = list(self.replayed(way, self.windows, self.sets_for(read)))
+        return self.tables[way, read]
+
+    def wide_table(self, way: Way, read: Read) -> Iterator[np.ndarray]:
+        """What a way gives on the one window of ones: container (1, filters), set by set."""
+        column = np.zeros((self.case.summands, 1))
+        column[list(read)] = 1.0
+        columns = [floats.round_to(column, self.case.dtype)] * self.case.groups
+        return self.replayed(way, columns, self.wide_for(read))
+
+    def replayed(self, way: Way, columns: Columns, sets: list[Weights]) -> Iterator[np.ndarray]:
         """A way's outputs on any windows, container (windows, filters), set by set."""
-        for weights in self.sets:
+        for weights in sets:
             yield _replayed(self.case, way, columns, weights)
 
 

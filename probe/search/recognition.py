@@ -23,7 +23,7 @@ from probe.order.operator import SessionOperator
 from probe.order.orders import Way
 from probe.order.reveal import column_labels, reveal_trees
 from probe.order.rounding import reveal_roundings
-from probe.search.periodic import PERIOD, SEED, Columns, Periodic
+from probe.search.periodic import PERIOD, SEED, Columns, Periodic, Read, Weights
 from probe.window import Geometry
 
 ALL = 1 << 22  # outputs up to which all of a call are looked at
@@ -84,7 +84,7 @@ class Recogniser:
         """How the call at ``length`` adds up; reveals what follows no way known so far.
 
         Costs one more call of the operator than there are sets of weights, where everything is
-        known. Raises TargetError.
+        known: see ``Periodic``. Raises TargetError.
         """
         call = _Call(self, length)
         if not call.steady:
@@ -130,6 +130,25 @@ class Recogniser:
         return tuple(sorted(found))
 
 
+@dataclass
+class _Class:
+    """Rows that read the same leaves, and what came out of them.
+
+    ``inner``, ``edge``: places among the rows of the call, those whose windows meet no padding
+    along the length and those whose windows do; ``window``: which of the distinct windows each
+    inner row holds. ``outputs`` and ``wide``: set by set, (rows, filters), of ``rows``.
+    """
+
+    read: Read
+    rows: np.ndarray
+    inner: np.ndarray
+    edge: np.ndarray
+    window: np.ndarray
+    edges: Columns = field(default_factory=list)
+    outputs: list[np.ndarray] = field(default_factory=list)
+    wide: list[np.ndarray] = field(default_factory=list)
+
+
 class _Call:
     """One length: the rows that are looked at, their bits, and the ways found for them."""
 
@@ -137,75 +156,87 @@ class _Call:
         self.known, self.case = known, known.case.with_(length=length)
         self.filters = self.case.filters
         self.geometry = Geometry.of(self.case)
-        self.x = known.periodic.input(length)
+        self.x, self.ones = known.periodic.input(length), known.periodic.ones(length)
         self.count = self.case.batch * self.geometry.positions
         self.whole = self.count * self.filters <= ALL
         self.rows = np.arange(self.count) if self.whole else _some(self.count)
-        self.outputs, self.steady = self._run()
         self.index = np.full((len(self.rows), self.filters), UNKNOWN)
-        self._place()
+        self.steady = True
+        self._classify()
+        for one in self.classes:
+            self._run(one)
 
     @property
     def open(self) -> np.ndarray:
         """Outputs without a way, bool (rows, filters)."""
         return self.index == UNKNOWN
 
-    def _run(self) -> tuple[list[np.ndarray], bool]:
-        """The rows' outputs for every set of weights, and whether the first came out again."""
-        sets = [*self.known.periodic.sets, self.known.periodic.sets[0]]
-        size = sets[0][0].size
-        arrays = {"x": self.x, "w": sets[0][0]}
-        arrays |= _edits("", [w.reshape(-1) for w, _ in sets], size)
-        if sets[0][1] is not None:
-            biases = [b for _, b in sets if b is not None]
-            arrays |= {"b": biases[0]} | _edits("b_", biases, self.filters)
-        if not self.whole:
-            arrays["select"] = (self.rows[:, None] * self.filters + np.arange(self.filters)).ravel()
-        header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
-        found = [
-            one.reshape(len(self.rows), self.filters)
-            for _, answer in self.known.session.stream(header, arrays)
-            for one in answer["outputs"]
-        ]
-        self.known.calls += len(found)
-        return found[:-1], ulp.equal(found[0], found[-1], self.case.dtype)
-
-    def _place(self) -> None:
-        """Which distinct window every row holds; rows that meet padding keep their own columns."""
+    def _classify(self) -> None:
+        """Rows by the leaves that they read: inside of a line all read alike."""
         width = self.geometry.outputs[-1]
         lines, along = np.divmod(self.rows, width)
         starts = along * self.geometry.stride[-1] - self.geometry.around[-1][0]
         inside = (starts >= 0) & (
             starts + self.case.effective_kernel[-1] <= self.geometry.sizes[-1]
         )
-        self.inner = np.flatnonzero(inside)
-        self.window = (lines * PERIOD + starts % PERIOD)[self.inner]
-        self.edge = np.flatnonzero(~inside)
-        self._classify(lines)
-        empty = np.array([len(leaf) == 0 for leaf in self.leaves])[self.classes]
-        self.index[empty] = NOTHING
-        self.full = np.array([len(leaf) == self.case.summands for leaf in self.leaves])[
-            self.classes
-        ]
-        self.edges = self._edge_columns() if len(self.edge) else []
-
-    def _classify(self, lines: np.ndarray) -> None:
-        """Rows by the leaves that they read: inside of a line all read alike."""
-        _, first, line = np.unique(lines[self.inner], return_index=True, return_inverse=True)
-        chosen = np.concatenate([self.inner[first], self.edge])
+        inner, edge = np.flatnonzero(inside), np.flatnonzero(~inside)
+        _, first, line = np.unique(lines[inner], return_index=True, return_inverse=True)
+        chosen = np.concatenate([inner[first], edge])
         read = self.geometry.reads(self.rows[chosen] % self.geometry.positions) >= 0
         patterns, found = np.unique(read, axis=0, return_inverse=True)
         found = found.reshape(-1)
-        self.classes = np.empty(len(self.rows), int)
-        self.classes[self.inner] = found[: len(first)][line]
-        self.classes[self.edge] = found[len(first) :]
-        self.leaves = [np.flatnonzero(np.repeat(p, self.case.group_channels)) for p in patterns]
+        self.kind_of = np.empty(len(self.rows), int)
+        self.kind_of[inner] = found[: len(first)][line]
+        self.kind_of[edge] = found[len(first) :]
+        window = lines * PERIOD + starts % PERIOD
+        self.classes = []
+        for number, pattern in enumerate(patterns):
+            leaves = np.flatnonzero(np.repeat(pattern, self.case.group_channels))
+            rows = np.flatnonzero(self.kind_of == number)
+            mine, others = rows[inside[rows]], rows[~inside[rows]]
+            self.classes.append(_Class(tuple(leaves.tolist()), rows, mine, others, window[mine]))
+            if not len(leaves):
+                self.index[rows] = NOTHING
+        sizes = np.array([len(one.read) for one in self.classes])
+        self.full = (sizes == self.case.summands)[self.kind_of]
 
-    def _edge_columns(self) -> Columns:
-        """The windows that meet padding along the length."""
+    def _run(self, one: _Class) -> None:
+        """The outputs of a class's rows for its sets; the first set of all is run once more."""
+        if not one.read:
+            return
+        periodic = self.known.periodic
+        sets, again = periodic.sets_for(one.read), one is self.classes[-1]
+        one.outputs = self._outputs(one, self.x, [*sets, sets[0]] if again else sets)
+        if again:
+            self.steady = ulp.equal(one.outputs[0], one.outputs.pop(), self.case.dtype)
+        if wide := periodic.wide_for(one.read):
+            one.wide = self._outputs(one, self.ones, wide)
+        if len(one.edge):
+            one.edges = self._columns(one.edge)
+
+    def _outputs(self, one: _Class, x: np.ndarray, sets: list[Weights]) -> list[np.ndarray]:
+        arrays = {"x": x, "w": sets[0][0]}
+        arrays |= _edits("", [w.reshape(-1) for w, _ in sets], sets[0][0].size)
+        if sets[0][1] is not None:
+            biases = [b for _, b in sets if b is not None]
+            arrays |= {"b": biases[0]} | _edits("b_", biases, self.filters)
+        if len(one.rows) < self.count:
+            flat = self.rows[one.rows][:, None] * self.filters + np.arange(self.filters)
+            arrays["select"] = flat.ravel()
+        header = {"do": "masks", "spec": self.case.spec(), "mode": "weights"}
+        found = [
+            output.reshape(len(one.rows), self.filters)
+            for _, answer in self.known.session.stream(header, arrays)
+            for output in answer["outputs"]
+        ]
+        self.known.calls += len(found)
+        return found
+
+    def _columns(self, rows: np.ndarray) -> Columns:
+        """What windows that meet padding along the length hold."""
         per_group = self.filters // self.case.groups
         w = self.known.periodic.sets[0][0]
-        first = self.rows[self.edge] * self.filters
+        first = self.rows[rows] * self.filters
         groups = range(self.case.groups)
         return [window.gather(self.case, self.x, w, first + g * per_group)[0] for g in groups]
 
@@ -232,34 +263,51 @@ class _Call:
         return before - int(self.open.sum())
 
     def _try(self, number: int, wanted: np.ndarray) -> None:
-        known, way = self.known.periodic, self.known.ways[number]
+        """Notes the way where its replay of every set has the outputs' bits."""
+        way = self.known.ways[number]
         leaves = set(way[0].leaves)
-        fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
-        wanted = wanted & fits[self.classes][:, None]
-        if wanted[self.inner].any():
-            self._compare(number, wanted, self.inner, known.table(way), self.window)
-        if wanted[self.edge].any():
-            every = known.replayed(way, self.edges)
-            self._compare(number, wanted, self.edge, every, np.arange(len(self.edge)))
+        for one in self.classes:
+            open_ = wanted[one.rows]
+            if one.read and leaves.issuperset(one.read) and open_.any():
+                self.index[one.rows] = np.where(
+                    self._agrees(one, way, open_), number, self.index[one.rows]
+                )
+
+    def _agrees(self, one: _Class, way: Way, wanted: np.ndarray) -> np.ndarray:
+        """Of a class's wanted outputs those that a way replays: bool (rows, filters)."""
+        periodic, found = self.known.periodic, wanted.copy()
+        none = np.zeros(len(one.rows), int)
+        self._compare(found, one.wide, periodic.wide_table(way, one.read), slice(None), none)
+        inner = np.searchsorted(one.rows, one.inner)
+        if found[inner].any():
+            self._compare(found, one.outputs, periodic.table(way, one.read), inner, one.window)
+        edge = np.searchsorted(one.rows, one.edge)
+        if found[edge].any():
+            sets = periodic.sets_for(one.read)
+            every = periodic.replayed(way, one.edges, sets)
+            self._compare(found, one.outputs, every, edge, np.arange(len(edge)))
+        return found
 
     def _compare(
         self,
-        number: int,
-        wanted: np.ndarray,
-        rows: np.ndarray,
+        found: np.ndarray,
+        outputs: list[np.ndarray],
         replayed: Iterable[np.ndarray],
+        rows: Any,
         place: np.ndarray,
     ) -> None:
-        """Notes the way where its replay of every set has the outputs' bits."""
-        at, filters = np.nonzero(wanted[rows])
-        for expected, got in zip(replayed, self.outputs, strict=False):
+        """Takes back what is not the row's own place of the replay, set by set."""
+        at, filters = np.nonzero(found[rows])
+        for expected, got in zip(replayed, outputs, strict=False):
             if not len(at):
-                return
-            pair = expected[place[at], filters], got[rows[at], filters]
+                break
+            pair = expected[place[at], filters], got[rows][at, filters]
             agrees = np.ones(len(at), bool)
             agrees[ulp.differences(*pair, self.case.dtype).index] = False
             at, filters = at[agrees], filters[agrees]
-        self.index[rows[at], filters] = number
+        kept = np.zeros_like(found[rows])
+        kept[at, filters] = True
+        found[rows] = kept
 
     def reveal(self, apart: bool) -> list[int]:
         """Reveals a few of the rows with open outputs; the numbers of the ways found."""
@@ -272,8 +320,8 @@ class _Call:
         operator.positions = len(pick)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
-        leaves = [np.array([*read, *bias], int) for read in self.leaves]
-        found, refused = reveal_trees(masks, self.classes[pick], leaves, apart, self.open[pick])
+        leaves = [np.array([*one.read, *bias], int) for one in self.classes]
+        found, refused = reveal_trees(masks, self.kind_of[pick], leaves, apart, self.open[pick])
         orders = reveal_roundings(masks, found)
         numbers = [self.known.learn((order.tree, order.rounding)) for order in orders]
         self.known.calls += masks.calls

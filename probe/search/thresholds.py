@@ -138,8 +138,9 @@ def find(
     after that time; None: no limit. ``progress(length)`` before each run. Calls of more than 4
     million outputs are looked at in some rows only: both ends, the middle and scattered ones.
 
-    A length costs 5 calls of the operator (17 for sums of up to 32 products), with more only where
-    a way of adding is met that was not known. InputError: ``upto`` is shorter than any output
+    A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
+    every way in which windows meet padding; more only where a way of adding is met that was not
+    known. InputError: ``upto`` is shorter than any output
     needs. TargetError: the target failed at the shortest length.
     """
     first = max(case.shortest_length, case.effective_kernel[-1])
