@@ -213,10 +213,11 @@ def _no_order(content: Content) -> str:
     ]
     if not told:
         return ""
-    if "not-a-sum" not in (found.left.refusal, found.right.refusal) and not any(
-        "not-a-sum" in cause for cause in found.causes
-    ):
-        return f"{', '.join(found.causes)}: {'; '.join(told)}."
+    if found.left.case.op.partition("_pool")[1]:
+        return (
+            "The averages are added, or rounded, in other ways. Their orders are not revealed: "
+            f"{found.left.case.op} has no weights to reveal them with."
+        )
     return (
         "No order of additions gives these outputs: as with algorithms that do not form the "
         f"products, such as Winograd's or an FFT. Seen {'; '.join(told)}."
