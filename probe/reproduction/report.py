@@ -236,7 +236,7 @@ def _kernels(content: Content) -> str:
             rows.append(f"| {source} | {' | '.join(cell or 'not told' for cell in shown)} |")
     if not rows:
         return ""
-    head = "What the libraries name when the two sides run; evidence, the cause is the one above."
+    head = "What the libraries themselves name as each side runs: evidence beside the cause."
     return "\n".join([head, "", "| asked by | left | right |", "| --- | --- | --- |", *rows])
 
 
