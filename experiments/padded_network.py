@@ -29,8 +29,11 @@ EVERY = range(1, 1025)
 SOME = (1, 2, 100, 200, 256, 257, 410, 512, 513, 700, 768, 769, 1000, 1024)
 """Both sides of every step of the padded length, and between."""
 
-COST = (200, 410, 1024)
-"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size."""
+COST = (1, 200, 410, 1024)
+"""Contents of which each way is timed: a twentieth, a tenth and a quarter of the fixed size.
+
+A single position shows what calling the operations costs, whatever they compute.
+"""
 
 TIMED = {
     "tensorflow,onednn=0,mode=graph": (16, 64, 128),

@@ -38,6 +38,8 @@ CHUNKS = (64,)
 
 EIGEN = "tensorflow,onednn=0,mode=graph"
 """The report's path today, as ``predict`` runs it."""
+EAGER = "tensorflow,onednn=0"
+"""The same, operation by operation."""
 OLD = "tensorflow,onednn=0,contraction=0"
 """The report's own kernels, alive."""
 
@@ -56,6 +58,9 @@ FAST = (
 )
 """Of networks: all but ``stable`` one operation after the other, which takes hours."""
 
+FEW = ("pad", "layerwise", "chunks=256", "threads=1", "onednn=1")
+"""Of networks that are run operation by operation."""
+
 
 class Whole(NamedTuple):
     """The nine-layer network: its width, the size it is padded to, the remedies."""
@@ -69,8 +74,12 @@ Plan = list[tuple[str, list[Case | Whole]]]
 
 PLAN: Plan = [
     (EIGEN, [Whole(64, 16384, ("pad", "layerwise")), Whole(64, 4096), Whole(16, 4096)]),
+    (EAGER, [*CASES, Whole(64, 4096, FEW), Whole(16, 4096, FEW)]),
     (OLD, [*CASES]),
-    ("torch", [*CASES, Whole(64, 4096)]),
+    ("tensorflow,isa=avx2", [*CASES]),
+    ("tensorflow", [*CASES]),
+    ("torch", [*CASES, Whole(64, 4096), Whole(16, 4096)]),
+    ("onnxruntime", [*CASES]),
 ]
 """What is measured on each target. One target's processes serve all that follows it."""
 
