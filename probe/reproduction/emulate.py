@@ -164,11 +164,16 @@ def _way(way: Way) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _rounding_text(way: Way) -> str:
-    fused, rounding = ways.fused_text(way), way[1]
+    fused = ways.fused_text(way)
     plain = {"none": "products rounded", "all": "products fused"}
-    parts = [plain.get(fused, f"fused: {fused}" if len(fused) < 60 else "some products fused")]
-    parts += [f"operands in {rounding.products}"] * (rounding.products is not None)
-    parts += [f"sums in {rounding.nodes}"] * (rounding.nodes is not None)
+    first = plain.get(fused, f"fused: {fused}" if len(fused) < 60 else "some products fused")
+    return ", ".join([first, *formats_text(way)])
+
+
+def formats_text(way: Way, dtype: str = "") -> list[str]:
+    """In which formats operands and sums are kept, and how results are cut; not that of ``dtype``."""
+    rounding = way[1]
+    parts = [f"operands in {rounding.products}"] * (rounding.products not in (None, dtype))
+    parts += [f"sums in {rounding.nodes}"] * (rounding.nodes not in (None, dtype))
     parts += [f"each rounded to {rounding.through} first"] * (rounding.through is not None)
-    parts += ["cut off (toward zero)"] * bool(rounding.cut)
-    return ", ".join(parts)
+    return parts + ["cut off (toward zero)"] * bool(rounding.cut)

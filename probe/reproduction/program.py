@@ -201,7 +201,8 @@ def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
 
 def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) -> list[str]:
     """What is computed, and which outputs are compared."""
-    what = f"{finding.label}, {finding.case.dtype}, on {targets[0].text}"
+    dtype = "" if finding.case.dtype in finding.label else f", {finding.case.dtype}"
+    what = f"{finding.label}{dtype}, on {targets[0].text}"
     what += f" and {targets[1].text}" if targets[1] != targets[0] else ""
     which = (
         "Outputs of the same place are compared."

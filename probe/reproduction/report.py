@@ -13,6 +13,7 @@ from probe.explain.evidence import Added, Evidence
 from probe.order import ways
 from probe.order.tree import BIAS
 from probe.reproduction import program
+from probe.reproduction.emulate import formats_text
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
 from probe.reproduction.proof import Ran
 from probe.shrink import Shrunk
@@ -259,6 +260,10 @@ def _sums(side: Added) -> str:
         whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
         some = ", ".join(map(str, fused)) if len(fused) <= MOST_SUMS else f"{len(fused)} products"
         lines.append(f"fused: {'all' if whole else some}")
+    if formats := formats_text(side.way, side.dtype):
+        lines.append(", ".join(formats))
+    if not side.sums:
+        lines.append(f"= {floats.text(side.library, side.dtype)}")
     left_out = max(len(side.sums) - MOST_SUMS, 0)
     if left_out:
         lines.append(f"... {left_out} sums")

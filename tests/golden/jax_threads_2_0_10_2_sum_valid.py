@@ -1,6 +1,6 @@
 """JAX 0.10.2: sum gives other bits at length 10 than at length 12.
 
-sum, 4, float64, length 10 against 12, float64, on jax,threads=2.
+sum, 4, float64, length 10 against 12, on jax,threads=2.
 Outputs are compared where both sides read the same inputs with the same weights.
 
 Needs numpy and jax. Exit status: 1 they differ, 0 they don't, 2 it can't run.

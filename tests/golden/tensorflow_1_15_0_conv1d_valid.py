@@ -1,6 +1,6 @@
 """TensorFlow 1.15.0: conv1d gives other bits at length 10 than at length 12.
 
-conv1d 3, 1 -> 1, bfloat16, length 10 against 12, bfloat16, on tensorflow.
+conv1d 3, 1 -> 1, bfloat16, length 10 against 12, on tensorflow.
 Outputs are compared where both sides read the same inputs with the same weights.
 
 Needs numpy and tensorflow. Exit status: 1 they differ, 0 they don't, 2 it can't run.
