@@ -171,7 +171,7 @@ def _rounding_text(way: Way) -> str:
 
 
 def formats_text(way: Way, dtype: str = "") -> list[str]:
-    """In which formats operands and sums are kept, and how results are cut; not that of ``dtype``."""
+    """Formats of operands and sums that are not ``dtype``, and how results are cut."""
     rounding = way[1]
     parts = [f"operands in {rounding.products}"] * (rounding.products not in (None, dtype))
     parts += [f"sums in {rounding.nodes}"] * (rounding.nodes not in (None, dtype))
