@@ -58,7 +58,8 @@ def network(
     """Runs a network at a short padded length and at its fixed one, and compares all activations.
 
     MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt), an ONNX model (.onnx), a
-    description (.json), or the network of the report, nine-layers:width=16,kernel=5. The layer
+    description (.json), or the network of the report, nine-layers:width=16,kernel=5. Of two spatial
+    axes the length is the one that the model leaves open, or the longer one. The layer
     where bits first differ is explained as probe explain does. Last come, for every content
     length, the shortest padded length and the shortest one that changes no bit.
     """

@@ -35,7 +35,8 @@ class Network:
 
     The *length* is the last spatial axis, as in a case; ``height`` are the sizes of those before
     it (empty for one axis). ``fixed``: the length that the model was made for, None if it doesn't
-    say. ``beyond``: the first layer of the model that is not part of the chain, None where the
+    say. ``turned``: that axis is the first spatial one of the model, and targets run it so.
+    ``beyond``: the first layer of the model that is not part of the chain, None where the
     chain is the whole model. Layers are checked to fit each other. Raises InputError.
     """
 
@@ -46,6 +47,7 @@ class Network:
     name: str = "network"
     fixed: int | None = None
     beyond: Beyond | None = None
+    turned: bool = False
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -145,6 +147,7 @@ class Network:
             "fixed": self.fixed,
             "in_channels": self.in_channels,
         }
+        found |= {"turned": True} if self.turned else {}
         return found | {"layers": [layer.to_json() for layer in self.layers]}
 
     def save(self, path: str | Path) -> None:
@@ -155,7 +158,9 @@ class Network:
     def id(self) -> str:
         """16 hexadecimal digits that change with the computation or its numbers, not its names."""
         content: Mapping[str, Any] = self.to_json()
-        told = {key: content[key] for key in ("rank", "height", "dtype")}
+        told = {
+            key: content[key] for key in ("rank", "height", "dtype", "turned") if key in content
+        }
         told["layers"] = [
             {key: value for key, value in layer.items() if key != "name"}
             for layer in content["layers"]

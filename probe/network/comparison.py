@@ -22,6 +22,7 @@ from probe.network.chain import Network
 from probe.network.geometry import Geometry, Need, Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner, content, padded
+from probe.network.turned import session_for
 from probe.order.orders import Orders, Way
 
 MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
@@ -140,8 +141,9 @@ class Comparer:
     """
 
     def __init__(self, session: AnySession, geometry: Geometry, value: float = 0.0) -> None:
-        self.session, self.geometry, self.value = session, geometry, value
         self.network: Network = geometry.network
+        self.session = session_for(session, self.network.turned)
+        self.geometry, self.value = geometry, value
         self.runner = Runner(session, self.network)
         self.sizes = self.network.sizes(geometry.fixed)
         self._orders: dict[tuple[int, int], Orders] = {}

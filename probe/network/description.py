@@ -25,7 +25,7 @@ from probe.network.chain import Network
 from probe.network.layers import ACTIVATIONS, CONVOLUTIONS, ELEMENTWISE, OPS, POOLS, Layer
 from probe.operands.draw import normal
 
-KEYS = ("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers")
+KEYS = ("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers", "turned")
 WORDS = (
     *("name", "op", "kernel", "stride", "dilation", "padding", "groups", "filters", "ceil_mode"),
     *("pad_with", "activation", "parameters", "weights", "bias", "scale", "shift"),
@@ -66,7 +66,15 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
         writer.dtype,
         str(given.get("name", "network")),
         None if fixed is None else count("fixed", fixed),
+        turned=_turned(flag("turned", given.get("turned", False)), rank),
     )
+
+
+def _turned(given: bool, rank: int) -> bool:
+    if given and rank != 2:
+        why = f"the network has {rank} spatial axes, and two change places"
+        raise InputError("turned", given, why, "leave it out")
+    return given
 
 
 def _refuse(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -52,6 +52,7 @@ class Plan:
     """Padded lengths for contents on one target. ``contents``: those it was found for.
 
     ``constant``: outputs of padding alone at the fixed length, (1, *height, outputs, channels).
+    ``axis``: of (batch, ..., channels), the one that is padded; ``constant`` has the length last.
     ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
     outputs had other bits in the check; a plan with any must not be used.
     """
@@ -69,6 +70,7 @@ class Plan:
     failed: list[int] = field(default_factory=list)
     tried: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    axis: int = -2
 
     def padded(self, length: int) -> int:
         """The padded length for content of ``length``. KeyError outside of the plan."""
@@ -117,10 +119,11 @@ def make(
         geometry.fixed,
         value,
         _stretches(lengths, table),
-        lengths.runner.output(padded(nothing, geometry.fixed, value)),
+        constant(lengths, padded(nothing, geometry.fixed, value)),
         rule(lengths),
         assumptions(lengths),
         tried=lengths.lengths_tried,
+        axis=-3 if network.turned else -2,
         facts={
             name: session.facts.get(name)
             for name in ("library", "library_version", "numpy_version", "threads")
@@ -130,6 +133,12 @@ def make(
     for seed, number in enumerate(sorted(set(spread.tolist())), 1):
         check(plan, lengths, contents[number], seed)
     return plan
+
+
+def constant(lengths: SafeLengths, padding: np.ndarray) -> np.ndarray:
+    """Outputs of padding alone: of all layers as one program where the target has one."""
+    output, _ = lengths.runner.whole(padding)
+    return lengths.runner.output(padding) if output is None else output
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from probe.launch import AnySession
 from probe.network.chain import Network
+from probe.network.turned import session_for
 from probe.operands.draw import normal
 
 _KEYS = itertools.count()
@@ -42,7 +43,7 @@ class Runner:
     """A network whose weights are kept by a started session. Errors: TargetError."""
 
     def __init__(self, session: AnySession, network: Network) -> None:
-        self.session, self.network = session, network
+        self.session, self.network = session_for(session, network.turned), network
         self.key = f"network-{next(_KEYS)}"
         self._process: object = None
 

@@ -21,6 +21,7 @@ from probe.network.chain import Network
 from probe.network.geometry import Agrees, Geometry, around
 from probe.network.layers import Layer
 from probe.network.running import Runner
+from probe.network.turned import session_for
 from probe.operands.draw import normal
 from probe.order import ways
 from probe.order.tree import BIAS
@@ -60,6 +61,7 @@ class SafeLengths:
 
     def __post_init__(self) -> None:
         self.network: Network = self.geometry.network
+        self.session = session_for(self.session, self.network.turned)
         self.runner = Runner(self.session, self.network)
         self._known: dict[int, Recogniser] = {}
         self._patterns: dict[tuple[int, int], Pattern] = {}

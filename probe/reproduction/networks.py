@@ -101,6 +101,9 @@ def reproduce(
     fixed = fixed or network.fixed
     if fixed is None:
         raise InputError("fixed", None, "the model does not say a length", "give --against N")
+    if network.turned:
+        why = "its long axis is the first one, and scripts have the length last"
+        raise InputError("network", network.name, why, "take `probe network` for it")
     with open_session(target).start() as session:
         found = Comparer(session, network.geometry(fixed)).compare(length, to, seed, whole=False)
         version = str(session.facts["library_version"])

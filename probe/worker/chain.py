@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from probe.backends import elementwise
+from probe.backends import elementwise, turned
 from probe.worker import compare
 from probe.worker.call import Prepared
 
@@ -104,8 +104,18 @@ class Network:
             if any("remedy" in spec for spec in self.specs[part]):
                 self.whole[first, last] = self._composed(first, last)
             else:
-                self.whole[first, last] = self.program(self.specs[part], self.operands[part])
+                self.whole[first, last] = self._program(self.specs[part], self.operands[part])
         return self.whole[first, last]
+
+    def _program(self, specs, operands):
+        """The backend's own chain, in the library's axes; None where it has none."""
+        if not any("turned" in spec for spec in specs):
+            return self.program(specs, operands)
+        if any(spec["op"] == "extend" for spec in specs):  # it goes along the last axis there
+            return None
+        operands = [turned.arrays(*each) for each in zip(specs, operands)]
+        made = self.program([turned.library_spec(spec) for spec in specs], operands)
+        return None if made is None else turned.TurnedChain(made)
 
     def _composed(self, first, last):
         """Layers with a remedy as operators, what is between them as the backend's own chains."""

@@ -29,7 +29,7 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 import numpy as np
 
 from probe import backends
-from probe.backends import contract, remedied
+from probe.backends import contract, remedied, turned
 from probe.backends.split import SplitOperator, parts
 from probe.worker import compare, masked, protocol
 from probe.worker.call import Call
@@ -159,6 +159,8 @@ class Worker:
             channels = spec["in_channels"]
             inner = (channels // spec["groups"],) + call.w.shape[-1:]
             shapes = {"x": call.x.shape[:-1] + (channels,), "w": call.w.shape[:-2] + inner}
+            if "turned" in spec:
+                spec, shapes = turned.library_spec(spec), turned.shapes(shapes)
             for source, names in self._started().kernels(spec, shapes).items():
                 found.setdefault(source, []).extend(names)
         yield {"kernels": found, "done": True}, {}
@@ -226,7 +228,12 @@ class Worker:
         key = json.dumps(spec, sort_keys=True)
         if key not in self.operators:
             make = SplitOperator if "split" in spec else type(backend).operator
-            self.operators[key] = (remedied.operator if "remedy" in spec else make)(backend, spec)
+            make = remedied.operator if "remedy" in spec else make
+            if "turned" in spec:
+                inner = self._operator(turned.library_spec(spec))
+                self.operators[key] = turned.Turned(inner, spec)
+            else:
+                self.operators[key] = make(backend, spec)
         self.operators.move_to_end(key)
         if len(self.operators) > OPERATORS:
             self.operators.popitem(last=False)

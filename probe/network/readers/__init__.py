@@ -13,8 +13,10 @@ from typing import Any
 
 from probe.errors import InputError
 from probe.network import builder
+from probe.network import turned as turn
 from probe.network.chain import Beyond, Network
-from probe.network.description import from_json
+from probe.network.description import Writer, from_json
+from probe.network.layers import Layer
 
 FILES = {
     ".keras": "keras_model",
@@ -80,6 +82,43 @@ def _file(source: str | Path, height: tuple[int, ...] | None) -> Network:
 
 def _reader(name: str) -> Any:
     return import_module(f"probe.network.readers.{name}")
+
+
+def chain(
+    writer: Writer,
+    shape: tuple[int | None, ...],
+    height: tuple[int, ...] | None,
+    name: str,
+    beyond: Beyond | None,
+) -> Network:
+    """The network of the layers written. ``shape``: the model's spatial sizes, None where open."""
+    layers = tuple(writer.layers)
+    turned = writer.rank == 2 and first_is_long(layers, shape)
+    if turned:
+        shape = shape[::-1]
+    own = height_of(shape[:-1], height)
+    if turned:
+        layers = tuple(map(turn.layer, layers))
+        dense = [layer for layer in layers if layer.op == "dense"]
+        if dense and own != (1,):
+            why = "multiplies rows of two axes, of which the first one is long"
+            beyond = Beyond(dense[0].name, "dense", why)
+            layers = layers[: layers.index(dense[0])]
+    return Network(layers, writer.rank, own, writer.dtype, name, shape[-1], beyond, turned=turned)
+
+
+def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> bool:
+    """Whether the length of a model of two axes is its first one.
+
+    It is the one that the model leaves open, else the longer one, else the one that windows span.
+    """
+    first, last = shape
+    if (first is None) != (last is None):
+        return first is None
+    if first is not None and last is not None and first != last:
+        return first > last
+    spans = [[layer.kernel[axis] for layer in layers if layer.kernel] for axis in (0, 1)]
+    return max(spans[0], default=1) > 1 and max(spans[1], default=1) == 1
 
 
 def unreadable(path: Path, error: Exception) -> InputError:

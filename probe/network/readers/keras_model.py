@@ -24,7 +24,7 @@ from probe.network.readers import (
     UNKNOWN,
     WHOLE,
     Stop,
-    height_of,
+    chain,
     missing,
     unreadable,
 )
@@ -95,15 +95,7 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
             _write(writer, layer)
     except Stop as stop:
         beyond = stop.beyond
-    return Network(
-        tuple(writer.layers),
-        rank,
-        height_of(shape[1:-2], height),
-        writer.dtype,
-        model.name,
-        shape[-2],
-        beyond,
-    )
+    return chain(writer, shape[1:-1], height, model.name, beyond)
 
 
 def _input_shape(model: Any) -> tuple[int | None, ...]:

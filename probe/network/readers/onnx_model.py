@@ -11,7 +11,7 @@ from probe.case.arguments import by
 from probe.errors import InputError
 from probe.network import Network
 from probe.network.description import Writer
-from probe.network.readers import PAIRS, STEPS, UNKNOWN, WHOLE, Stop, height_of, missing, unreadable
+from probe.network.readers import PAIRS, STEPS, UNKNOWN, WHOLE, Stop, chain, missing, unreadable
 
 ENDLESS = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "Flatten", "ReduceMean"), WHOLE),
@@ -67,8 +67,7 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
         _walk(writer, graph, given[0].name, constants)
     except Stop as stop:
         beyond = stop.beyond
-    sizes = height_of(tuple(shape[2:-1]), height)
-    return Network(tuple(writer.layers), rank, sizes, writer.dtype, name, shape[-1], beyond)
+    return chain(writer, tuple(shape[2:]), height, name, beyond)
 
 
 def _walk(writer: Writer, graph: Any, value: str, constants: dict[str, np.ndarray]) -> None:

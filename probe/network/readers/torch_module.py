@@ -15,7 +15,17 @@ import numpy as np
 from probe.errors import InputError
 from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
-from probe.network.readers import PAIRS, STEPS, UNKNOWN, WHOLE, Stop, height_of, missing, unreadable
+from probe.network.readers import (
+    PAIRS,
+    STEPS,
+    UNKNOWN,
+    WHOLE,
+    Stop,
+    chain,
+    first_is_long,
+    missing,
+    unreadable,
+)
 
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
 ENDLESS = {
@@ -71,9 +81,10 @@ def from_object(module: Any, height: tuple[int, ...] | None) -> Network:
             _write(writer, name, part)
     except Stop as stop:
         beyond = stop.beyond
-    sizes = height_of((1,) * (rank - 1), height)
-    named = type(module).__name__
-    return Network(tuple(writer.layers), rank, sizes, writer.dtype, named, None, beyond)
+    shape: tuple[int | None, ...] = (*(1,) * (rank - 1), None)
+    if rank == 2 and first_is_long(tuple(writer.layers), (None, None)):
+        shape = shape[::-1]
+    return chain(writer, shape, height, type(module).__name__, beyond)
 
 
 def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
