@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -79,6 +80,25 @@ def kept(finding: Finding) -> bool:
     outputs = [side.output_spatial()[-1] for side in (finding.left, finding.right)]
     differing = np.count_nonzero(finding.x) >= 2 and np.count_nonzero(finding.w) >= 2
     return case.in_channels >= 3 and outputs[0] < 9 <= outputs[1] and bool(differing)
+
+
+@pytest.mark.parametrize(("number", "least"), [(0, 1), (1, 1), (0, 0), (2, 7)])
+def test_nothing_is_below_the_least(number, least):
+    assert list(islice(smaller(number, least), 3)) == []
+
+
+@pytest.mark.parametrize("padding", ["0:2", "3:0", "2:5"])
+def test_padding_on_one_side_is_shrunk_and_ends(padding):
+    start = Finding.of(Case("conv1d", 3, length=4, padding=padding), "batch", 1, 9)
+    least = {(before > 0, after > 0) for before, after in start.case.padding}
+
+    def fails(one):
+        pairs = [(0, 0)] if isinstance(one.case.padding, str) else one.case.padding
+        return {(before > 0, after > 0) for before, after in pairs} == least
+
+    found = shrink(start, fails)
+    assert found.ended == "minimal" and found.calls < 100
+    assert found.finding.case.padding == tuple((int(a), int(b)) for a, b in least)
 
 
 def test_a_large_finding_becomes_minimal_within_the_budget():

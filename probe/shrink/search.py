@@ -111,12 +111,13 @@ class Search(Generic[T]):
 def smaller(number: int, least: int = 1) -> Iterator[int]:
     """Numbers from ``least`` up to below ``number``: doubling distances from below, then from it.
 
-    Some 2 log2(number - least) of them, ``least`` first and ``number - 1`` last.
+    Some 2 log2(number - least) of them, ``least`` first and ``number - 1`` last; none where
+    ``number`` is ``least`` or below it.
     """
-    given, step = set(), 1
-    if least < number:
-        yield least
-        given.add(least)
+    if number <= least:
+        return
+    yield least
+    given, step = {least}, 1
     while least + step < number:
         yield least + step
         given.add(least + step)

@@ -147,7 +147,8 @@ def _padding(finding: Finding) -> Changes:
     if isinstance(padding, str):
         return
     for axis, (before, after) in enumerate(padding):
-        for pair in [(0, after), (before, 0), *((n, after) for n in smaller(before))]:
+        fewer = [(0, after), (before, 0), *((n, after) for n in smaller(before))]
+        for pair in [*fewer, *((before, n) for n in smaller(after))]:
             if pair != (before, after):
                 yield {"padding": (*padding[:axis], pair, *padding[axis + 1 :])}
 
