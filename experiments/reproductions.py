@@ -26,7 +26,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 DRAWS = {"length_sweep": 200}
 """How many findings of an experiment's results are drawn, whichever targets they are of."""
 
-FEW = {"frameworks": 3, "batch_invariance": 3, "filter_subsets": 3, "accumulation_orders": 3}
+FEW = {"frameworks": 6, "batch_invariance": 3, "filter_subsets": 3, "accumulation_orders": 3}
 """The same for each target of the results."""
 
 PROCESSES = 1
