@@ -108,9 +108,7 @@ class _Work:
             session.close()
 
     def _run_row(self, session: AnySession) -> Row:
-        row = run_row(session.target, session.facts, session.variables, self.experiment)
-        self.store.append("runs", row)
-        return row
+        return run_row(session.target, session.facts, session.variables, self.experiment)
 
     def _network(self, session: AnySession, wish: Wish) -> None:
         run, self.number = self._run_row(session), self.number + 1
@@ -123,6 +121,7 @@ class _Work:
         if done:
             self.found.before += 1
             return
+        self.store.append("runs", run)
         self.store.append("networks", network_row(wish.network, wish.fixed, wish.source))
         try:
             rows = _Rows(session, wish, place, lambda text: self._tell(session, wish, text))
@@ -150,7 +149,9 @@ class _Work:
             self.progress(self.number, self.total, what)
 
     def _failed(self, session: AnySession, wish: Wish | None, error: TargetError) -> None:
-        row = {"run_id": self._run_row(session)["run_id"], "target": session.target.text}
+        run = self._run_row(session)
+        self.store.append("runs", run)
+        row = {"run_id": run["run_id"], "target": session.target.text}
         what = "" if wish is None else f"{wish.network.name}: "
         told = {"kind": error.kind, "message": f"{what}{error.why}", "stderr": error.stderr or None}
         self.store.append("failures", row | told)

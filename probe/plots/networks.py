@@ -74,7 +74,8 @@ def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str]) -> None:
         numbers = values.to_numpy(dtype=float)
         numbers = np.where(numbers > 0, numbers, np.nan)
         shade = colours[number % len(colours)]
-        axes.plot(range(len(numbers)), numbers, "o-", ms=3, lw=1.2, color=shade, label=str(name))
+        look = "o-" if number < len(colours) else "s--"
+        axes.plot(range(len(numbers)), numbers, look, ms=3, lw=1.2, color=shade, label=str(name))
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
