@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from probe.errors import InputError
 from probe.explain import explain
 from probe.order import ways
 from probe.order.replay import Rounding
-from probe.order.tree import Tree
+from probe.order.tree import BIAS, Tree
 from probe.target import Target
 
 REFERENCE = Target.parse("reference")
@@ -103,6 +104,20 @@ def test_causes_of_ways():
     assert ways.causes((chain, some), (chain, fused)) == ("rounding",)
 
 
+def test_a_sum_that_is_cut_stays_apart_in_windows_that_meet_padding():
+    tree, fused = Tree.parse("(((0+1)+2)+b)"), frozenset({1, 2})
+    nearest = Rounding(fused=fused, nodes="float32", narrow=frozenset({1}))
+    sides = [(tree, nearest), (tree, replace(nearest, cut=frozenset({1})))]
+    assert ways.causes(*sides) == ("rounding",)
+    assert ways.causes(*[ways.restricted(way, [0, 1, BIAS]) for way in sides]) == ("rounding",)
+
+
+def test_one_product_has_no_sum_to_keep_in_another_format():
+    tree = Tree.sequential(1)
+    cut = (tree, Rounding(nodes="float32", cut=frozenset({-1})))
+    assert ways.causes(cut, (tree, Rounding(nodes="bfloat16"))) == ("rounding",)
+
+
 def test_a_way_survives_json():
     rounding = Rounding(fused=frozenset({1, 3}), nodes="float32", narrow=frozenset({2}))
     assert ways.rounding_from_json(json.loads(json.dumps(ways.rounding_json(rounding)))) == rounding
@@ -112,4 +127,4 @@ def test_a_way_survives_json():
 def test_restriction_drops_leaves_that_are_not_read():
     way = (Tree.parse("(((0+1)+2)+3)"), Rounding(fused=frozenset({1, 2, 3})))
     tree, rounding = ways.restricted(way, np.array([1, 2, 3]).tolist())
-    assert tree.text == "((1+2)+3)" and rounding.fused == {1, 2, 3}
+    assert tree.text == "((1+2)+3)" and rounding.fused == {2, 3}  # 1 meets zeros alone

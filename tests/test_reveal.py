@@ -27,7 +27,7 @@ class Known:
         self.orders, self.summands, self.bias, self.dtype = orders, summands, bias, dtype
         self.positions, self.filters = len(orders), len(orders[0])
         self.wide, self.narrow, self.twice = wide, narrow, twice
-        self.storage = {"float32": np.float32, "float16": np.float16}[dtype]
+        self.storage = np.dtype(dtype)
 
     def run(self, x, template, leaves, values):
         calls = len(leaves)
@@ -215,6 +215,22 @@ def test_fused_additions_made_of_wider_ones_round_twice(twice):
     operator = Known(everywhere(tree, fused=range(1, 9)), 9, dtype="float16", twice=twice)
     orders, _ = revealed(operator)
     assert {order.rounding.through for order in orders.values()} == {"float32" if twice else None}
+
+
+def test_only_positions_that_fuse_round_twice():
+    tree = Tree.sequential(9)
+    rows = [[(tree, fused)] * 2 for fused in (range(1, 9), frozenset())]
+    orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
+    assert {at: order.rounding.through for (at, _), order in orders.items()} == {
+        0: "float32",
+        1: None,
+    }
+
+
+def test_one_product_in_the_widest_format_is_not_cut():
+    operator = Known(everywhere(Tree.sequential(1)), 1, dtype="float64")
+    orders, _ = revealed(operator, alone=True)
+    assert not orders[0, 0].rounding.cut
 
 
 def test_a_narrow_accumulator_stays_narrow():

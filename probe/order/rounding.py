@@ -94,7 +94,7 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
         for piece in pieces:
             piece.wide = shown or bool((piece.triples == 1).any())
     short = floats.format_of(masks.operator.dtype).bits == 16
-    if shown or alone or short:
+    if short or (masks.operator.dtype in WIDER and (shown or alone)):
         _ask(masks, pieces, "cut", lambda p: p.questions.ends, masks.cut)
     if short or (alone and masks.operator.dtype in WIDER):
         _ask(masks, pieces, "twice", _fused_pair, masks.twice)
@@ -253,7 +253,8 @@ def _rounding(masks: Masks, piece: _Piece, column: int) -> Rounding:
     products = _operand_format(masks, piece, column) if strange else None
     cut = _cut_off(piece, column)
     if not piece.wide and not cut:
-        through = WIDER[dtype] if len(piece.twice) and piece.twice[0, column] == 1 else None
+        asked = {int(leaf) for leaf, _ in _fused_pair(piece)} if len(piece.twice) else set()
+        through = WIDER[dtype] if asked & fused and piece.twice[0, column] == 1 else None
         return Rounding(nodes=dtype, fused=frozenset(fused), products=products, through=through)
     narrow = (
         {

@@ -38,9 +38,15 @@ def restricted(way: Way, read: Iterable[int]) -> Way:
         narrow=rounding.narrow
         and frozenset({-1}),  # node numbers have changed: only that it is cut
         product_format=rounding.product_format,
-        cut=frozenset({len(kept.nodes) - 1} if len(tree.nodes) - 1 in rounding.cut else {}),
+        cut=_still_cut(way, kept),
         through=rounding.through,
     )
+
+
+def _still_cut(way: Way, kept: Tree) -> frozenset[int]:
+    """The root, if the result is cut; -1 for a sum before it, whose number may have changed."""
+    kind = _cut(way)
+    return frozenset([len(kept.nodes) - 1 if kind == "result" else -1] if kind else [])
 
 
 def _still_fused(tree: Tree, fused: frozenset[int], read: set[int]) -> frozenset[int]:
@@ -70,10 +76,16 @@ def causes(left: Way, right: Way) -> tuple[str, ...]:
         found.append("order")
     if rounded_apart(left, right):
         found.append("rounding")
-    narrow_differs = one.narrow != other.narrow and (
-        not found or bool(one.narrow) != bool(other.narrow)
+    added = bool(tree_left.nodes or tree_right.nodes)  # else there is one product, rounded once
+    narrow_differs = (
+        added
+        and one.narrow != other.narrow
+        and (not found or bool(one.narrow) != bool(other.narrow))
     )
-    formats = [(r.products, r.nodes, r.product_format, r.through) for r in (one, other)]
+    formats = [
+        (r.products, *((r.nodes, r.product_format, r.through) if added else ()))
+        for r in (one, other)
+    ]
     if formats[0] != formats[1] or narrow_differs:
         found.append("precision")
     return tuple(found)

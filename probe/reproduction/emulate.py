@@ -172,8 +172,9 @@ def _rounding_text(way: Way) -> str:
 
 def formats_text(way: Way, dtype: str = "") -> list[str]:
     """Formats of operands and sums that are not ``dtype``, and how results are cut."""
-    rounding = way[1]
+    tree, rounding = way
     parts = [f"operands in {rounding.products}"] * (rounding.products not in (None, dtype))
-    parts += [f"sums in {rounding.nodes}"] * (rounding.nodes not in (None, dtype))
+    if tree.nodes:
+        parts += [f"sums in {rounding.nodes}"] * (rounding.nodes not in (None, dtype))
     parts += [f"each rounded to {rounding.through} first"] * (rounding.through is not None)
     return parts + ["cut off (toward zero)"] * bool(rounding.cut)

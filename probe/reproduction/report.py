@@ -189,7 +189,8 @@ def _cause(content: Content) -> str:
         return _no_order(content) or f"{causes}: no order is known."
     words = {
         "order": "the products are added in another order",
-        "rounding": ways.rounded_apart(evidence.left.way, evidence.right.way),
+        "rounding": ways.rounded_apart(evidence.left.way, evidence.right.way)
+        or "products are rounded elsewhere",
         "precision": "products or sums are kept in another precision",
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))

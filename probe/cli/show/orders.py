@@ -107,9 +107,11 @@ def rounded(found: Way, dtype: str) -> str:
         "all": "every product fused into its addition (FMA)",
         "some": f"fused (FMA): products {numbers.text(fused)}; the others rounded first",
     }[style]
+    if not tree.nodes:
+        words = "one product, added to nothing, rounded once"
     if rounding.products:
         words += f"; operands cut to {rounding.products}"
-    if rounding.nodes not in (None, dtype):
+    if tree.nodes and rounding.nodes not in (None, dtype):
         words += f"; partial sums in {rounding.nodes}"
     if rounding.through:
         words += f"; every sum rounded to {rounding.through} first, then to {dtype}"
