@@ -21,10 +21,14 @@ from probe.backends.tensorflow_operators import release
 #: Switches of every target that runs on TensorFlow; ``keras`` has them too.
 SWITCHES = {
     "onednn": Key(
-        ("0", "1"), "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI", "oneDNN's operators"
+        ("0", "1"),
+        "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI",
+        "1: oneDNN's operators, 0: TensorFlow's own",
     ),
     "contraction": Key(
-        ("0", "1"), "1", "the custom kernel (oneDNN's sgemm) inside Eigen's matrix products"
+        ("0", "1"),
+        "1",
+        "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
     ),
     "isa": onednn.KEY,
     "threads": Key(None, "one a core", "threads within an operator; one operator at a time"),
