@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from probe import floats, plots
 from probe.explain.evidence import Added, Evidence
 from probe.plots import trees
+from probe.reproduction.emulate import formats_text
 
 DRAWN = 32
 """Summands up to which a tree is drawn; more of them as running sums."""
@@ -32,10 +33,13 @@ def draw(evidence: Evidence, said: tuple[str, str], path: Path) -> None:
             trees.draw(axes, side.way, texts if leaves <= 12 else None, side.own, _kept(side))
         else:
             trees.draw_accumulators(axes, side.way[0])
-        axes.set_title(f"{name}: {words}\n{_result(side)}", fontsize=11)
+        formats = ", ".join(formats_text(side.way, side.dtype))
+        title = [f"{name}: {words}", _result(side), *[formats] * bool(formats)]
+        axes.set_title("\n".join(title), fontsize=11)
     if leaves <= DRAWN:
-        told = "red: sums that the other side does not have"
-        figure.suptitle(told, fontsize=9, color=plots.DIFFERS)
+        if leaves > 1:
+            told = "red: sums that the other side does not have"
+            figure.suptitle(told, fontsize=9, color=plots.DIFFERS)
         trees.kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.savefig(path, metadata={"Software": None})
 
