@@ -167,6 +167,8 @@ def _rounding_text(way: Way) -> str:
     fused = ways.fused_text(way)
     plain = {"none": "products rounded", "all": "products fused"}
     first = plain.get(fused, f"fused: {fused}" if len(fused) < 60 else "some products fused")
+    if way[1].fused >= set(way[0].leaves) - {ways.BIAS}:
+        first = "no product rounded"
     return ", ".join([first, *formats_text(way)])
 
 
