@@ -16,12 +16,15 @@ from probe.reproduction.verification import verify
 from probe.shrink import Finding
 from probe.target import Target
 from tests.test_reproduction import clean
+from tests.test_runtimes_installed import provided
 
 REPORT = {"weights": "-0.7313,-1.1043,1.8492,1.3007,-0.1033", "bias": 0.0401, "operands": "ramp"}
 
 
 def started(text: str) -> Target:
     where = Target.parse(text)
+    if where.version:
+        return provided(text, 2)
     if why := target.unavailable(where):
         pytest.skip(f"{text}: {why}")
     return where
