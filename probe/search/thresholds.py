@@ -114,8 +114,15 @@ def _how(switch: Switch) -> str:
 
 
 def _told(number: int, way: ways.Way) -> dict[str, Any]:
-    tree, fused = way[0], ways.fused_text(way)
-    return {"number": number, "id": tree.id, "tree": tree.text, "fused": fused}
+    tree, rounding = way
+    return {
+        "number": number,
+        "id": tree.id,
+        "tree": tree.text,
+        "fused": ways.fused_text(way),
+        "cut": sorted(rounding.cut),
+        "through": rounding.through,
+    }
 
 
 def find(
