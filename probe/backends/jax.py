@@ -4,13 +4,15 @@ That is Flax's layout. The weights are arguments of the compiled function. XLA c
 for every shape.
 """
 
+import functools
 import re
 
 import numpy as np
 
 from probe import floats
-from probe.backends import channels_first, jax_pooling, jax_products, pooling, products
-from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
+from probe.backends import jax_chain, jax_pooling, jax_products, pooling, products
+from probe.backends.contract import Backend, Key, Operator, Unavailable
+from probe.backends.jax_arrays import Arrays, said
 
 LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
 
@@ -73,6 +75,11 @@ class Jax(Backend):
     def operator(self, spec):
         return JaxOperator(self.jax, spec, self.device)
 
+    def chain(self, specs, operands):
+        """All layers in one jitted function."""
+        windows = functools.partial(convolution, self.jax)
+        return jax_chain.Chain(self.jax, specs, operands, self.device, windows)
+
     def kernels(self, spec, shapes):
         """The operations of XLA's program, in its order."""
         operator = self.operator(spec)
@@ -116,93 +123,48 @@ class JaxOperator(Operator):
 
     def __init__(self, jax, spec, device):
         Operator.__init__(self, spec)
-        self.jax, self.device = jax, device
-        self.narrow, self.wide = spec["dtype"] == "bfloat16", spec["dtype"] == "float64"
-        self.call = self._refusing(self._call())
-
-    def _call(self):
-        if self.spec["op"] in products.OPS:
-            function = jax_products.operator(self.jax, self.spec)
-        else:
-            function = self._convolution()
-        self.jitted = jitted = self.jax.jit(function)
-        return lambda x, w, b: jitted(x, w, b).block_until_ready()
-
-    def _convolution(self):
-        jax, spec = self.jax, self.spec
-        keywords = {
-            "window_strides": tuple(spec["stride"]),
-            "padding": padding(spec),
-            "rhs_dilation": tuple(spec["dilation"]),
-            "dimension_numbers": LAYOUTS[len(spec["kernel"])],
-            "feature_group_count": spec["groups"],
-        }
-
-        pooled = jax_pooling.operator(jax, spec) if pooling.kind(spec) else None
-
-        def convolution(x, w, b):
-            if pooled is not None:
-                return pooled(x)
-            y = jax.lax.conv_general_dilated(x, w, **keywords)
-            return y if b is None else y + b
-
-        return convolution
+        self.arrays = Arrays(jax, device, spec["dtype"])
+        product = spec["op"] in products.OPS
+        made = jax_products.operator(jax, spec) if product else convolution(jax, spec)
+        self.jitted = jitted = jax.jit(made)
+        self.call = self.arrays.refusing(lambda x, w, b: jitted(x, w, b).block_until_ready())
 
     def program(self, x, w, b):
         """XLA's text of the program that it compiles for these values."""
-        if not self.wide:
-            return self.jitted.lower(x, w, b).compile().as_text()
-        with self._enabled():
-            return self.jitted.lower(x, w, b).compile().as_text()
-
-    def _refusing(self, call):
-        """``call`` with JAX's refusals turned into Unsupported; float64 is enabled for its own."""
-        wide = self._enabled if self.wide else None
-
-        def guarded(x, w, b):
-            try:
-                if wide is None:
-                    return call(x, w, b)
-                with wide():
-                    return call(x, w, b)
-            except (NotImplementedError, TypeError, ValueError) as error:
-                raise Unsupported("JAX refuses: " + said(error)) from None
-            except RuntimeError as error:  # XlaRuntimeError is one
-                kind = OutOfMemory if "RESOURCE_EXHAUSTED" in str(error) else Unsupported
-                raise kind("JAX refuses: " + said(error)) from None
-
-        return guarded
-
-    def _enabled(self):
-        """A context in which JAX keeps float64. Outside of it nothing changes."""
-        if hasattr(self.jax, "enable_x64"):  # from 0.8 on
-            return self.jax.enable_x64(True)
-        from jax.experimental import enable_x64
-
-        return enable_x64(True)
-
-    def put(self, array):
-        """An array on the device with a container array's bits."""
-        array = channels_first.copied(array)
-        if self.narrow:
-            array = array.view(self.jax.numpy.bfloat16)
-        if not self.wide:
-            return self.jax.device_put(array, self.device)
-        with self._enabled():
-            return self.jax.device_put(array, self.device)
+        lower = self.arrays.enabled(lambda *given: self.jitted.lower(*given).compile().as_text())
+        return lower(x, w, b)
 
     def input(self, x):
-        return self.put(products.left(self.spec, x))
+        return self.arrays.put(products.left(self.spec, x))
 
     def weights(self, w):
-        return self.put(products.right(self.spec, w))
+        return self.arrays.put(products.right(self.spec, w))
 
     def bias(self, b):
-        return None if b is None else self.put(b)
+        return None if b is None else self.arrays.put(b)
 
     def output(self, y):
-        array = np.ascontiguousarray(y)
-        return products.restored(self.spec, array.view(np.uint16) if self.narrow else array)
+        return products.restored(self.spec, self.arrays.container(y))
+
+
+def convolution(jax, spec):
+    """f(x, w, b) of arrays for a convolution or a pool."""
+    if pooling.kind(spec):
+        pooled = jax_pooling.operator(jax, spec)
+        return lambda x, w, b: pooled(x)
+    keywords = {
+        "window_strides": tuple(spec["stride"]),
+        "padding": padding(spec),
+        "rhs_dilation": tuple(spec["dilation"]),
+        "dimension_numbers": LAYOUTS[len(spec["kernel"])],
+        "feature_group_count": spec["groups"],
+    }
+
+    def run(x, w, b):
+        y = jax.lax.conv_general_dilated(x, w, **keywords)
+        return y if b is None else y + b
+
+    return run
 
 
 def padding(spec):
@@ -210,8 +172,3 @@ def padding(spec):
     if isinstance(spec["padding"], str):
         return spec["padding"].upper()
     return [tuple(pair) for pair in spec["padding"]]
-
-
-def said(error):
-    """The first line of what JAX says, at most 300 characters."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
