@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.backends import conformance
-from probe.backends.onnxruntime import attributes, pads
+from probe.backends.onnxruntime_convolution import attributes, pads
 from probe.errors import TargetError
 from tests import conforming
 

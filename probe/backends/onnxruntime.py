@@ -14,6 +14,8 @@ import numpy as np
 from probe import floats
 from probe.backends import (
     channels_first,
+    onnxruntime_chain,
+    onnxruntime_convolution,
     onnxruntime_pooling,
     onnxruntime_products,
     pooling,
@@ -21,12 +23,8 @@ from probe.backends import (
 )
 from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unsupported
 
-#: The operator set of the model: the first in which Conv's text is today's.
-OPSET, IR_VERSION = 11, 6
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
-#: ONNX's names of the conventions whose padding depends on the size.
-AUTO_PAD = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
 
 KEYS = {
     "threads": Key(None, "one a physical core", "threads within an operator"),
@@ -72,6 +70,40 @@ class OnnxRuntime(Backend):
     def operator(self, spec):
         return ConvNode(self, spec)
 
+    def chain(self, specs, operands):
+        """One model of all layers."""
+        return onnxruntime_chain.Chain(self, specs, operands)
+
+    def kind(self, dtype):
+        """ONNX's number of a dtype. Raises Unsupported."""
+        if dtype not in TYPES:
+            raise Unsupported(f"dtype={dtype}: it can't be fed from NumPy")
+        return getattr(self.onnx.TensorProto, TYPES[dtype])
+
+    def session(self, model, options=None):
+        """An InferenceSession of a ModelProto."""
+        return self.runtime.InferenceSession(
+            model.SerializeToString(),
+            options or self.options,
+            providers=["CPUExecutionProvider"],
+        )
+
+    def refusing(self, call):
+        """``call`` with ONNX Runtime's refusals turned into Unsupported."""
+        said = self.runtime.capi.onnxruntime_pybind11_state
+        refusals = (said.NotImplemented, said.InvalidGraph, said.InvalidArgument, said.Fail)
+
+        def guarded(*given, **options):
+            try:
+                return call(*given, **options)
+            except refusals + (said.RuntimeException,) as error:
+                text = (str(error).strip().splitlines() or [""])[0][:300]
+                if "Failed to allocate memory" in text or "bad_alloc" in text:
+                    raise OutOfMemory(text) from None
+                raise Unsupported("ONNX Runtime refuses: " + text) from None
+
+        return guarded
+
     def kernels(self, spec, shapes):
         """The nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
         operator = self.operator(spec)
@@ -80,7 +112,7 @@ class OnnxRuntime(Backend):
         with tempfile.TemporaryDirectory() as folder:
             options = session_options(self.runtime, self.switches)
             options.optimized_model_filepath = os.path.join(folder, "optimised.onnx")
-            operator.refusing(operator.session)(*arrays, options=options)
+            self.refusing(operator.session)(*arrays, options=options)
             nodes = self.onnx.load(options.optimized_model_filepath).graph.node
         named = [
             f"{node.op_type} ({node.domain})" if node.domain else node.op_type for node in nodes
@@ -105,81 +137,27 @@ def session_options(runtime, switches):
     return options
 
 
-def conv_model(onnx, spec, constant):
-    """The ModelProto of a spec; its initializers (where ``constant``) are still empty."""
-    helper, rank = onnx.helper, len(spec["kernel"])
-    kind = getattr(onnx.TensorProto, TYPES[spec["dtype"]])
-    named = {"w": [spec["filters"], spec["in_channels"] // spec["groups"]] + list(spec["kernel"])}
-    if spec["bias"]:
-        named["b"] = [spec["filters"]]
-    x = ["batch", spec["in_channels"]] + [f"size{axis}" for axis in range(rank)]
-    y = ["batch", spec["filters"]] + [f"out{axis}" for axis in range(rank)]
-    node = helper.make_node("Conv", ["x"] + list(named), ["y"], **attributes(spec))
-    fed = [helper.make_tensor_value_info("x", kind, x)]
-    kept = []
-    for name, shape in named.items():
-        if constant:
-            kept.append(onnx.TensorProto(name=name, data_type=kind, dims=shape))
-        else:
-            fed.append(helper.make_tensor_value_info(name, kind, shape))
-    returned = [helper.make_tensor_value_info("y", kind, y)]
-    graph = helper.make_graph([node], "convolution", fed, returned, kept)
-    opset = helper.make_opsetid("", OPSET)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
-
-
-def attributes(spec):
-    """Conv's attributes. ``same`` is auto_pad=SAME_UPPER: the odd zero goes after; see AUTO_PAD.
-
-    ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
-    sizes and are written out, as converters do.
-    """
-    found = {
-        "kernel_shape": spec["kernel"],
-        "strides": spec["stride"],
-        "dilations": spec["dilation"],
-        "group": spec["groups"],
-    }
-    name = AUTO_PAD.get(str(spec["padding"]))
-    if name and (set(spec["dilation"]) == {1} or set(spec["stride"]) != {1}):
-        found["auto_pad"] = name
-    elif spec["padding"] != "valid":
-        before, after = zip(*pads(spec))
-        found["pads"] = list(before) + list(after)
-    return found
-
-
-def pads(spec):
-    """(before, after) for each axis, where that does not depend on sizes: explicit, or stride 1."""
-    if not isinstance(spec["padding"], str):
-        return spec["padding"]
-    extents = [(k - 1) * dilation for k, dilation in zip(spec["kernel"], spec["dilation"])]
-    pairs = [(extent // 2, extent - extent // 2) for extent in extents]
-    return pairs if spec["padding"] == "same" else [pair[::-1] for pair in pairs]
-
-
 class ConvNode(Operator):
     """One spec. Values are NumPy arrays in ONNX's layout."""
 
     def __init__(self, backend, spec):
         Operator.__init__(self, spec)
-        if spec["dtype"] not in TYPES:
-            raise Unsupported(f"dtype={spec['dtype']}: it can't be fed from NumPy")
+        backend.kind(spec["dtype"])
         self.models = {}
         self.backend, self.constant_weights = backend, backend.constant
         self.layout = products.Layout(spec) if spec["op"] in products.OPS else channels_first
         fixed = backend.constant or pooling.kind(spec) or spec["op"] == "sum"
-        self.call = self.refusing(self._rebuilding() if fixed else self._fed())
+        self.call = backend.refusing(self._rebuilding() if fixed else self._fed())
 
     def model(self, rank):
         """The ModelProto for an x of that many dimensions; initializers are still empty."""
         onnx, constant, spec = self.backend.onnx, self.backend.constant, self.spec
-        kind = getattr(onnx.TensorProto, TYPES[spec["dtype"]])
+        kind = self.backend.kind(spec["dtype"])
         if spec["op"] in products.OPS:
             return onnxruntime_products.model(onnx, spec, kind, constant, rank)
         if pooling.kind(spec):
             return onnxruntime_pooling.model(onnx, spec, kind)
-        return conv_model(onnx, spec, constant)
+        return onnxruntime_convolution.model(onnx, spec, kind, constant)
 
     def session(self, w=None, b=None, options=None, rank=2):
         """An InferenceSession's own ``run``, on the model with these weights and bias."""
@@ -188,11 +166,7 @@ class ConvNode(Operator):
         model = self.models[rank]
         for tensor, array in zip(model.graph.initializer, (w, b)):
             tensor.raw_data = array.tobytes()
-        return self.backend.runtime.InferenceSession(
-            model.SerializeToString(),
-            options or self.backend.options,
-            providers=["CPUExecutionProvider"],
-        ).run
+        return self.backend.session(model, options).run
 
     def _rebuilding(self):
         kept_w = kept_b = run = rank = None
@@ -216,22 +190,6 @@ class ConvNode(Operator):
             return run(["y"], {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b})[0]
 
         return call
-
-    def refusing(self, call):
-        """``call`` with ONNX Runtime's refusals turned into Unsupported."""
-        said = self.backend.runtime.capi.onnxruntime_pybind11_state
-        refusals = (said.NotImplemented, said.InvalidGraph, said.InvalidArgument, said.Fail)
-
-        def guarded(*given, **options):
-            try:
-                return call(*given, **options)
-            except refusals + (said.RuntimeException,) as error:
-                text = (str(error).strip().splitlines() or [""])[0][:300]
-                if "Failed to allocate memory" in text or "bad_alloc" in text:
-                    raise OutOfMemory(text) from None
-                raise Unsupported("ONNX Runtime refuses: " + text) from None
-
-        return guarded
 
     def input(self, x):
         return self.layout.activations(x)

@@ -38,13 +38,18 @@ def zeros_first(spec):
     return True
 
 
-def padding_nodes(onnx, spec):
-    """The nodes that put zeros around the spatial axes of ``x``, which give ``padded``."""
-    before, after = zip(*spec["padding"])
-    sizes = [0, 0] + list(before) + [0, 0] + list(after)
-    tensor = onnx.helper.make_tensor("sizes", onnx.TensorProto.INT64, [len(sizes)], sizes)
-    constant = onnx.helper.make_node("Constant", [], ["sizes"], value=tensor)
-    return [constant, onnx.helper.make_node("Pad", ["x", "sizes"], ["padded"])]
+def nodes(onnx, spec, x, y):
+    """The nodes from the value named ``x`` to ``y``: zeros around it where they count, the pool."""
+    found, read = [], x
+    if zeros_first(spec):
+        before, after = zip(*spec["padding"])
+        sizes = [0, 0] + list(before) + [0, 0] + list(after)
+        tensor = onnx.helper.make_tensor("sizes", onnx.TensorProto.INT64, [len(sizes)], sizes)
+        found.append(onnx.helper.make_node("Constant", [], [y + ".sizes"], value=tensor))
+        read = y + ".padded"
+        found.append(onnx.helper.make_node("Pad", [x, y + ".sizes"], [read]))
+    found.append(onnx.helper.make_node(NODES[pooling.kind(spec)], [read], [y], **attributes(spec)))
+    return found
 
 
 def model(onnx, spec, kind):
@@ -54,10 +59,7 @@ def model(onnx, spec, kind):
         name: ["batch", spec["in_channels"]] + [f"{size}{axis}" for axis in range(rank)]
         for name, size in (("x", "size"), ("y", "out"))
     }
-    zeros = zeros_first(spec)
-    nodes, read = (padding_nodes(onnx, spec), "padded") if zeros else ([], "x")
-    nodes.append(helper.make_node(NODES[pooling.kind(spec)], [read], ["y"], **attributes(spec)))
     fed, given = [[helper.make_tensor_value_info(n, kind, shapes[n])] for n in "xy"]
-    graph = helper.make_graph(nodes, "pooling", fed, given)
+    graph = helper.make_graph(nodes(onnx, spec, "x", "y"), "pooling", fed, given)
     opset = helper.make_opsetid("", OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
