@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.backends import conformance, litert_model
+from probe.backends import conformance, litert_graph, litert_model
 from probe.backends.contract import Unsupported
 from probe.backends.litert import runners
 from probe.errors import TargetError
@@ -121,7 +121,7 @@ def test_the_models_buffers_are_aligned_and_hold_what_is_given():
     content = model.content(w, b)
     for array in (w, b):
         place = content.index(array.tobytes())
-        assert place % litert_model.ALIGNMENT == 0
+        assert place % litert_graph.ALIGNMENT == 0
     with pytest.raises(Unsupported, match="no window fits"):
         litert_model.Model(schema, spec, (1, 1, 2, 1))
 

@@ -2,12 +2,13 @@
 
 ``conv1d`` is the CONV_2D with height 1 that converters make of it. What CONV_2D can't pad itself
 (anything but TensorFlow's SAME and VALID) goes through PAD first, as they write it. The models are
-in ``litert_model`` and ``litert_pooling``; new weights are copied into a finished model's bytes.
+in ``litert_model`` and ``litert_pooling``, those of whole networks in ``litert_chain``; new weights
+are copied into a finished model's bytes.
 """
 
 import numpy as np
 
-from probe.backends import litert_model, pooling
+from probe.backends import litert_chain, litert_model, pooling
 from probe.backends.contract import Backend, Key, Operator, Unsupported
 from probe.backends.litert_pooling import LiteRTPool
 
@@ -24,7 +25,7 @@ class LiteRT(Backend):
     distributions = ("ai-edge-litert",)
     module = "ai_edge_litert"
     keys = KEYS
-    doc = "a .tflite model of one convolution or pooling, XNNPACK"
+    doc = "a .tflite model of one operator, or of a whole network; XNNPACK"
     suggestions = (",xnnpack=0", ",threads=2", ",xnnpack=0,threads=2")
 
     def start(self, switches, device):
@@ -51,8 +52,14 @@ class LiteRT(Backend):
 
     def operator(self, spec):
         if pooling.kind(spec):
-            return LiteRTPool(self.schema, lambda content: running(self.loaded(content)), spec)
+            return LiteRTPool(self.schema, self._running, spec)
         return Convolution(self, spec)
+
+    def chain(self, specs, operands):
+        return litert_chain.Chain(self.schema, self._running, specs, operands)
+
+    def _running(self, content):
+        return running(self.loaded(content))
 
     def loaded(self, content):
         """An interpreter of a model's bytes. Raises Unsupported where LiteRT refuses it."""
@@ -90,17 +97,13 @@ def runners(details):
 
 
 class Convolution(Operator):
-    """One spec: a model for each input shape, an interpreter for each shape and set of weights."""
+    """One convolution or product: a model for each shape, an interpreter for it and the weights."""
 
     constant_weights = True
 
     def __init__(self, backend, spec):
         Operator.__init__(self, spec)
-        if litert_model.two_dimensional(spec)["op"] not in litert_model.OPERATORS:
-            raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
-        if spec["dtype"] not in litert_model.TYPES:
-            known = ", ".join(litert_model.TYPES)
-            raise Unsupported(f"dtype={spec['dtype']}: LiteRT's convolutions have {known}")
+        litert_model.supported(spec)
         self.backend = backend
         self.models = {}
         self.call = self._interpreting()
@@ -131,9 +134,7 @@ class Convolution(Operator):
         return running(self.interpreter(shape, w, b))
 
     def input(self, x):
-        if self.spec["op"] == "conv1d":
-            x = x[:, None]
-        return np.array(x, order="C")
+        return np.array(x[:, None] if litert_model.flat(self.spec) else x, order="C")
 
     def weights(self, w):
         return litert_model.weights(self.spec, w)
@@ -142,7 +143,7 @@ class Convolution(Operator):
         return None if b is None else b.copy()
 
     def output(self, y):
-        return y[:, 0] if self.spec["op"] == "conv1d" else y
+        return y[:, 0] if litert_model.flat(self.spec) else y
 
 
 def running(made):

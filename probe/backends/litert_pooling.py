@@ -7,42 +7,72 @@ import numpy as np
 
 from probe.backends import litert_model, pooling
 from probe.backends.contract import Unsupported
+from probe.backends.litert_graph import Graph
 
 OPERATORS = {"max": "MAX_POOL_2D", "avg": "AVERAGE_POOL_2D"}
 
 
-class Model(litert_model.Model):
-    """A model for inputs (batch, height, width, channels) of one shape.
+def supported(spec):
+    """Raises Unsupported where LiteRT has no such pooling."""
+    if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
+        raise Unsupported("LiteRT's pooling has float32 and no dilation")
+
+
+def windows_of(spec):
+    """(kernel, stride), two sizes each."""
+    ahead = [1] if litert_model.flat(spec) else []
+    return tuple(ahead + list(spec[name]) for name in ("kernel", "stride"))
+
+
+def has_same(spec, found):
+    """Whether LiteRT's SAME is what the spec asks: a maximum or an average of what is there.
+
+    ``found``: ``pooling.spans`` of the spec.
+    """
+    own = spec["padding"] == "same" and spec["pad_with"] != "zeros"
+    return own and not any(one.beyond for one in found)
+
+
+def operator(graph, kind, windows, x, same):
+    """The Value of a pool of x (batch, height, width, channels). Unsupported: no window fits."""
+    sizes = tuple(
+        -(-size // stride) if same else (size - reach) // stride + 1
+        for size, reach, stride in zip(x.shape[1:3], *windows)
+    )
+    if min(sizes) < 1:
+        raise Unsupported("input {}: no window fits into it".format(list(x.shape)))
+    (height, width), (down, along) = windows
+    padding = graph.schema.Padding
+    fields = {"filterHeight": height, "filterWidth": width, "strideH": down, "strideW": along}
+    fields["padding"] = padding.SAME if same else padding.VALID
+    shape = x.shape[:1] + sizes + x.shape[3:]
+    return graph.operator(OPERATORS[kind], [x], shape, "Pool2DOptions", **fields)
+
+
+def layer(graph, spec, x):
+    """The Value of a pooling spec for x, padded by the graph where the pool can't do it."""
+    supported(spec)
+    kind, windows, flat = pooling.kind(spec), windows_of(spec), litert_model.flat(spec)
+    ahead = [(0, 0)] * (2 if flat else 1)
+    library = pooling.Library(
+        lambda x, pairs, value: graph.padded(x, ahead + list(pairs) + [(0, 0)], value),
+        lambda x: operator(graph, kind, windows, x, False),
+        lambda x: graph.constant("ones", np.ones(x.shape, graph.dtype)),
+        lambda x, found: operator(graph, kind, windows, x, True) if has_same(spec, found) else None,
+    )
+    return pooling.pool(spec, library, x.shape[2:3] if flat else x.shape[1:3])(x)
+
+
+class Model:
+    """A model for inputs (batch, height, width, channels) of one shape: ``packed``, its bytes.
 
     ``windows``: (kernel, stride), two sizes each. Raises Unsupported where no window fits.
     """
 
-    description = "pooling"
-
     def __init__(self, schema, kind, windows, shape, same):
-        self.schema, self.kind, self.windows, self.same = schema, kind, windows, same
-        self.shape, self.spec = tuple(shape), {"dtype": "float32"}
-        both = list(zip(shape[1:3], *windows))
-        self.sizes = tuple(
-            -(-size // stride) if same else (size - reach) // stride + 1
-            for size, reach, stride in both
-        )
-        if min(self.sizes) < 1:
-            raise Unsupported("input {}: no window fits into it".format(list(shape)))
-        self.packed = bytes(self._pack())
-
-    def _fill(self, graph):
-        shape = self.shape[:1] + self.sizes + self.shape[3:]
-        graph.tensors = [self._tensor("x", self.shape, 0), self._tensor("y", shape, 0)]
-        graph.operators = [self._operator(0, [0], 1, "Pool2DOptions")]
-        options, padding = graph.operators[0].builtinOptions, self.schema.Padding
-        options.padding = padding.SAME if self.same else padding.VALID
-        (options.filterHeight, options.filterWidth), strides = self.windows
-        options.strideH, options.strideW = strides
-        return [OPERATORS[self.kind]]
-
-    def _buffers(self):
-        return [litert_model.aligned_buffer(self.schema)]
+        graph = Graph(schema, "float32", shape)
+        pooled = operator(graph, kind, windows, graph.x, same)
+        self.packed = bytes(graph.packed(pooled, "pooling"))
 
 
 class LiteRTPool(pooling.Pool):
@@ -50,12 +80,9 @@ class LiteRTPool(pooling.Pool):
 
     def __init__(self, schema, interpreting, spec):
         pooling.Pool.__init__(self, spec)
-        if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
-            raise Unsupported("LiteRT's pooling has float32 and no dilation")
+        supported(spec)
         self.schema, self.interpreting, self.made = schema, interpreting, {}
-        self.flat = len(spec["kernel"]) == 1
-        ahead = [1] if self.flat else []
-        self.windows = tuple(ahead + list(spec[name]) for name in ("kernel", "stride"))
+        self.flat, self.windows = litert_model.flat(spec), windows_of(spec)
         library = pooling.Library(self._padded, self._whole, np.ones_like, self._native)
         self.call = lambda x, w, b: pooling.pool(spec, library, self._spatial(x))(x)
 
@@ -70,10 +97,8 @@ class LiteRTPool(pooling.Pool):
         return self._run(x, False)
 
     def _native(self, x, found):
-        """SAME as LiteRT has it: a maximum of what is there, an average that leaves padding out."""
-        if self.spec["padding"] != "same" or self.spec["pad_with"] == "zeros":
-            return None
-        return None if any(one.beyond for one in found) else self._run(x, True)
+        """SAME as LiteRT has it."""
+        return self._run(x, True) if has_same(self.spec, found) else None
 
     def _run(self, x, same):
         key = x.shape, same

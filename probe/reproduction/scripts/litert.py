@@ -53,7 +53,7 @@ def model(target: Target, case: Case, operands: Arrays) -> bytes:
     """The bytes of the model with its weights. InputError where LiteRT's schema is not here."""
     schema = schema_of(target)
     x, w, b = operands
-    shape = x.shape if case.op != "conv1d" else (x.shape[0], 1, *x.shape[1:])
+    shape = x.shape if case.spatial_rank > 1 else (x.shape[0], 1, *x.shape[1:])
     try:
         made = litert_model.Model(schema, case.spec(), shape)
     except (Unsupported, KeyError) as error:
@@ -113,14 +113,11 @@ class Pooled:
 
     def whole(self, x: Shaped, same: bool = False) -> Shaped:
         """The model's own pooling."""
-        sizes = self.case.kernel, self.case.stride
-        windows = tuple([*self.ahead, *size] for size in sizes)
+        windows = litert_pooling.windows_of(self.case.spec())
         kind = OPERATORS[self.case.op].pool
         self.model = litert_pooling.Model(self.schema, kind, windows, x.shape, same).packed
         return Shaped(f"pool({x.text})", x.shape)
 
     def native(self, x: Shaped, found: Any) -> Shaped | None:
         """SAME as LiteRT has it."""
-        if self.case.padding != "same" or self.case.pad_with == "zeros":
-            return None
-        return None if any(one.beyond for one in found) else self.whole(x, True)
+        return self.whole(x, True) if litert_pooling.has_same(self.case.spec(), found) else None
