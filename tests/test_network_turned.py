@@ -7,12 +7,15 @@ import pytest
 
 from probe import Target, ulp
 from probe.errors import InputError
-from probe.launch import InlineSession, Session
+from probe.launch import InlineSession, Session, open_session
 from probe.network import Network, plan
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
+from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
+from probe.remedies import measure_network, running
+from probe.remedies.running import Sessions
 from probe.target import unavailable
 
 LAYERS = [
@@ -22,7 +25,13 @@ LAYERS = [
     {"op": "pad", "padding": "0:1,1:0"},
     {"op": "conv2d", "kernel": "2x3", "filters": 2, "dilation": "1x2"},
 ]
+SLOW = [pytest.param(text, marks=pytest.mark.slow) for text in ("torch", "tensorflow,onednn=0")]
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 0.001)
 
 
 def described(turned: bool) -> Network:
@@ -60,6 +69,44 @@ def test_differences_are_explained_and_avoided_there_too(tmp_path):
         whole = lengths.runner.output(padded(content(geometry.network, 7, 5), 60))
         told = pasted.complete(np.swapaxes(run, 1, 2), 7)
         assert (np.swapaxes(told, 1, 2) == whole).all()
+
+
+@pytest.mark.parametrize("text", ["reference", *SLOW, pytest.param("jax", marks=pytest.mark.slow)])
+def test_padding_between_the_layers_goes_along_the_models_axis(text):
+    """In both programs, layer by layer and as one; what is not kept is not computed."""
+    where, geometry = Target.parse(text), described(True).geometry(60)
+    if why := unavailable(where):
+        pytest.skip(why)
+    with open_session(where, inline=text == "reference") as session:
+        session.start()
+        lengths = SafeLengths(session, geometry)
+        layerwise = Layerwise(lengths, cut=0)
+        for length in (1, 8, 59):
+            x = content(geometry.network, length, length)
+            short = Runner(session, layerwise.plan(length))
+            for of in (lambda runner, x: runner.output(x), lambda runner, x: runner.whole(x)[0]):
+                kept, whole = of(short, x), of(lengths.runner, padded(x, 60))
+                if whole is not None:
+                    assert kept.shape[-2] == layerwise.kept(length)[-1]
+                    whole = np.ascontiguousarray(whole[..., : kept.shape[-2], :])
+                    assert ulp.equal(np.ascontiguousarray(kept), whole, "float32")
+
+
+@pytest.mark.parametrize("text", ["reference", *SLOW])
+def test_remedies_go_along_the_models_axis(text):
+    where = Target.parse(text)
+    if why := unavailable(where):
+        pytest.skip(why)
+    names = ["pad", "layerwise", "chunks=7", "float64"]
+    with Sessions(inline=text == "reference") as sessions:
+        given = described(True), where, [2, 9, 17], 60
+        found = measure_network(*given, chunks=[7], only=names, sessions=sessions)
+    told = {one.remedy.name: one for one in found.found}
+    assert set(told) == {"default", *names}
+    for name in names[:3]:
+        assert told[name].verdict == "exact" and set(told[name].seconds) == {6, 60}
+    assert told["chunks=7"].keeps or text != "reference"
+    assert told["float64"].error_max < told["default"].error_max
 
 
 def test_only_two_axes_change_places():

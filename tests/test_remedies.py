@@ -58,19 +58,21 @@ def chunks(size):
 
 
 @settings(max_examples=60, deadline=None)
-@given(case=cases(), size=st.integers(1, 9))
-def test_chunks_and_padding_read_the_same_windows(reference, case, size):
+@given(case=cases(), size=st.integers(1, 9), first=st.booleans())
+def test_chunks_and_padding_read_the_same_windows(reference, case, size, first):
     """The reference's bits depend on the window alone, so any slip would show."""
-    own = run(reference, case)
-    assert equal(run(reference, case, chunks(size)), own, case.dtype)
-    count = own.shape[-2]
+    own, along = run(reference, case), {"axis": 0} if first else {}
+    assert equal(run(reference, case, chunks(size) | along), own, case.dtype)
+    count = own.shape[1 if first else -2]
     padded = {"kind": "pad", "outputs": [count + size, count + 20]}
-    assert equal(run(reference, case, padded), own, case.dtype)
+    assert equal(run(reference, case, padded | along), own, case.dtype)
 
 
 REMEDIES = (
     chunks(4),
     {"kind": "pad", "outputs": [40]},
+    {"kind": "chunks", "outputs": 3, "axis": 0},
+    {"kind": "pad", "outputs": [40], "axis": 0},
     {"kind": "float64"},
     {"kind": "stable", "accumulate": "float64"},
 )

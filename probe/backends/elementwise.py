@@ -1,23 +1,38 @@
 """What stands between a network's windows, in NumPy: biases, scales, padding, activations.
 
-One rounding an operation, in the container's dtype, so what only adds, multiplies or compares has
-the bits that every library gives. Functions such as ``tanh`` are NumPy's own here; a backend that
-has a ``chain`` computes them with the library's.
+One rounding an operation, in the container's dtype, so what rounds once at most has the bits that
+every library gives. Scales, which a compiler may fuse with their shifts, and functions such as
+``tanh`` are NumPy's own here; a backend that has a ``chain`` computes them with the library's.
 """
 
 import numpy as np
 
 #: ``op`` of the specs that are made here: see ``Layer.spec``.
 OPS = ("activation", "bias", "normalisation", "pad", "extend")
-#: Activations whose bits are the same in every library.
-EXACT = ("relu", "relu6", "leaky_relu", "hard_sigmoid")
+#: Activations that round once at most, so that their bits are the same in every library.
+EXACT = ("relu", "relu6", "leaky_relu")
 
 SELU = (1.0507009873554805, 1.6732632423543772)
 
 
+def extended_axis(spec, rank):
+    """Along which of ``rank`` axes (batch, *spatial, channels) ``extend`` goes.
+
+    ``axis`` of its spec is a spatial one, the last where it says none.
+    """
+    return 1 + spec.get("axis", -1) % (rank - 2)
+
+
+def first(axis, count):
+    """The index of so many positions of an axis."""
+    return (slice(None),) * axis + (slice(count),)
+
+
 def is_exact(spec):
     """Whether a spec's bits do not depend on who computes it."""
-    return spec["op"] in OPS and (spec["op"] != "activation" or spec["activation"] in EXACT)
+    if spec["op"] == "activation":
+        return spec["activation"] in EXACT
+    return spec["op"] in ("bias", "pad", "extend")
 
 
 def function(spec, arrays):
@@ -32,8 +47,9 @@ def function(spec, arrays):
         value = parameters.get("value", 0.0)
         return lambda x: np.pad(x, pairs, "constant", constant_values=value)
     if op == "extend":
-        kept = spec["kept"]
-        return lambda x: np.concatenate([x[..., :kept, :], arrays["tail"]], axis=-2)
+        axis = extended_axis(spec, arrays["tail"].ndim)
+        kept = first(axis, spec["kept"])
+        return lambda x: np.concatenate([x[kept], arrays["tail"]], axis=axis)
     named = ACTIVATIONS[spec["activation"]]
 
     def activation(x):

@@ -6,7 +6,7 @@ weights are arguments of the compiled function, as parameters of a model are.
 
 import numpy as np
 
-from probe.backends import jax_products, pooling
+from probe.backends import elementwise, jax_products, pooling
 from probe.backends.contract import Unsupported
 from probe.backends.jax_arrays import Arrays
 
@@ -58,8 +58,7 @@ class Chain:
             value = spec["parameters"].get("value", 0.0)
             return lambda x, given: numpy.pad(x, pairs, constant_values=value)
         if spec["op"] == "extend":
-            kept = spec["kept"]
-            return lambda x, given: numpy.concatenate([x[..., :kept, :], given["tail"]], axis=-2)
+            return lambda x, given: _extended(numpy, spec, x, given["tail"])
         activation = self._activation(spec["activation"], spec["parameters"].get("alpha", 1.0))
         return lambda x, given: activation(x)
 
@@ -87,3 +86,8 @@ def shaped(spec, name, array):
     if name == "w" and pooling.kind(spec):
         return np.zeros(0, array.dtype)
     return array[0] if name == "w" and spec["op"] == "matmul" else array
+
+
+def _extended(numpy, spec, x, tail):
+    axis = elementwise.extended_axis(spec, tail.ndim)
+    return numpy.concatenate([x[elementwise.first(axis, spec["kept"])], tail], axis=axis)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probe.backends import keras_pooling, pooling
+from probe.backends import elementwise, keras_pooling, pooling
 
 
 class Chain:
@@ -49,7 +49,9 @@ class Chain:
             return lambda x: ops.pad(x, pairs, constant_values=value)
         if spec["op"] == "extend":
             tail = ops.convert_to_tensor(arrays["tail"])
-            return lambda x: ops.concatenate([x[..., : spec["kept"], :], tail], axis=-2)
+            axis = elementwise.extended_axis(spec, len(tail.shape))
+            kept = elementwise.first(axis, spec["kept"])
+            return lambda x: ops.concatenate([x[kept], tail], axis=axis)
         name, alpha = spec["activation"], spec["parameters"].get("alpha", 1.0)
         if name == "relu6":
             return activations.relu6

@@ -4,7 +4,7 @@ A spec with ``remedy`` stands for one of them, made of the same library's operat
 
 - ``{"kind": "chunks", "outputs": N}``: N output positions of the last axis a call, always the same
   shape, the last piece filled up with zeros. However long the input is, an output comes from the
-  same place of the same call.
+  same place of the same call. ``"axis": A``: of another spatial axis, here and with ``pad``.
 - ``{"kind": "pad", "outputs": [N, ...]}``: one call, filled up with zeros to the smallest N that
   holds all outputs.
 - ``{"kind": "float64"}``: operands widened, the operator in float64, its output rounded.
@@ -36,11 +36,26 @@ def operator(backend, spec):
     return Pieces(backend, plain, remedy)
 
 
-class Containers:
-    """Values are container arrays, channels last; the library sees them in the call alone."""
+def _along(axis, start, stop):
+    """The index of some positions of an axis of an array."""
+    return (slice(None),) * axis + (slice(start, stop),)
 
-    def __init__(self, spec):
-        self.dtype = spec["dtype"]
+
+def _around(axis, rank, before, after):
+    """Zeros before and behind one axis of an array, as ``numpy.pad`` has them."""
+    pads = [(0, 0)] * rank
+    pads[axis] = before, after
+    return pads
+
+
+class Containers:
+    """Values are container arrays, channels last; the library sees them in the call alone.
+
+    ``axis``, of all these classes: the spatial one along which values are cut and joined.
+    """
+
+    def __init__(self, spec, axis):
+        self.dtype, self.axis = spec["dtype"], 1 + axis
 
     def given(self, operator, x):
         return operator.input(np.ascontiguousarray(x))
@@ -52,14 +67,13 @@ class Containers:
         return x.shape[1:-1]
 
     def part(self, x, start, stop):
-        return x[..., start:stop, :]
+        return x[_along(self.axis, start, stop)]
 
     def filled(self, x, before, after):
-        pads = [(0, 0)] * (x.ndim - 2) + [(before, after), (0, 0)]
-        return np.pad(x, pads, "constant")
+        return np.pad(x, _around(self.axis, x.ndim, before, after), "constant")
 
     def joined(self, ys):
-        return np.concatenate(ys, axis=-2)
+        return np.concatenate(ys, axis=self.axis)
 
     def cast(self, x, dtype):
         if dtype == "float64":
@@ -70,8 +84,8 @@ class Containers:
 class Tensors:
     """TensorFlow's tensors, channels last."""
 
-    def __init__(self, tf):
-        self.tf = tf
+    def __init__(self, tf, axis):
+        self.tf, self.axis = tf, 1 + axis
 
     def given(self, operator, x):
         return x
@@ -83,13 +97,13 @@ class Tensors:
         return tuple(x.shape[1:-1])
 
     def part(self, x, start, stop):
-        return x[..., start:stop, :]
+        return x[_along(self.axis, start, stop)]
 
     def filled(self, x, before, after):
-        return self.tf.pad(x, [[0, 0]] * (len(x.shape) - 2) + [[before, after], [0, 0]])
+        return self.tf.pad(x, _around(self.axis, len(x.shape), before, after))
 
     def joined(self, ys):
-        return self.tf.concat(ys, -2)
+        return self.tf.concat(ys, self.axis)
 
     def cast(self, x, dtype):
         return self.tf.cast(x, dtype)
@@ -98,8 +112,8 @@ class Tensors:
 class Torch:
     """PyTorch's tensors, channels first."""
 
-    def __init__(self, torch):
-        self.torch = torch
+    def __init__(self, torch, axis):
+        self.torch, self.axis = torch, 2 + axis
 
     given, got = Tensors.given, Tensors.got
 
@@ -107,34 +121,35 @@ class Torch:
         return tuple(x.shape[2:])
 
     def part(self, x, start, stop):
-        return x[..., start:stop].contiguous()
+        return x[_along(self.axis, start, stop)].contiguous()
 
     def filled(self, x, before, after):
-        return self.torch.nn.functional.pad(x, (before, after))
+        behind = (0, 0) * (x.dim() - 1 - self.axis)
+        return self.torch.nn.functional.pad(x, behind + (before, after))
 
     def joined(self, ys):
-        return self.torch.cat(ys, -1)
+        return self.torch.cat(ys, self.axis)
 
     def cast(self, x, dtype):
         return x.to(getattr(self.torch, dtype))
 
 
-def values(backend, spec):
-    """How a library's values are cut and joined."""
+def values(backend, spec, axis):
+    """How a library's values are cut and joined along a spatial axis."""
     convolution = spec["op"] not in products.OPS
     if backend.name == "tensorflow" and convolution and not backend.session:
-        return Tensors(backend.tf)
+        return Tensors(backend.tf, axis)
     if backend.name == "torch" and convolution:
-        return Torch(backend.torch)
-    return Containers(spec)
+        return Torch(backend.torch, axis)
+    return Containers(spec, axis)
 
 
 class Around(Operator):
     """What goes around operators of the same library and the same dtype."""
 
-    def __init__(self, backend, spec):
+    def __init__(self, backend, spec, axis=0):
         Operator.__init__(self, spec)
-        self.backend, self.tools = backend, values(backend, spec)
+        self.backend, self.tools = backend, values(backend, spec, axis)
         self.own = backend.operator(spec)
         self.native = not isinstance(self.tools, Containers)
         self.constant_weights = self.own.constant_weights
@@ -153,15 +168,16 @@ class Around(Operator):
 
 
 class Pieces(Around):
-    """``chunks`` and ``pad``: calls whose last axis has one of a few sizes."""
+    """``chunks`` and ``pad``: calls whose last axis, or ``axis``, has one of a few sizes."""
 
     def __init__(self, backend, spec, remedy):
-        Around.__init__(self, backend, spec)
-        self.operators = {}
+        axis = remedy.get("axis", len(spec["kernel"]) - 1)
+        Around.__init__(self, backend, spec, axis)
+        self.axis, self.operators = axis, {}
         chunks = remedy["kind"] == "chunks"
         sizes = [remedy["outputs"]] if chunks else sorted(remedy["outputs"])
-        stride = spec["stride"][-1]
-        extent = (spec["kernel"][-1] - 1) * spec["dilation"][-1] + 1
+        stride = spec["stride"][axis]
+        extent = (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
         tools = self.tools
 
         def reads(outputs):
@@ -170,19 +186,19 @@ class Pieces(Around):
         def call(x, w, b):
             held = tools.sizes(x)
             around = [zeros_around(spec, axis, size) for axis, size in enumerate(held)]
-            (before, _), count = around[-1]
+            (before, _), count = around[axis]
             size = sizes[0] if chunks else next((n for n in sizes if n >= count), None)
             if size is None:
                 why = "outputs=%d: more than the longest piece, %d" % (count, sizes[-1])
                 raise Unsupported(why)
             pieces = -(-count // size)
             total = reads(pieces * size)
-            more = total - before - held[-1]
+            more = total - before - held[axis]
             if more < 0:
                 x, more = tools.part(x, 0, total - before), 0
             if before or more:
                 x = tools.filled(x, before, more)
-            inner = self.inner(tuple(pads for pads, _ in around[:-1]))
+            inner = self.inner(tuple(pads for pads, _ in around))
             step, length = size * stride, reads(size)
             parts = [x]
             if pieces > 1:
@@ -195,10 +211,11 @@ class Pieces(Around):
         self.call = call
 
     def inner(self, pads):
-        """The library's operator without zeros on the last axis; ``pads``: the other axes'."""
+        """The library's operator without zeros on ``axis``; ``pads``: what all axes have."""
+        pads = pads[: self.axis] + ((0, 0),) + pads[self.axis + 1 :]
         if pads not in self.operators:
             none = not any(map(any, pads))
-            padding = "valid" if none else [list(pair) for pair in pads] + [[0, 0]]
+            padding = "valid" if none else [list(pair) for pair in pads]
             self.operators[pads] = self.backend.operator(dict(self.spec, padding=padding))
         return self.operators[pads]
 

@@ -6,7 +6,7 @@ a user's model. Weights are tensors that the program captures, as a model's vari
 
 import numpy as np
 
-from probe.backends import pooling, tensorflow_operators, tensorflow_pooling
+from probe.backends import elementwise, pooling, tensorflow_operators, tensorflow_pooling
 from probe.backends.contract import Unsupported
 from probe.backends.tensorflow_operators import refusing, release
 
@@ -47,7 +47,7 @@ def _elementwise(tf, spec, arrays):
         value = spec["parameters"].get("value", 0.0)
         return lambda x: tf.pad(x, pairs, constant_values=value)
     if spec["op"] == "extend":
-        return _extend(tf, spec["kept"], arrays["tail"])
+        return _extend(tf, spec["kept"], arrays["tail"], spec)
     name, alpha = spec["activation"], spec["parameters"].get("alpha", 1.0)
     if name == "leaky_relu":
         return lambda x: tf.nn.leaky_relu(x, alpha)
@@ -63,18 +63,20 @@ def _elementwise(tf, spec, arrays):
     return found
 
 
-def _extend(tf, kept, tail):
-    """The first ``kept`` positions with ``tail`` behind; what does nothing is left out."""
+def _extend(tf, kept, tail, spec):
+    """The first ``kept`` positions of a spatial axis with ``tail`` behind; nothing if it is all."""
     rank = tail.shape.ndims
-    begin, size = [0] * rank, [-1] * (rank - 2) + [kept, -1]
+    axis = elementwise.extended_axis(spec, rank)
+    begin, size = [0] * rank, [-1] * rank
+    size[axis] = kept
     if release(tf) >= (2, 0):  # once: eager slices with Python numbers cost more than they do
         begin, size = tf.constant(begin), tf.constant(size)
-    empty = tail.shape[-2] == 0
+    empty = tail.shape[axis] == 0
 
     def extend(x):
-        if x.shape[-2] != kept:
+        if x.shape[axis] != kept:
             x = tf.slice(x, begin, size)
-        return x if empty else tf.concat([x, tail], rank - 2)
+        return x if empty else tf.concat([x, tail], axis)
 
     return extend
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probe.backends import channels_first
+from probe.backends import channels_first, elementwise
 from probe.backends.contract import Unsupported
 
 
@@ -52,7 +52,8 @@ class Chain:
             return lambda x: functional.pad(x, pads, value=value)
         if spec["op"] == "extend":
             tail = self._tensor(np.moveaxis(arrays["tail"], -1, 1))
-            return lambda x: torch.cat([x[..., : spec["kept"]], tail], -1)
+            axis = 1 + elementwise.extended_axis(spec, tail.dim())
+            return lambda x: torch.cat([x.narrow(axis, 0, spec["kept"]), tail], axis)
         name, alpha = spec["activation"], spec["parameters"].get("alpha", 1.0)
         if name in ("leaky_relu", "elu"):
             return lambda x: getattr(functional, name)(x, alpha)

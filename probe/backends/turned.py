@@ -7,15 +7,21 @@ its two spatial axes the other way round: the library gets (batch, length, heigh
 
 import numpy as np
 
-from probe.backends.contract import Operator, Unsupported
+from probe.backends.contract import Operator
 
 
 def library_spec(spec):
-    """The spec as the library has it, without ``turned``."""
+    """The spec as the library has it, without ``turned``. Others, of rows of a product, stay."""
+    if "turned" not in spec:
+        return spec
     found = {name: value for name, value in spec.items() if name != "turned"}
     for name in ("kernel", "stride", "dilation", "padding"):
         if name in found and not isinstance(found[name], str):
             found[name] = list(found[name])[::-1]
+    if found.get("remedy", {}).get("kind") in ("chunks", "pad"):
+        found["remedy"] = dict(found["remedy"], axis=0)
+    if found["op"] == "extend":
+        found["axis"] = 0
     return found
 
 
@@ -37,17 +43,15 @@ def shapes(given):
 
 def arrays(spec, given):
     """A layer's operands by name as the library has them."""
-    turn = {"w": kernel if "kernel" in spec else None, "tail": activations}
-    return {name: (turn.get(name) or np.asarray)(array) for name, array in given.items()}
+    turn = {"w": kernel, "tail": activations} if "turned" in spec else {}
+    return {name: turn.get(name, np.asarray)(array) for name, array in given.items()}
 
 
 class Turned(Operator):
-    """``inner``: the operator of ``library_spec``. Raises Unsupported for what follows an axis."""
+    """``inner``: the operator of ``library_spec``."""
 
     def __init__(self, inner, spec):
         Operator.__init__(self, spec)
-        if spec.get("remedy", {}).get("kind") in ("chunks", "pad"):
-            raise Unsupported("chunks and padding are for models whose long axis is the last one")
         self.inner, self.call = inner, inner.call
         self.constant_weights = inner.constant_weights
 

@@ -111,8 +111,6 @@ class Network:
         """The backend's own chain, in the library's axes; None where it has none."""
         if not any("turned" in spec for spec in specs):
             return self.program(specs, operands)
-        if any(spec["op"] == "extend" for spec in specs):  # it goes along the last axis there
-            return None
         operands = [turned.arrays(*each) for each in zip(specs, operands)]
         made = self.program([turned.library_spec(spec) for spec in specs], operands)
         return None if made is None else turned.TurnedChain(made)
