@@ -134,6 +134,11 @@ def show(found: Measured) -> None:
         f"contents with another bit at the safe length: {found.inexact:,}",
         style="red" if found.inexact else "green",
     )
+    out.print(
+        f"as one program of the library: {found.otherwise:,} of {found.programs:,} contents with "
+        "another bit at the safe length",
+        style="red" if found.otherwise else "green",
+    )
     for text, failures in found.failures.items():
         out.print(Text(f"{text}: {'; '.join(dict.fromkeys(failures))}", "yellow"))
 

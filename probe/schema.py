@@ -21,7 +21,7 @@ VERSION = 2
 
 HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not said to be younger.",
-    2: "Whole networks: `networks`, `activations`, `padded_lengths`, `decisions`. "
+    2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
     "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
@@ -342,6 +342,24 @@ _PADDED_LENGTHS = _second(
     Column("checked", "int", "sets of fresh operands for the last two", "sets"),
 )
 
+_PROGRAMS = _second(
+    _RUN,
+    _NETWORK,
+    _TARGET,
+    _CONTENT,
+    _key("variant", "text", "which run: `least`, `safe`, or `layerwise`"),
+    Column("padded", "int", "the run's padded length", "positions"),
+    _FIXED,
+    Column("compared", "int", "outputs that read content", "outputs"),
+    Column("differing", "int", "of these, with other bits than the fixed run's", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column(
+        *("other_than_layers", "int", "outputs of the fixed run with other bits layer by layer"),
+        *("outputs",),
+        null="not asked",
+    ),
+)
+
 _DECISIONS = _second(
     _RUN,
     _NETWORK,
@@ -470,6 +488,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "networks": _NETWORKS,
     "activations": _ACTIVATIONS,
     "padded_lengths": _PADDED_LENGTHS,
+    "programs": _PROGRAMS,
     "decisions": _DECISIONS,
     "reports": _REPORTS,
     "findings": _FINDINGS,
@@ -495,6 +514,7 @@ ABOUT: dict[str, str] = {
     "networks": "One row a network.",
     "activations": "One row a layer of a network, run at a padded length against the fixed one.",
     "padded_lengths": "One row a length of content: how far to pad it.",
+    "programs": "One row a length of content and a way to pad it: the network as one program.",
     "decisions": "One row a decision taken of a network's outputs, and their error.",
     "reports": "One row a public report of runs that ought to agree and don't.",
     "findings": "One row a question of a public report on a target: what it gives here today.",

@@ -32,7 +32,9 @@ class Arrays:
         if hasattr(self.jax, "enable_x64"):  # from 0.8 on
             context = self.jax.enable_x64
         else:
-            from jax.experimental import enable_x64 as context
+            from jax import experimental
+
+            context = experimental.enable_x64
 
         def wide(*given):
             with context(True):

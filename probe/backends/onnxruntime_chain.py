@@ -5,6 +5,7 @@ their weights, and keeps channels in blocks from one layer to the next.
 """
 
 import math
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from probe.backends import channels_first, onnxruntime_convolution, onnxruntime_
 #: The operator set, and the first version of the file's format that has it.
 OPSET, IR_VERSION = 19, 9
 #: Activations that are one node, with its attributes.
-NODES = {
+NODES: Dict[str, Tuple[str, Dict[str, Any]]] = {
     "relu": ("Relu", {}),
     "sigmoid": ("Sigmoid", {}),
     "tanh": ("Tanh", {}),

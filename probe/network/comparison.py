@@ -23,6 +23,7 @@ from probe.network.geometry import Geometry, Need, Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner, content, padded
 from probe.network.turned import session_for
+from probe.order import fma
 from probe.order.orders import Orders, Way
 
 MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
@@ -104,12 +105,17 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``padding`` (a mistake), ``nondeterministic``, ``rounding`` or ``equal``."""
+        """``padding`` (a mistake), ``nondeterministic``, ``rounding``, ``program`` or ``equal``.
+
+        ``program``: all layers agree one by one, and differ where the library runs them as one.
+        """
         if self.lacking:
             return "padding"
         if not self.steady:
             return "nondeterministic"
-        return "rounding" if self.first else "equal"
+        if self.first:
+            return "rounding"
+        return "program" if self.end_to_end else "equal"
 
     def to_json(self) -> dict[str, Any]:
         """As ``probe network --json`` has it."""
@@ -250,11 +256,22 @@ class Comparer:
                 self._other(at, x, fixed, shared[at.number + 1])
 
     def _other(self, at: AtLayer, x: np.ndarray, fixed: Run, behind: Shared) -> None:
-        """Own differences of what is no sum: they have no order to be revealed."""
+        """Own differences of what is no sum of products: there is no order to be revealed.
+
+        A scaled and shifted activation is rounded twice, or once where both are fused.
+        """
+        layer, dtype = self.network.layers[at.number], self.network.dtype
         y = self.runner.layer(at.number, x)
         mine, other = _pairs(y, fixed.activations[at.number + 1], behind)
-        at.own = len(ulp.differences(mine, other, self.network.dtype).index)
-        at.causes = {"not-a-sum": at.own} if at.own else {}
+        apart = ulp.differences(mine, other, dtype).index
+        at.own = len(apart)
+        if at.own and layer.op == "normalisation":
+            sides = zip((mine, other), _pairs(x, fixed.activations[at.number], behind), strict=True)
+            known = [_scaled(layer, given, dtype, result) for result, given in sides]
+            at.replayed = int((known[0] & known[1])[apart].sum())
+            at.causes = {"rounding": at.replayed} if at.replayed else {}
+        if at.own > at.replayed:
+            at.causes["not-a-sum"] = at.own - at.replayed
 
     def _layer(
         self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]
@@ -316,6 +333,17 @@ class Comparer:
         mine = np.ascontiguousarray(ours[..., kept, :])
         other = np.ascontiguousarray(theirs[..., kept + last.shift, :])
         return len(ulp.differences(mine, other, self.network.dtype).index)
+
+
+def _scaled(layer: Layer, x: np.ndarray, dtype: str, y: np.ndarray) -> np.ndarray:
+    """Where y is x times the layer's scale plus its shift, rounded twice or, fused, once; flat."""
+    assert layer.scale is not None and layer.shift is not None
+    twice = fma.add(fma.mul(x, layer.scale, dtype), layer.shift, dtype)
+    once = fma.fma(x, layer.scale, layer.shift, dtype)
+    apart = np.zeros((2, y.size), bool)
+    for one, way in zip(apart, (twice, once), strict=True):
+        one[ulp.differences(way, y, dtype).index] = True
+    return np.asarray(~apart.all(axis=0))
 
 
 def _pairs(ours: np.ndarray, theirs: np.ndarray, behind: Shared) -> tuple[np.ndarray, np.ndarray]:

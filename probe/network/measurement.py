@@ -11,7 +11,7 @@ import numpy as np
 
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.network import consequence
+from probe.network import consequence, programs
 from probe.network.chain import Network
 from probe.network.comparison import Comparer, Comparison
 from probe.network.layerwise import Layerwise
@@ -19,7 +19,7 @@ from probe.network.plan import differing, kept
 from probe.network.rows import network_row
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
-from probe.store import Store
+from probe.store import Store, load
 from probe.sweep.observations import run_row
 from probe.target import Target
 
@@ -51,7 +51,11 @@ class Wish:
 
 @dataclass
 class Measured:
-    """What was measured in this run, in counts."""
+    """What was measured in this run, in counts.
+
+    ``inexact``: contents with another bit at the safe length. ``programs``: contents that were run
+    as one program at their safe length too, of which ``otherwise`` have another bit there.
+    """
 
     networks: int = 0
     before: int = 0
@@ -59,6 +63,8 @@ class Measured:
     diverging: int = 0
     explained: int = 0
     inexact: int = 0
+    programs: int = 0
+    otherwise: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -93,6 +99,7 @@ class _Work:
         self.store, self.experiment, self.found = store, experiment, found
         self.progress, self.total, self.number = progress, total, 0
         self.stored = {key[:3] for key in store.done_keys("padded_lengths")}
+        self.programs = {key[:3] for key in store.done_keys("programs")}
         self.timed = {key[:2] for key in store.done_keys("measurements")}
 
     def target(self, where: Target, wishes: Sequence[Wish]) -> None:
@@ -115,33 +122,52 @@ class _Work:
         self._tell(session, wish, "")
         place = {"run_id": run["run_id"], "network_id": wish.network.id}
         place |= {"target": session.target.text}
-        done = tuple(place.values()) in self.stored
+        key = tuple(place.values())
+        done = key in self.stored
         if not wish.contents:
             done = (run["run_id"], subject(wish)) in self.timed
-        if done:
-            self.found.before += 1
-            return
-        self.store.append("runs", run)
-        self.store.append("networks", network_row(wish.network, wish.fixed, wish.source))
+        rows = _Rows(session, wish, place, lambda text: self._tell(session, wish, text))
         try:
-            rows = _Rows(session, wish, place, lambda text: self._tell(session, wish, text))
-            tables = rows.made()
+            if not done:
+                tables = rows.made()
+            elif wish.contents and key not in self.programs:
+                tables = {"programs": rows.programs(self._safe(place))}
+            else:
+                tables = {}
         except TargetError as error:
             self._failed(session, wish, error)
             if not session.alive:
                 session.start()
             return
+        if not any(tables.values()):
+            self.found.before += 1
+            return
+        self.store.append("runs", run)
+        self.store.append("networks", network_row(wish.network, wish.fixed, wish.source))
         for table, made in tables.items():
             self.store.append(table, made)
         self.store.flush()
         self.found.networks += 1
         self._count(rows, tables)
 
+    def _safe(self, place: Row) -> dict[int, int]:
+        """Content -> safe padded length, as it was stored before."""
+        found = load(self.store.path).padded_lengths
+        for name, value in place.items():
+            found = found[found[name] == value]
+        return dict(zip(found.content.tolist(), found.safe.tolist(), strict=True))
+
     def _count(self, rows: _Rows, tables: dict[str, list[Row]]) -> None:
         self.found.comparisons += rows.compared
         self.found.diverging += rows.diverging
         self.found.explained += rows.explained
-        self.found.inexact += sum(bool(row["differing_safe"]) for row in tables["padded_lengths"])
+        self.found.inexact += sum(
+            bool(row["differing_safe"]) for row in tables.get("padded_lengths", [])
+        )
+        self.found.programs += sum(row["variant"] == "safe" for row in tables.get("programs", []))
+        self.found.otherwise += sum(
+            bool(row["differing"]) for row in tables.get("programs", []) if row["variant"] == "safe"
+        )
 
     def _tell(self, session: AnySession, wish: Wish, text: str) -> None:
         if self.progress:
@@ -178,6 +204,8 @@ class _Rows:
     def made(self) -> dict[str, list[Row]]:
         """Rows by table; the padded lengths, which say that the network is done, come last."""
         found: dict[str, list[Row]] = {"activations": self._activations()}
+        safe = {length: self.lengths.safe(length) for length in self.wish.contents}
+        found["programs"] = self.programs(safe)
         found["decisions"] = self._decisions()
         found["measurements"] = self._costs()
         found["padded_lengths"] = self._lengths()
@@ -250,12 +278,25 @@ class _Rows:
             rows.append(self.place | row)
         return rows
 
+    def programs(self, safe: dict[int, int]) -> list[Row]:
+        """All contents as one program of the library; none where it has no such program."""
+        rows: list[Row] = []
+        for length, to in safe.items():
+            self.tell(f"as one program, content {length}")
+            layerwise = self.wish.layerwise and length in self.wish.decided
+            with_plan = self.layerwise if layerwise else None
+            found = list(programs.rows(self.lengths, length, to, with_plan))
+            if not found:
+                return []
+            rows += [self.place | row for row in found]
+        return rows
+
     def _decisions(self) -> list[Row]:
         network, rows = self.wish.network, []
         for length in self.wish.decided:
             self.tell(f"decisions at {length}")
             x, need = content(network, length, 1000 + length), self.geometry.need(length)
-            fixed = self.lengths.runner.output(padded(x, self.wish.fixed))
+            fixed = self.lengths.runner.end_to_end(padded(x, self.wish.fixed))
             fixed = fixed[..., need.first : need.kept, :]
             truth = kept(need, self._truth(padded(x, need.padded)))
             for variant, to, short in self._variants(length, x):
@@ -290,11 +331,11 @@ class _Rows:
             ("least", self.geometry.least(length)),
             ("safe", self.lengths.safe(length)),
         ):
-            output = self.lengths.runner.output(padded(x, to))
+            output = self.lengths.runner.end_to_end(padded(x, to))
             yield variant, to, kept(self.geometry.need(length, to), output)
         if self.wish.layerwise:
             plan = self.layerwise.plan(length)
-            yield "layerwise", length, Runner(self.session, plan).output(x)
+            yield "layerwise", length, Runner(self.session, plan).end_to_end(x)
 
     def _costs(self) -> list[Row]:
         """Seconds of each variant's program, turn by turn."""

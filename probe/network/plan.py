@@ -18,7 +18,7 @@ import numpy as np
 from probe import ulp
 from probe.network.geometry import Need
 from probe.network.running import content, padded
-from probe.network.safe import SafeLengths
+from probe.network.safe import PROGRAM_SETS, SafeLengths
 from probe.network.script import SCRIPT
 
 CHECKS = 12
@@ -119,7 +119,7 @@ def make(
         geometry.fixed,
         value,
         _stretches(lengths, table),
-        constant(lengths, padded(nothing, geometry.fixed, value)),
+        lengths.runner.end_to_end(padded(nothing, geometry.fixed, value)),
         rule(lengths),
         assumptions(lengths),
         tried=lengths.lengths_tried,
@@ -135,28 +135,35 @@ def make(
     return plan
 
 
-def constant(lengths: SafeLengths, padding: np.ndarray) -> np.ndarray:
-    """Outputs of padding alone: of all layers as one program where the target has one."""
-    output, _ = lengths.runner.whole(padding)
-    return lengths.runner.output(padding) if output is None else output
-
-
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:
-    """Whether fresh content at its planned length has the fixed run's bits; noted in the plan."""
-    equal = differing(lengths, length, plan.padded(length), seed, plan.value) == 0
+    """Whether fresh content at its planned length has the fixed run's bits; noted in the plan.
+
+    Layer by layer, and as users run it: as one program, where the target has one.
+    """
+    runner, given = lengths.runner, (lengths, length, plan.padded(length), seed, plan.value)
+    equal = not any(differing(*given, run) for run in (runner.output, runner.end_to_end))
     plan.checked.append(length)
     if not equal:
         plan.failed.append(length)
     return equal
 
 
-def differing(lengths: SafeLengths, length: int, to: int, seed: int, value: float = 0.0) -> int:
-    """Outputs that read content and differ between a run padded to ``to`` and the fixed one."""
-    geometry, network = lengths.geometry, lengths.network
+def differing(
+    lengths: SafeLengths,
+    length: int,
+    to: int,
+    seed: int,
+    value: float = 0.0,
+    run: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> int:
+    """Outputs that read content and differ between a run padded to ``to`` and the fixed one.
+
+    ``run``: a method of a ``Runner``; layer by layer unless it is given.
+    """
+    geometry, network, run = lengths.geometry, lengths.network, run or lengths.runner.output
     need = geometry.need(length, to)
     x = content(network, length, seed)
-    short = lengths.runner.output(padded(x, to, value))
-    whole = lengths.runner.output(padded(x, geometry.fixed, value))
+    short, whole = run(padded(x, to, value)), run(padded(x, geometry.fixed, value))
     mine, theirs = kept(need, short), whole[..., need.first : need.kept, :]
     shared = mine.shape[-2]
     apart = ulp.differences(
@@ -190,6 +197,8 @@ def rule(lengths: SafeLengths) -> str:
     ``conv9 gives at least 2 positions``: of all sizes that were looked at, the layer adds as at the
     fixed length at those that wide and at no other.
     """
+    if any(lengths.programs.values()):
+        return ""
     bounds = []
     for number, seen in sorted(lengths.widths.items()):
         bad = [width.outputs for width in seen.values() if width.alike < width.outputs]
@@ -212,4 +221,9 @@ def assumptions(lengths: SafeLengths) -> list[str]:
     for number, why in sorted(lengths.by_bits.items()):
         name = lengths.network.layers[number].name
         found.append(f"{name} was compared by bits, on a few sets of operands: {why}")
+    if lengths.programs:
+        found.append(
+            "beside layer by layer, the library's program of all layers was compared by bits, on "
+            f"{PROGRAM_SETS} sets of operands"
+        )
     return found

@@ -86,6 +86,11 @@ class Runner:
         output: np.ndarray = found["y0"]
         return output
 
+    def end_to_end(self, x: np.ndarray) -> np.ndarray:
+        """What users get: all layers as one program, layer by layer where there is none."""
+        output, _ = self.whole(x)
+        return self.output(x) if output is None else output
+
     def whole(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
         """The library's own program of all layers: (output, seconds of each of ``times`` calls).
 

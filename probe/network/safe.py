@@ -5,6 +5,10 @@ that a padded length gives it and at the fixed one (:mod:`probe.search.recogniti
 outputs agree only if they are added in the same order with the same roundings. What is no sum of
 products in either run (averages, transcendental functions, Winograd) is compared by the bits of
 several sets of operands, and said to be.
+
+A library that runs the network as one program may compute otherwise than layer by layer (XLA fuses
+what is multiplied in one layer and added in the next). So where there is such a program, its bits
+decide too, on sets of operands of their own.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from functools import cached_property
 import numpy as np
 
 from probe import ulp, window
+from probe.backends import elementwise
 from probe.launch import AnySession
 from probe.network.chain import Network
 from probe.network.geometry import Agrees, Geometry, around
 from probe.network.layers import Layer
-from probe.network.running import Runner
+from probe.network.running import Runner, content
 from probe.network.turned import session_for
 from probe.operands.draw import normal
 from probe.order import ways
@@ -30,8 +35,8 @@ from probe.search.recognition import UNKNOWN, Pattern, Recogniser
 SETS = 4
 """Sets of operands on which outputs that are no sums are compared."""
 
-EXACT = ("relu", "relu6", "leaky_relu")
-"""Activations that round at most once, so that all targets and sizes give the same bits."""
+PROGRAM_SETS, PROGRAM_SEED = 8, 7_000
+"""How many sets of operands the library's program is compared on, and the seed of the first."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +56,16 @@ class SafeLengths:
     """Padded lengths of one network on one started session, found as they are asked for.
 
     ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
-    sums on this target, with the reason. Errors: TargetError; what a target refuses ends in one.
+    sums on this target, with the reason. ``programs``: padded length -> outputs, of those that all
+    layers compute alike, to which the program of all layers gives other bits. Errors: TargetError;
+    what a target refuses ends in one.
     """
 
     session: AnySession
     geometry: Geometry
     widths: dict[int, dict[int, Width]] = field(default_factory=dict)
     by_bits: dict[int, str] = field(default_factory=dict)
+    programs: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network: Network = self.geometry.network
@@ -68,6 +76,8 @@ class SafeLengths:
         self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
         self._capacities: dict[int, int] = {}
         self._bounds: dict[tuple[int, int], int] = {}
+        self._wholes: dict[int, np.ndarray | None] = {}
+        self._fixed_outputs: dict[tuple[int, int], np.ndarray] = {}
         self._heights = self.geometry.heights
 
     def capacity(self, length: int) -> int:
@@ -76,8 +86,42 @@ class SafeLengths:
         0 where there is none.
         """
         if length not in self._capacities:
-            self._capacities[length] = self.geometry.capacity(length, self.agrees)
+            found = self.geometry.capacity(length, self.agrees)
+            self._capacities[length] = min(found, self._of_program(length)) if found else 0
         return self._capacities[length]
+
+    def _of_program(self, length: int) -> int:
+        """The longest content whose outputs have the fixed run's bits in the program of all layers.
+
+        The fixed length where the target has no such program.
+        """
+        last = self.geometry.follow(length, self.agrees)[-1]
+        if length == self.geometry.fixed or last.shift is None:
+            return self.geometry.fixed
+        kept = np.flatnonzero(last.same)
+        apart = np.zeros(len(kept), bool)
+        for seed in range(PROGRAM_SETS):
+            whole = self._whole(seed)
+            if whole is None:
+                return self.geometry.fixed
+            x = content(self.network, self.geometry.fixed, PROGRAM_SEED + seed)
+            short, _ = self.runner.whole(np.ascontiguousarray(x[..., :length, :]))
+            assert short is not None
+            mine = np.ascontiguousarray(short[..., kept, :])
+            theirs = np.ascontiguousarray(whole[..., kept + last.shift, :])
+            differs = np.zeros(mine.size, bool)
+            differs[ulp.differences(mine, theirs, self.network.dtype).index] = True
+            apart |= differs.reshape(-1, *mine.shape[-2:]).any(axis=(0, 2))
+        self.programs[length] = int(apart.sum())
+        read = self.geometry.lowest[-1][kept[apart] + last.shift]
+        return int(min(self.geometry.fixed, read.min(initial=self.geometry.fixed)))
+
+    def _whole(self, seed: int) -> np.ndarray | None:
+        """The program's output for content of the fixed length; None where there is no program."""
+        if seed not in self._wholes:
+            x = content(self.network, self.geometry.fixed, PROGRAM_SEED + seed)
+            self._wholes[seed], _ = self.runner.whole(x)
+        return self._wholes[seed]
 
     def safe(self, content: int) -> int:
         """The shortest safe padded length: every one from the least up is tried until one is.
@@ -129,8 +173,8 @@ class SafeLengths:
         """Content length -> safe padded length."""
         wanted = list(contents)
         found = {}
-        for done, content in enumerate(wanted, 1):
-            found[content] = self.safe(content)
+        for done, length in enumerate(wanted, 1):
+            found[length] = self.safe(length)
             if progress:
                 progress(done, len(wanted))
         return found
@@ -157,9 +201,9 @@ class SafeLengths:
         fixed = self.geometry.sizes[number]
         if size == fixed or _the_same_anywhere(layer):
             return None
-        if not layer.sums:
+        if not layer.sums and layer.op != "normalisation":
             self.by_bits.setdefault(number, f"{layer.label} is no sum of products")
-        if number in self.by_bits:
+        if not layer.sums or number in self.by_bits:
             return self._by_bits(number, size, shift)
         mask = self._by_order(number, size, shift)
         return self._by_bits(number, size, shift) if mask is None else mask
@@ -241,14 +285,13 @@ class SafeLengths:
         fixed = self.geometry.sizes[number]
         found: list[np.ndarray] = []
         for seed in range(SETS):
-            channels = self.network.layers[number].in_channels
-            shape = (1, *self._heights[number], fixed, channels)
-            x = normal(seed, "x", shape).astype(self.network.dtype)
+            x = self._operands(number, seed)
+            *shape, _, channels = x.shape
             before = self._moved(number, size, shift)
-            mine = np.zeros((*shape[:-2], size, channels), x.dtype)
+            mine = np.zeros((*shape, size, channels), x.dtype)
             start, stop = max(-before, 0), min(size, fixed - before)
             mine[..., start:stop, :] = x[..., start + before : stop + before, :]
-            short, whole = self.runner.layer(number, mine), self.runner.layer(number, x)
+            short, whole = self.runner.layer(number, mine), self._fixed_output(number, seed, x)
             partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
             theirs = np.ascontiguousarray(whole[..., partner, :])
             differs = np.zeros(short.size, bool)
@@ -256,6 +299,26 @@ class SafeLengths:
             found.append(np.asarray(differs.reshape(-1, *short.shape[-2:]).any(axis=(0, 2))))
         mask: np.ndarray = ~np.any(found, axis=0)
         return mask
+
+    def _fixed_output(self, number: int, seed: int, x: np.ndarray) -> np.ndarray:
+        if (number, seed) not in self._fixed_outputs:
+            self._fixed_outputs[number, seed] = self.runner.layer(number, x)
+        return self._fixed_outputs[number, seed]
+
+    def _operands(self, number: int, seed: int) -> np.ndarray:
+        """Input of a layer at the fixed length, normal.
+
+        Of a scale and a shift it is what all but cancels: then the product's rounding is most of
+        the result, so that a fused product shows.
+        """
+        layer = self.network.layers[number]
+        shape = (1, *self._heights[number], self.geometry.sizes[number], layer.in_channels)
+        x = normal(seed, "x", shape)
+        if layer.scale is not None and layer.shift is not None:
+            scale, shift = (one.astype(float) for one in (layer.scale, layer.shift))
+            root = -np.divide(shift, scale, out=np.ones_like(scale), where=scale != 0)
+            x = np.where(root == 0, 1.0, root) * (1 + x / 1024)
+        return x.astype(self.network.dtype)
 
     def _moved(self, number: int, size: int, shift: int) -> int:
         """By how much the layer's input is shifted where its outputs are by ``shift``."""
@@ -266,7 +329,7 @@ class SafeLengths:
 
 
 def _the_same_anywhere(layer: Layer) -> bool:
-    """Whether an output's bits follow from what it reads: nothing is added, or rounded twice."""
-    if layer.op == "activation":
-        return layer.activation in EXACT
-    return layer.op in ("bias", "pad", "normalisation", "extend") or layer.pool == "max"
+    """Whether an output's bits follow from what it reads: at most one operation rounds."""
+    return layer.pool == "max" or (
+        layer.op in elementwise.OPS and elementwise.is_exact(vars(layer))
+    )

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from probe import floats, ulp
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
 from probe.network.chain import Network
+from probe.network.consequence import as_float64
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
@@ -125,7 +125,7 @@ class _Work:
             return SafeLengths(session, self.geometry)
         plain = None if spec["kind"] == "float64" else spec | {"accumulate": None}
         session = self.sessions.with_remedy(replace(remedy, spec=plain), convolutions=True)
-        return SafeLengths(session, widened(self.network).geometry(self.fixed))
+        return SafeLengths(session, as_float64(self.network).geometry(self.fixed))
 
     def _unproved(self, found: Found, safe: SafeLengths) -> None:
         """Sums whose ways aren't known were compared by bits, which proves nothing."""
@@ -171,7 +171,7 @@ class _Work:
             if one.compared is None:
                 continue
             try:
-                y = self._runner(one.remedy).output(x)
+                y = self._runner(one.remedy).end_to_end(x)
             except TargetError as error:
                 one.refusal = one.refusal or f"{error.kind}: {error.why}"
                 continue
@@ -187,14 +187,14 @@ class _Work:
     def _same_bits(self, one: Found, length: int) -> bool:
         """Whether the outputs that read content are those of the fixed run, on operands."""
         x = content(self.network, length, seed=length)
-        whole = self._runner(one.remedy).output(padded(x, self.fixed))
+        whole = self._runner(one.remedy).end_to_end(padded(x, self.fixed))
         runner, given = self._short(one, length)
         if (one.remedy.name, length) in self.plans:
-            short = runner.output(x)
+            short = runner.end_to_end(x)
             return bool(ulp.equal(short, _first(whole, 0, short.shape[-2]), self.network.dtype))
         need = self.geometry.need(length, given)
         start = need.offset + need.first
-        short = _first(runner.output(padded(x, given)), start, need.offset + need.kept)
+        short = _first(runner.end_to_end(padded(x, given)), start, need.offset + need.kept)
         return bool(ulp.equal(short, _first(whole, need.first, need.kept), self.network.dtype))
 
     def _short(self, one: Found, length: int) -> tuple[Runner, int]:
@@ -243,16 +243,7 @@ def _timer(runner: Runner, x: np.ndarray) -> Callable[[float], Sequence[float]]:
     return call
 
 
-def widened(network: Network) -> Network:
-    """The same network with its numbers, and all that is computed, in float64."""
-    layers = []
-    for layer in network.layers:
-        arrays: dict[str, Any] = {k: v.astype(np.float64) for k, v in layer.arrays.items()}
-        layers.append(replace(layer, **arrays))
-    return replace(network, layers=tuple(layers), dtype="float64")
-
-
 def exact_output(network: Network, x: np.ndarray) -> np.ndarray:
     """The network's outputs for ``x`` with float64 weights, sums and activations."""
     with InlineSession(Target.parse("reference")) as session:
-        return Runner(session, widened(network)).output(floats.widen(x, network.dtype))
+        return Runner(session, as_float64(network)).output(floats.widen(x, network.dtype))

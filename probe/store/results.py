@@ -45,6 +45,7 @@ class Results:
     networks: pandas.DataFrame
     activations: pandas.DataFrame
     padded_lengths: pandas.DataFrame
+    programs: pandas.DataFrame
     decisions: pandas.DataFrame
     reports: pandas.DataFrame
     findings: pandas.DataFrame

@@ -106,6 +106,8 @@ def _verdict(one: Comparison) -> str:
     if one.verdict == "rounding":
         causes = "+".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
         return f"rounding ({causes or 'not explained'}), {'' if one.explained else 'not '}replayed"
+    if one.verdict == "program":
+        return "program: the layers agree one by one, but not as the library's one program"
     return one.verdict
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from probe.backends import onnxruntime as backend
-from probe.backends import onnxruntime_pooling
+from probe.backends import onnxruntime_convolution as convolution
+from probe.backends import onnxruntime_pooling as pooling
 from probe.backends.products import OPS
 from probe.case import Case
 from probe.case.operators import OPERATORS
@@ -36,8 +37,9 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     fed = [f'value_info("x", {kind}, {layout.literal(_open(case))})']
     if not constant:
         fed += [f'value_info("{name}", {kind}, {name}.shape)' for name in names]
+    room = pooling if pool else convolution
     y = "None" if product else layout.literal(["batch", case.filters, *_sizes(case, "out")])
-    opset, ir = (19, 9) if pool else (backend.OPSET, backend.IR_VERSION)
+    opset, ir = (room.OPSET, room.IR_VERSION)
     body += ["value_info = helper.make_tensor_value_info", f"nodes = [{', '.join(nodes(case))}]"]
     graph = [f"[{', '.join(fed)}]", f'[value_info("y", {kind}, {y})]']
     kept = [f'numpy_helper.from_array({name}, "{name}")' for name in names] if constant else []
@@ -87,9 +89,9 @@ def nodes(case: Case) -> list[str]:
         return [product, _node("Add", ["product", "b"], ["y"], {})]
     if OPERATORS[case.op].pool:
         spec = case.spec()
-        words = onnxruntime_pooling.attributes(spec)
-        name = onnxruntime_pooling.NODES[OPERATORS[case.op].pool]
-        if not onnxruntime_pooling.zeros_first(spec):
+        words = pooling.attributes(spec)
+        name = pooling.NODES[OPERATORS[case.op].pool]
+        if not pooling.zeros_first(spec):
             return [_node(name, ["x"], ["y"], words)]
         before, after = zip(*spec["padding"], strict=True)
         sizes = [0, 0, *before, 0, 0, *after]
@@ -97,7 +99,7 @@ def nodes(case: Case) -> list[str]:
         constant = f'helper.make_node("Constant", [], ["sizes"], value={tensor})'
         padded = _node("Pad", ["x", "sizes"], ["padded"], {})
         return [constant, padded, _node(name, ["padded"], ["y"], words)]
-    return [_node("Conv", ["x", "w", "b"][: 2 + bias], ["y"], backend.attributes(case.spec()))]
+    return [_node("Conv", ["x", "w", "b"][: 2 + bias], ["y"], convolution.attributes(case.spec()))]
 
 
 def _node(name: str, inputs: list[str], outputs: list[str], words: dict[str, object]) -> str:
