@@ -112,6 +112,10 @@ def test_remedies_go_along_the_models_axis(text):
 def test_only_two_axes_change_places():
     with pytest.raises(InputError, match="turned=True: the network has 1"):
         from_json({"turned": True, "layers": [{"op": "conv1d", "kernel": 3}]})
+    rows = [{"op": "conv2d", "kernel": "1x3", "filters": 2}, {"op": "dense", "filters": 2}]
+    with pytest.raises(InputError, match="layer=dense_1: it multiplies rows of two axes"):
+        from_json({"rank": 2, "height": [4], "turned": True, "layers": rows})
+    assert from_json({"rank": 2, "height": [1], "turned": True, "layers": rows}).turned
 
 
 def test_saved_and_read_again(tmp_path):

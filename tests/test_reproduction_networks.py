@@ -12,7 +12,7 @@ from probe.errors import InputError
 from probe.network import Network
 from probe.reproduction import folder, networks, proof
 from probe.reproduction.scripts import activations
-from probe.target import Target
+from probe.target import Target, unavailable
 from tests.test_reproduction import clean
 
 DESCRIPTION = {
@@ -48,6 +48,51 @@ def test_a_network_is_cut_behind_its_first_difference_and_runs_alone(tmp_path):
         assert left in done.stdout and right in done.stdout
     report = (tmp_path / "report.md").read_text()
     assert "4 layers up to conv1d 5, 3 -> 4" in report and "padded length 20" in report
+
+
+LONG_FIRST = {
+    "name": "long first",
+    "rank": 2,
+    "height": [1],
+    "turned": True,
+    "in_channels": 3,
+    "layers": [
+        {"op": "conv2d", "kernel": "1x4", "filters": 16, "padding": "0,1:0", "bias": True},
+        {"op": "activation", "activation": "tanh"},
+        {"op": "max_pool2d", "kernel": "1x2", "stride": "1x2"},
+        {"op": "pad", "padding": "0,0:1"},
+        {"op": "conv2d", "kernel": "1x3", "filters": 24},
+        {"op": "dense", "filters": 5},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "op"),
+    [
+        ("reference,algorithm=pairwise,length_switch=12", "dense"),
+        pytest.param("torch", "conv2d", marks=pytest.mark.slow),
+        pytest.param("tensorflow,isa=avx2", "conv2d", marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_whose_first_axis_is_long_has_a_script_in_its_own_axes(text, op, tmp_path):
+    target = Target.parse(text)
+    if why := unavailable(target):
+        pytest.skip(why)
+    made = networks.reproduce(Network.load(LONG_FIRST), 2, target, 90, times=1)
+    last = made.finding.network.layers[-1]
+    assert last.op == op and made.shown and made.ran.status == 1 and made.ran.bits
+    assert made.explanation.replayed == made.explanation.compared
+    kernel = last.kernel[::-1] if op == "conv2d" else (1, 24, 5)
+    assert made.explanation.left.operands.w.shape[: len(kernel)] == kernel
+    assert made.finding.to_json()["layers"][0] == "conv2d 4x1, 3 -> 16, 1:0,0"
+    assert "length - x.shape[-3]" in made.script
+    folder.write(made, tmp_path)
+    assert clean(tmp_path / "reproduce.py") == ""
+    command = [sys.executable, "-I", "emulated.py", "--all"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert all(bits in done.stdout for pair in made.ran.bits for bits in pair)
 
 
 def test_what_does_not_differ_or_has_no_script_is_refused():

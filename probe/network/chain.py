@@ -63,6 +63,10 @@ class Network:
         if self.dtype not in ("float32", "float64", "float16"):
             why = "networks are run in float32, float64 or float16"
             raise InputError("dtype", self.dtype, why, "convert the model")
+        dense = next((layer for layer in self.layers if layer.op == "dense"), None)
+        if self.turned and self.height != (1,) and dense:
+            why = "it multiplies rows of two axes, of which the model's first one is long"
+            raise InputError("layer", dense.name, why, "end the chain before it, or height 1")
         for one, two in zip(self.layers, self.layers[1:], strict=False):
             if one.filters != two.in_channels:
                 why = f"it takes {two.in_channels} channels, and {one.name} gives {one.filters}"

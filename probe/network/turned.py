@@ -1,7 +1,8 @@
 """A session for networks whose long axis is the first spatial one of their model.
 
 The length is the last axis everywhere here; what is sent for such a network says so, and the worker
-gives the library its own axes (:mod:`probe.backends.turned`).
+gives the library its own axes (:mod:`probe.backends.turned`). What users are given, a script or a
+report, has the model's axes: :class:`Axes`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from probe.backends import turned as library
 from probe.launch import Answer, AnySession, Arrays
+from probe.network.chain import Network
 from probe.network.layers import Layer
+
+Block = tuple[slice, ...]
 
 
 class Turned:
@@ -69,3 +74,25 @@ def layer(one: Layer) -> Layer:
         padding=pads,
         weights=weights,
     )
+
+
+class Axes:
+    """A network's layers, sizes and activations in the axes that its model has."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.turned = network, network.turned
+        self.layers = tuple(map(layer, network.layers)) if self.turned else network.layers
+        self.length = -3 if self.turned else -2
+
+    def sizes(self, length: int) -> list[tuple[int, ...]]:
+        """As ``Network.sizes``."""
+        found = self.network.sizes(length)
+        return [size[::-1] for size in found] if self.turned else found
+
+    def activations(self, x: np.ndarray) -> np.ndarray:
+        """(1, *spatial, channels) of the network as its model has them."""
+        return np.asarray(library.activations(x)) if self.turned else x
+
+    def block(self, part: Block) -> Block:
+        """The part of the model's activations that a part of the network's is."""
+        return (part[0], part[2], part[1], *part[3:]) if self.turned else part

@@ -8,18 +8,21 @@ the library's own function elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
 from probe.errors import InputError, Nondeterministic
-from probe.launch import open_session
+from probe.explain import Explanation, Pairs, add_orders, compare, places, run
+from probe.launch import AnySession, open_session
 from probe.network import Network
 from probe.network.comparison import Comparer, Comparison
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
+from probe.network.turned import Axes
 from probe.reproduction import folder, layout, literals, program, proof, scripts
 from probe.reproduction.scripts import activations
 from probe.reproduction.scripts.contract import Library
@@ -40,6 +43,7 @@ class Padded:
     """A network on content of some positions, padded to ``at`` and to ``against``.
 
     ``x``: the content (1, *height, positions, in_channels). ``value``: what the padding holds.
+    What is said of it has the axes of the model.
     """
 
     network: Network
@@ -55,10 +59,15 @@ class Padded:
         """The kind of computation."""
         return Operation("network", self.network.dtype)
 
+    @cached_property
+    def axes(self) -> Axes:
+        """The axes of the model."""
+        return Axes(self.network)
+
     @property
     def label(self) -> str:
         """Its layers, and the lengths."""
-        layers = self.network.layers
+        layers = self.axes.layers
         what = f"{len(layers)} layers up to {layers[-1].label}"
         lengths = f"padded length {self.at} against {self.against}"
         return f"network of {what}; content of {self.x.shape[-2]} positions, {lengths}"
@@ -72,7 +81,7 @@ class Padded:
         """Lengths, layers, and how many numbers of the content are not 0."""
         return {
             "op": "network",
-            "layers": [layer.label for layer in self.network.layers],
+            "layers": [layer.label for layer in self.axes.layers],
             "content": self.x.shape[-2],
             "vary": self.vary,
             "at": self.at,
@@ -101,32 +110,31 @@ def reproduce(
     fixed = fixed or network.fixed
     if fixed is None:
         raise InputError("fixed", None, "the model does not say a length", "give --against N")
-    if network.turned:
-        why = "its long axis is the first one, and scripts have the length last"
-        raise InputError("network", network.name, why, "take `probe network` for it")
     with open_session(target).start() as session:
-        found = Comparer(session, network.geometry(fixed)).compare(length, to, seed, whole=False)
+        comparer = Comparer(session, network.geometry(fixed), value)
+        found = comparer.compare(length, to, seed, whole=False)
         version = str(session.facts["library_version"])
         facts = session.facts
-    first = found.first
-    if not found.steady:
-        raise Nondeterministic(f"{network.name}: the same run again gives other bits")
-    if first is None or found.explanation is None:
-        why = (
-            f"no activation differs at {found.padded} positions"
-            if first is None
-            else (f"{first.name} differs, and no sum: {', '.join(first.causes)}")
-        )
-        raise InputError("network", network.name, why, "give another content or padded length")
-    cut = network.with_(layers=network.layers[: first.number + 1])
-    finding = Padded(cut, content(cut, length, seed), found.padded, fixed, value)
-    blocks = _blocks(found, network, first.number)
+        first = found.first
+        if not found.steady:
+            raise Nondeterministic(f"{network.name}: the same run again gives other bits")
+        if first is None or found.explanation is None:
+            why = (
+                f"no activation differs at {found.padded} positions"
+                if first is None
+                else (f"{first.name} differs, and no sum: {', '.join(first.causes)}")
+            )
+            raise InputError("network", network.name, why, "give another content or padded length")
+        cut = network.with_(layers=network.layers[: first.number + 1])
+        finding = Padded(cut, content(cut, length, seed), found.padded, fixed, value)
+        blocks = _blocks(found, finding.axes)
+        explanation = _explanation(session, found, finding, blocks)
     script, names = _program(finding, target, version, blocks)
-    expected = _expected(found, first.number, blocks, network.dtype)
+    expected = _expected(found, finding, blocks)
     ran = proof.prove(script, (target, target), expected, times)
     made = folder.Reproduction(
-        *(finding, (target, target), (version, version), found.explanation),
-        *(folder.evidence_of(found.explanation), script, ran),
+        *(finding, (target, target), (version, version), explanation),
+        *(folder.evidence_of(explanation), script, ran),
         facts=folder.facts_of((target, target), (facts, facts)),
         names=(names, names),
     )
@@ -134,8 +142,35 @@ def reproduce(
     return made
 
 
-def _blocks(found: Comparison, network: Network, number: int) -> Blocks:
-    """Outputs of a layer that read the same in both runs, in blocks of neighbours."""
+def _explanation(
+    session: AnySession, found: Comparison, finding: Padded, blocks: Blocks
+) -> Explanation:
+    """The last layer's differences; of a turned network they are revealed in the model's axes."""
+    assert found.explanation is not None and found.short is not None and found.whole is not None
+    axes, dtype = finding.axes, finding.network.dtype
+    number, layer = len(axes.layers) - 1, axes.layers[-1]
+    if not axes.turned or layer.op == "dense":
+        return found.explanation
+    arrays, sides = layer.operands(dtype), []
+    for side in (found.short, found.whole):
+        x = axes.activations(side.activations[number])
+        case = layer.case(x.shape[1:-1], dtype)
+        sides.append(run(session, case, (x, arrays["w"], arrays.get("b"))))
+    some = [
+        np.concatenate([places(one.case, pair[word]) for pair in blocks])
+        for word, one in enumerate(sides)
+    ]
+    for one, outputs in zip(sides, some, strict=True):
+        wanted = np.zeros(one.replays.shape, bool)
+        wanted[tuple(outputs.T)] = True
+        add_orders(one, session, (), wanted)
+    pairs = Pairs(some[0], some[1], np.ones(len(some[0]), bool))
+    return compare(sides[0].case, sides[0], sides[1], pairs)
+
+
+def _blocks(found: Comparison, axes: Axes) -> Blocks:
+    """Outputs of the last layer that read the same in both runs, in blocks of neighbours."""
+    network, number = axes.network, len(axes.layers) - 1
     shared: Shared = network.geometry(found.fixed).follow(found.padded)[number + 1]
     assert found.short is not None and shared.shift is not None
     outer = tuple(slice(0, size) for size in found.short.activations[number + 1].shape)
@@ -144,14 +179,17 @@ def _blocks(found: Comparison, network: Network, number: int) -> Blocks:
     for start, stop in zip(edges[::2], edges[1::2], strict=True):
         ours = (*outer[:-2], slice(start, stop), outer[-1])
         theirs = (*outer[:-2], slice(start + shared.shift, stop + shared.shift), outer[-1])
-        made.append((ours, theirs))
+        made.append((axes.block(ours), axes.block(theirs)))
     return tuple(made)
 
 
-def _expected(found: Comparison, number: int, blocks: Blocks, dtype: str) -> list[tuple[str, str]]:
+def _expected(found: Comparison, finding: Padded, blocks: Blocks) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order."""
     assert found.short is not None and found.whole is not None
-    one, two = found.short.activations[number + 1], found.whole.activations[number + 1]
+    number, dtype = len(finding.network.layers), finding.network.dtype
+    one, two = (
+        finding.axes.activations(side.activations[number]) for side in (found.short, found.whole)
+    )
     width = floats.format_of(dtype).bits // 4
     pairs: list[tuple[str, str]] = []
     for ours, theirs in blocks:
@@ -167,12 +205,12 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
     work = _Layers(finding, target, version)
     calls = [work.side(length) for length in (finding.at, finding.against)]
     library = work.library
-    network, dtype = finding.network, finding.case.dtype
-    operands = literals.lines("content", literals.values(finding.x, dtype))
-    for number, layer in enumerate(network.layers):
+    axes, dtype = finding.axes, finding.case.dtype
+    operands = literals.lines("content", literals.values(axes.activations(finding.x), dtype))
+    for number, layer in enumerate(axes.layers):
         for name, array in layer.arrays.items():
             operands += literals.lines(f"{name}_{number}", literals.values(array, dtype))
-    one, two = (_shape(network, length) for length in (finding.at, finding.against))
+    one, two = (_shape(axes, length) for length in (finding.at, finding.against))
     text = program.rendered(
         title=f"{library.name} {version}: a network gives other bits with other padding.",
         about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
@@ -190,8 +228,8 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
     return text, library.name
 
 
-def _shape(network: Network, length: int) -> tuple[int, ...]:
-    return (1, *network.sizes(length)[-1], network.filters)
+def _shape(axes: Axes, length: int) -> tuple[int, ...]:
+    return (1, *axes.sizes(length)[-1], axes.network.filters)
 
 
 class _Layers:
@@ -215,10 +253,10 @@ class _Layers:
 
     def side(self, length: int) -> str:
         """The expression of one side's outputs; adds the functions that it needs."""
-        network, word = self.finding.network, "" if len(self.functions) == 1 else "_fixed"
-        sizes = [(*network.height, length), *network.sizes(length)[1:]]
+        axes, word = self.finding.axes, "" if len(self.functions) == 1 else "_fixed"
+        sizes = axes.sizes(length)
         lines: list[str] = []
-        for number, layer in enumerate(network.layers):
+        for number, layer in enumerate(axes.layers):
             lines += self._layer(number, layer, sizes[number], word)
         name = self._add(
             "network", word, "x", "All layers, one after the other.", [*lines, "return x"]
@@ -271,8 +309,10 @@ class _Layers:
 
 
 def _padding(finding: Padded) -> program.Function:
-    around = ["(0, 0)"] * (finding.x.ndim - 2)
-    pairs = f"[{', '.join([*around, '(0, length - x.shape[-2])', '(0, 0)'])}]"
+    around = ["(0, 0)"] * finding.x.ndim
+    along = finding.axes.length
+    around[along] = f"(0, length - x.shape[{along}])"
+    pairs = f"[{', '.join(around)}]"
     line = f'return np.pad(x, {pairs}, "constant", constant_values={finding.value})'
     body = tuple(layout.block([line]))
     return program.Function("padded", "x, length", "Content with padding behind it.", body)
