@@ -20,6 +20,7 @@ SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
 LIBRARIES = (
     *("numpy", "tensorflow", "tensorflow,mode=graph", "tensorflow,weights=constant", "keras"),
     *("torch", "torch,linear=0", "jax", "onnxruntime", "onnxruntime,weights=argument"),
+    *("litert", "litert,xnnpack=0", "opencv"),
 )
 SHAPES = [
     Case("matmul", in_channels=37, filters=5, length=3),
@@ -53,14 +54,21 @@ def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started,
     assert not [one for one in found if one.verdict == "wrong"]
     refused = {(one.spec["op"], one.spec["dtype"]) for one in found if one.verdict != "agrees"}
     allowed = {(op, "bfloat16") for op in products.OPS}
-    if text == "keras":
+    if text.startswith(("keras", "litert", "opencv")):
         allowed = {(op, dtype) for op in ("dot", "sum") for dtype in conformance.DTYPES}
+    if text.startswith(("litert", "opencv")):
+        allowed |= {("matmul", dtype) for dtype in conformance.DTYPES if dtype != "float32"}
     assert refused <= allowed
 
 
 @pytest.mark.parametrize("text", ["numpy", "tensorflow", "torch", "jax", "onnxruntime"])
 def test_products_and_sums_are_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text), SHAPES)
+
+
+@pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
+def test_products_of_models_are_revealed_and_replayed(started, text):
+    assert not conforming.not_replayed(started(text), [one for one in SHAPES if one.op == "matmul"])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])

@@ -6,16 +6,12 @@ a scale behind an operator stays ADD and MUL, since folded into its weights it i
 spatial axis gets a height of 1 for the whole model, where a converter reshapes around every layer.
 """
 
-from collections import OrderedDict
-
 import numpy as np
 
 from probe.backends import elementwise, litert_model, litert_pooling, pooling
 from probe.backends.contract import Unsupported
+from probe.backends.kept import Kept
 from probe.backends.litert_graph import FUSED, Graph
-
-#: Interpreters kept, one for a shape of the input; the least recently used one is dropped.
-KEPT = 8
 
 
 class Chain:
@@ -26,23 +22,16 @@ class Chain:
     """
 
     def __init__(self, schema, interpreting, specs, operands):
-        self.schema, self.interpreting = schema, interpreting
+        self.schema = schema
         self.layers = [(spec, prepared(spec, given)) for spec, given in zip(specs, operands)]
-        self.made = OrderedDict()
+        self.runs = Kept(lambda shape: interpreting(self.content(shape)))
 
     def call(self, x):
         """The output (batch, *spatial, channels) of an input in C order."""
         if x.ndim == 3:
-            return self._run(x[:, None])[:, 0]
-        return self._run(x)
-
-    def _run(self, x):
-        if x.shape not in self.made:
-            if len(self.made) == KEPT:
-                self.made.popitem(last=False)
-            self.made[x.shape] = self.interpreting(self.content(x.shape))
-        self.made.move_to_end(x.shape)
-        return self.made[x.shape](x)
+            x = x[:, None]
+            return self.runs(x.shape)(x)[:, 0]
+        return self.runs(x.shape)(x)
 
     def content(self, shape):
         """The model's bytes for inputs of this shape, of two spatial axes or three."""

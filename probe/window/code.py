@@ -265,10 +265,10 @@ def caffe_layer(case: Case, pads: Sequence[int], keep: Sequence[slice]) -> str:
 
 def prototxt(case: Case, pads: Sequence[int]) -> str:
     """One layer of a Caffe model; of a one-dimensional case the height is 1."""
-    from probe.backends import opencv
+    from probe.backends import caffe_layers
 
     dims = (1, case.in_channels, *((1,) * (case.spatial_rank == 1)), *case.spatial())
-    text: str = opencv.prototxt(case.spec(), dims, list(pads))
+    text: str = caffe_layers.prototxt(case.spec(), dims, list(pads))
     return text[text.index("layer") :].rstrip()
 
 

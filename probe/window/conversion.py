@@ -119,13 +119,13 @@ def _pooling(case: Case) -> str:
 
 def _caffe(case: Case, pairs: tuple[padding.Pair, ...]) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
-    from probe.backends import opencv
+    from probe.backends import caffe_layers
 
     pool, spec = OPERATORS[case.op].pool, case.spec()
     pads, keep = [], []
     for axis, size in enumerate(case.spatial()):
         outputs = case.output_spatial()[axis]
-        pad, drop = opencv.symmetric(spec, axis, size, pairs[axis][0], outputs)
+        pad, drop = caffe_layers.symmetric(spec, axis, size, pairs[axis][0], outputs)
         there = _caffe_outputs(case, axis, size, pad)
         pads.append(pad)
         keep.append(slice(None) if (drop, there) == (0, outputs) else slice(drop, drop + outputs))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import textwrap
+from typing import Any
 
-from probe.backends import opencv as backend
+from probe.backends import caffe, caffe_layers
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.case.operators import OPERATORS
@@ -15,29 +18,48 @@ from probe.target import Target
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:
     """How a script computes ``case``."""
-    switches, pool = dict(target.switches), bool(OPERATORS[case.op].pool)
-    flat, spec = case.spatial_rank == 1, case.spec()
+    switches, product = dict(target.switches), case.op == "matmul"
+    flat, spec = case.spatial_rank == 1 and not product, case.spec()
     plan = _plan(target, case)
     shape = (case.batch, case.in_channels, *((1,) if flat else ()), *case.spatial())
-    prototxt = backend.prototxt(spec, shape, [pad for pad, _, _ in plan])
-    body = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+    if product:
+        shape = (case.batch, *case.spatial(), case.in_channels)
+    prototxt = caffe_layers.prototxt(spec, shape, [one.pad for one in plan])
+    body = []
+    if not product:
+        body = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
     body += ["x = np.ascontiguousarray(x[:, :, None])"] * flat
     body += ['prototxt = """', *_lines(prototxt), '"""']
-    body.append("net = cv2.dnn.readNetFromCaffe(np.frombuffer(prototxt.encode(), np.uint8))")
+    given = "np.frombuffer(prototxt.encode(), np.uint8)"
+    if product:
+        body += _caffemodel(spec, operands)
+        given += ", np.frombuffer(caffemodel, np.uint8)"
+    body.append(f"net = cv2.dnn.readNetFromCaffe({given})")
     body.append(f"net.enableWinograd({switches.get('winograd', '1') == '1'})")
-    if not pool:
+    if not product and not OPERATORS[case.op].pool:
         if case.op.startswith("depthwise"):
             body.append(f"w = w.reshape({(*case.kernel, 1, case.filters)})")
         body.append("w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))")
         body += ["w = np.ascontiguousarray(w[:, :, None])"] * flat
         body.append(f'net.getLayer("y").blobs = [w{", b" * (case.bias is not None)}]')
     body += ["net.setInput(x)", "y = net.forward()"]
-    ends = [f"{drop}:{drop + outputs}" for _, drop, outputs in plan]
-    body.append(f"y = y[{', '.join([':', ':', *(['0'] if flat else []), *ends])}]")
-    body.append("return np.moveaxis(y, 1, -1)")
+    if not product:
+        ends = [f"{one.drop}:{one.drop + one.outputs}" for one in plan]
+        body.append(f"y = y[{', '.join([':', ':', *(['0'] if flat else []), *ends])}]")
+    body.append("return y" if product else "return np.moveaxis(y, 1, -1)")
     setup = [f"cv2.setNumThreads({switches['threads']})"] if "threads" in switches else []
     found = ("OpenCV", "cv2.__version__", ("import cv2",), tuple(body), tuple(setup))
-    return Library(*found, modules=("opencv-python-headless",))
+    standard = ("base64",) * product
+    return Library(*found, modules=("opencv-python-headless",), standard=standard)
+
+
+def _caffemodel(spec: dict[str, Any], operands: Arrays) -> list[str]:
+    """The bytes of a product's weights, which are read from nowhere else."""
+    blobs = [caffe_layers.weights(spec, operands[1]), operands[2]]
+    held = [blob for blob in blobs if blob is not None]
+    content = base64.b64encode(caffe.caffemodel("y", "InnerProduct", held)).decode()
+    lines = [f'    "{line}"' for line in textwrap.wrap(content, 84)]
+    return ["caffemodel = base64.b64decode(", *lines, ")"]
 
 
 def _lines(prototxt: str) -> list[str]:
@@ -48,15 +70,10 @@ def _lines(prototxt: str) -> list[str]:
     return [*(head + brace).splitlines(), *rows, "  }", "}"]
 
 
-def _plan(target: Target, case: Case) -> list[tuple[int, int, int]]:
+def _plan(target: Target, case: Case) -> list[caffe_layers.Axis]:
     """Padding, first output kept and outputs kept of every axis, as the backend has them."""
-
-    class Planned(backend.CaffeLayer):
-        def __init__(self) -> None:
-            self.spec, self.pool = case.spec(), OPERATORS[case.op].pool
-
     try:
-        found: list[tuple[int, int, int]] = Planned().plan(case.spatial())
+        caffe_layers.supported(case.spec())
+        return list(caffe_layers.plan(case.spec(), case.spatial()))
     except Unsupported as error:
         raise refuse(target, f"{case.label}: {error}") from None
-    return found
