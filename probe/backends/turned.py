@@ -53,7 +53,7 @@ class Turned(Operator):
     def __init__(self, inner, spec):
         Operator.__init__(self, spec)
         self.inner, self.call = inner, inner.call
-        self.constant_weights = inner.constant_weights
+        self.constant_weights, self.native = inner.constant_weights, getattr(inner, "native", True)
 
     def input(self, x):
         return self.inner.input(activations(x))

@@ -67,8 +67,9 @@ class Comparison:
     """Short against fixed for one content on one target.
 
     ``layers``: behind every layer; ``end_to_end``: differing outputs of those kept where the
-    library ran all layers as one program, None where it can't. ``lacking``: outputs that read
-    content and that the short run does not have, or that read something else in it.
+    library ran all layers as one program, None where it can't: ``no_program`` says why.
+    ``lacking``: outputs that read content and that the short run does not have, or that read
+    something else in it.
     """
 
     need: Need
@@ -78,6 +79,7 @@ class Comparison:
     layers: list[AtLayer]
     lacking: int
     end_to_end: int | None = None
+    no_program: str = ""
     short: Run | None = None
     whole: Run | None = None
     explanation: Explanation | None = None
@@ -135,6 +137,7 @@ class Comparison:
             "steady": self.steady,
             "explained": self.explained,
             "end_to_end": self.end_to_end,
+            "no_program": self.no_program or None,
             "layers": [layer.to_json() for layer in self.layers],
         }
 
@@ -187,6 +190,7 @@ class Comparer:
             self._explain(found, short, fixed, shared)
         if whole:
             found.end_to_end = self._end_to_end(length, *inputs, shared[-1])
+            found.no_program = self.runner.no_program
         return found
 
     def _checked(self, length: int, to: int) -> int:
@@ -325,8 +329,11 @@ class Comparer:
         self, length: int, short: np.ndarray, fixed: np.ndarray, last: Shared
     ) -> int | None:
         """Outputs that read content and differ where the library runs the network as one."""
-        (ours, _), (theirs, _) = self.runner.whole(short), self.runner.whole(fixed)
-        if ours is None or theirs is None or last.shift is None:
+        ours, _ = self.runner.whole(short)
+        if ours is None or last.shift is None:
+            return None
+        theirs, _ = self.runner.whole(fixed)
+        if theirs is None:
             return None
         kept = np.flatnonzero(last.same)
         kept = kept[self.geometry.lowest[-1][kept + last.shift] < length]

@@ -40,12 +40,16 @@ class Run:
 
 
 class Runner:
-    """A network whose weights are kept by a started session. Errors: TargetError."""
+    """A network whose weights are kept by a started session. Errors: TargetError.
+
+    ``no_program``: why the last ``whole`` had no program of the library to run; else empty.
+    """
 
     def __init__(self, session: AnySession, network: Network) -> None:
         self.session, self.network = session_for(session, network.turned), network
         self.key = f"network-{next(_KEYS)}"
         self._process: object = None
+        self.no_program = ""
 
     def _ask(self, header: dict[str, Any], x: np.ndarray) -> tuple[dict[str, Any], Any]:
         """A request about the network, which is sent before the first one of a process."""
@@ -94,9 +98,10 @@ class Runner:
     def whole(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
         """The library's own program of all layers: (output, seconds of each of ``times`` calls).
 
-        (None, []) where the library has none here: only ``run`` tells then.
+        (None, []) where the library has none here: only ``run`` tells then, and ``no_program`` why.
         """
         header, found = self._ask({"do": "whole", "times": times}, x)
+        self.no_program = header["why"]
         return (found["y"], header["seconds"]) if "y" in found else (None, [])
 
 

@@ -8,26 +8,34 @@ import time
 import numpy as np
 
 from probe.backends import elementwise, turned
+from probe.backends.contract import Unsupported
 from probe.worker import compare
 from probe.worker.call import Prepared
 
 
 class Bound:
-    """An operator with its weights, called as a backend's chain is."""
+    """An operator with its weights, called as a backend's chain is.
+
+    ``native``: its values are the library's own, as a chain's are, and no container arrays.
+    """
 
     def __init__(self, operator, w, b):
         self.input, self.output = operator.input, operator.output
         self.call = lambda x: operator.call(x, w, b)
+        self.native = getattr(operator, "native", True)
 
 
 class Composed:
-    """Chains of one library, each called with the value of the one before it."""
+    """Chains and operators of one library, each called with the value of the one before it."""
 
     def __init__(self, steps):
         self.input, self.output = steps[0].input, steps[-1].output
+        native = [getattr(step, "native", True) for step in steps]
 
         def call(x):
-            for step in steps:
+            for number, step in enumerate(steps):
+                if number and not (native[number] and native[number - 1]):
+                    x = step.input(np.ascontiguousarray(steps[number - 1].output(x)))
                 x = step.call(x)
             return x
 
@@ -132,17 +140,20 @@ class Network:
         return Composed(steps)
 
     def program_output(self, x, times):
-        """All layers as one program of the library: (output, seconds of each of ``times`` calls).
+        """All layers as one program of the library: (output, seconds of ``times`` calls, why not).
 
-        None where the backend has no such program: then ``layers`` is all there is.
+        The output is None where there is no such program; then ``layers`` is all there is, and the
+        last is a sentence. Else it is empty.
         """
-        chain = self._chain(0, len(self.specs))
-        if chain is None:
-            return None
-        given = chain.input(x)
-        spent = []
-        for _ in range(max(times, 1)):
-            start = time.perf_counter()
-            y = chain.call(given)
-            spent.append(time.perf_counter() - start)
-        return np.ascontiguousarray(chain.output(y)), spent
+        try:
+            chain = self._chain(0, len(self.specs))
+            if chain is None:
+                return None, [], "no program of a whole network is built for this library"
+            given, spent = chain.input(x), []
+            for _ in range(max(times, 1)):
+                start = time.perf_counter()
+                y = chain.call(given)
+                spent.append(time.perf_counter() - start)
+        except Unsupported as error:
+            return None, [], str(error)
+        return np.ascontiguousarray(chain.output(y)), spent, ""

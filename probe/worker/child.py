@@ -93,7 +93,7 @@ class Worker:
           one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each; see
           ``chain.Network.layers``.
         - ``whole`` (key; x; ``times``): the chain as one program of the library: ``y`` and
-          ``seconds``, a list; without ``y`` where the library has none.
+          ``seconds``, a list; without ``y`` where the library has none: ``why`` says the reason.
         - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
         - ``stop``.
 
@@ -192,11 +192,9 @@ class Worker:
         yield {"seconds": seconds, "controls": controls, "done": True}, named
 
     def whole(self, request, arrays):
-        found = self._call(request, arrays).program_output(arrays["x"], request.get("times", 1))
-        if found is None:
-            yield {"seconds": None, "done": True}, {}
-        else:
-            yield {"seconds": found[1], "done": True}, {"y": found[0]}
+        chain = self._call(request, arrays)
+        y, seconds, why = chain.program_output(arrays["x"], request.get("times", 1))
+        yield {"seconds": seconds, "why": why, "done": True}, {} if y is None else {"y": y}
 
     def stop(self, request, arrays):
         yield {"done": True}, {}

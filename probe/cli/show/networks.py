@@ -52,6 +52,8 @@ def heading(told: Mapping[str, Any]) -> Text:
 
 def _one(report: Report, width: int) -> Iterator[RenderableType]:
     yield _contents(report.comparisons)
+    for why in dict.fromkeys(one.no_program for one in report.comparisons if one.no_program):
+        yield Text(f"not run as one program: {why}", "dim")
     shown = report.shown or next(
         (one for one in report.comparisons if one.verdict != "equal"), None
     )
