@@ -26,6 +26,7 @@ LAYERS = [
     {"op": "conv2d", "kernel": "2x3", "filters": 2, "dilation": "1x2"},
 ]
 SLOW = [pytest.param(text, marks=pytest.mark.slow) for text in ("torch", "tensorflow,onednn=0")]
+MORE = [pytest.param(text, marks=pytest.mark.slow) for text in ("keras", "jax", "onnxruntime")]
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 
 
@@ -71,7 +72,7 @@ def test_differences_are_explained_and_avoided_there_too(tmp_path):
         assert (np.swapaxes(told, 1, 2) == whole).all()
 
 
-@pytest.mark.parametrize("text", ["reference", *SLOW, pytest.param("jax", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("text", ["reference", *SLOW, *MORE])
 def test_padding_between_the_layers_goes_along_the_models_axis(text):
     """In both programs, layer by layer and as one; what is not kept is not computed."""
     where, geometry = Target.parse(text), described(True).geometry(60)

@@ -9,7 +9,13 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 
-from probe.backends import channels_first, onnxruntime_convolution, onnxruntime_pooling, pooling
+from probe.backends import (
+    channels_first,
+    elementwise,
+    onnxruntime_convolution,
+    onnxruntime_pooling,
+    pooling,
+)
 
 #: The operator set, and the first version of the file's format that has it.
 OPSET, IR_VERSION = 19, 9
@@ -104,10 +110,10 @@ class _Graph:
         self._node("Pad", self._constant(sizes), self._number(spec["parameters"].get("value", 0)))
 
     def _extend(self, spec, arrays):
-        axis = self.rank + 1
+        axis = 1 + elementwise.extended_axis(spec, self.rank + 2)
         ends = [np.array([n], np.int64) for n in (0, spec["kept"], axis)]
         self._node("Slice", *[self._constant(one) for one in ends])
-        if arrays["tail"].shape[-2]:
+        if arrays["tail"].size:
             tail = self._weights(channels_first.activations(arrays["tail"]))
             self._node("Concat", tail, axis=axis)
 
