@@ -95,7 +95,11 @@ SLOW = ("tensorflow", "tensorflow,mode=graph", "keras", "torch", "jax", "onnxrun
 
 
 @pytest.mark.parametrize(
-    "text", ["reference", *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW)]
+    "text",
+    [
+        *("reference", "litert", "litert,xnnpack=0", "opencv"),
+        *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW),
+    ],
 )
 def test_a_chain_computes_what_its_layers_say(text):
     where = Target.parse(text)

@@ -1,0 +1,196 @@
+"""LiteRT and OpenCV run networks as one program: its numbers are the layers', or it says why not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from probe import Target, ulp
+from probe.backends import caffe, elementwise
+from probe.cli.network import network as command
+from probe.launch import InlineSession
+from probe.network.comparison import Comparer
+from probe.network.description import from_json
+from probe.network.layers import ACTIVATIONS, Layer
+from probe.network.running import Runner, content
+from probe.remedies import running
+from probe.remedies.candidates import candidates
+
+TARGETS = ("litert", "litert,xnnpack=0", "opencv")
+LAYERS = {
+    "same, dilated, fused": [
+        {"op": "conv2d", "kernel": "3x4", "filters": 6, "padding": "same", "dilation": "1x2"},
+        {"op": "activation", "activation": "relu6"},
+        {"op": "max_pool2d", "kernel": "2x3", "stride": "1x2", "padding": "same"},
+        {"op": "activation", "activation": "relu"},
+    ],
+    "groups, uneven padding, bias": [
+        {"op": "conv2d", "kernel": "2x3", "filters": 6, "groups": 2, "padding": "0:1,2:0"},
+        {"op": "bias"},
+        {"op": "activation", "activation": "relu"},
+        {"op": "depthwise_conv2d", "kernel": "3x3", "filters": 12, "stride": "2x2", "padding": 1},
+    ],
+    "ceil mode, constants around": [
+        {"op": "max_pool2d", "kernel": "2x3", "stride": "2x3", "ceil_mode": True},
+        {"op": "pad", "padding": "1:0,0:2", "parameters": {"value": 0.5}},
+        {"op": "normalisation"},
+        {"op": "avg_pool2d", "kernel": "2x2", "stride": "1x1"},
+    ],
+    "products": [
+        {"op": "dense", "filters": 5, "bias": True},
+        {"op": "activation", "activation": "relu"},
+        {"op": "dense", "filters": 3},
+        {"op": "conv2d", "kernel": "1x3", "filters": 2, "padding": "0:0,0:2", "bias": True},
+    ],
+}
+
+
+def described(layers, **words):
+    """A network over a height of 4."""
+    return from_json({"rank": 2, "height": [4], "in_channels": 4, "layers": layers, **words})
+
+
+def agree(session, network, length, tolerance=2e-6):
+    """Whether the program gives the layers' numbers, and they NumPy's; both are returned."""
+    runner, x = Runner(session, network), content(network, length)
+    whole, seconds = runner.whole(x, 3)
+    assert whole is not None, runner.no_program
+    assert len(seconds) == 3 and whole.flags.c_contiguous and runner.no_program == ""
+    with InlineSession(Target.parse("reference")) as exact:
+        truth = Runner(exact, network).output(x)
+    layers = runner.output(x)
+    np.testing.assert_allclose(whole, truth, rtol=10 * tolerance, atol=10 * tolerance)
+    np.testing.assert_allclose(whole, layers, rtol=10 * tolerance, atol=10 * tolerance)
+    return whole, layers
+
+
+@pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("text", TARGETS)
+def test_a_program_gives_the_numbers_of_its_layers(started, text, layers):
+    network = described(layers)
+    for length in (11, 24):
+        agree(started(text), network, length)
+
+
+@pytest.mark.parametrize("text", TARGETS)
+def test_a_program_has_the_models_own_axes(started, text):
+    layers = LAYERS["groups, uneven padding, bias"]
+    plain, turned = described(layers), described(layers, turned=True)
+    whole, _ = agree(started(text), turned, 13)
+    assert whole.shape == agree(started(text), plain, 13)[0].shape
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("text", TARGETS)
+def test_an_activation_is_the_librarys_own(started, text, activation):
+    for alpha in (1.0, 0.25) if activation in ("elu", "leaky_relu") else (1.0,):
+        words = {"activation": activation, "parameters": {"alpha": alpha}}
+        network = from_json({"in_channels": 5, "layers": [{"op": "activation", **words}]})
+        x = 3 * content(network, 23)
+        truth = elementwise.function(network.layers[0].spec("float32"), {})(x.astype(float))
+        whole, _ = Runner(started(text), network).whole(x)
+        np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("axis", ["last", "first"])
+@pytest.mark.parametrize("text", TARGETS)
+def test_extend_keeps_the_first_positions_and_puts_constants_behind(started, text, axis):
+    network = described(
+        [{"op": "max_pool2d", "kernel": "1x2", "stride": "1x2"}], turned=axis == "first"
+    )
+    pool = network.layers[0]
+    tail = np.arange(48, dtype=np.float32).reshape(1, 4, 3, 4)
+    for kept, behind in ((5, tail), (7, tail), (2, tail[..., :0, :]), (7, tail[..., :0, :])):
+        extend = Layer("extend", "extend", 4, 4, tail=behind, kept=kept)
+        longer = network.with_(layers=(pool, extend, pool))
+        agree(started(text), longer, 14)
+        alone = network.with_(layers=(extend,))
+        whole, _ = Runner(started(text), alone).whole(x := content(alone, 7))
+        assert (whole == np.concatenate([x[..., :kept, :], behind], axis=-2)).all()
+
+
+@pytest.mark.parametrize("text", TARGETS)
+def test_one_and_three_spatial_axes(started, text):
+    one = [
+        {"op": "conv1d", "kernel": 4, "filters": 6, "padding": "2:0", "stride": 2},
+        {"op": "activation", "activation": "relu"},
+        {"op": "avg_pool1d", "kernel": 2},
+        {"op": "dense", "filters": 3, "bias": True},
+    ]
+    agree(started(text), from_json({"in_channels": 3, "layers": one}), 21)
+    three = [
+        {"op": "conv3d", "kernel": "2x2x3", "filters": 4, "bias": True, "padding": "same"},
+        {"op": "activation", "activation": "elu"},
+        {"op": "dense", "filters": 2},
+    ]
+    words = {"rank": 3, "height": [3, 2], "in_channels": 2, "layers": three}
+    agree(started(text), from_json(words), 9)
+
+
+def test_float16_is_literts(started):
+    layers = LAYERS["products"][:3] + LAYERS["groups, uneven padding, bias"][1:3]
+    agree(started("litert"), described(layers, dtype="float16"), 11, 1e-3)
+
+
+def test_a_fused_activation_changes_no_bit_of_literts_convolution(started):
+    layers = LAYERS["same, dilated, fused"][:2]
+    for text in ("litert", "litert,xnnpack=0"):
+        for length in (5, 13, 40):
+            whole, layerwise = agree(started(text), described(layers), length)
+            assert ulp.equal(whole, layerwise, "float32")
+
+
+REFUSED = [
+    ("opencv", "float64", [], "dtype=float64"),
+    ("opencv", "float32", [{"op": "avg_pool2d", "kernel": 2, "padding": 1}], "average counts"),
+    ("litert", "float64", [], "dtype=float64"),
+    ("reference", "float32", [], "no program of a whole network"),
+]
+
+
+@pytest.mark.parametrize(("text", "dtype", "layers", "why"), REFUSED)
+def test_where_there_is_no_program_the_user_is_told_why(started, text, dtype, layers, why):
+    network = described([{"op": "bias"}, *layers], dtype=dtype)
+    runner = Runner(started(text), network)
+    assert runner.whole(content(network, 9)) == (None, [])
+    assert why in runner.no_program
+
+
+def test_the_command_says_why_there_is_no_program(tmp_path):
+    path = tmp_path / "small.json"
+    described(LAYERS["products"]).save(path)
+    words = [str(path), "--fixed", "20", "--lengths", "3", "--target", "reference"]
+    assert "not run as one program: no program" in CliRunner().invoke(command, words).output
+    told = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
+    (one,) = told["targets"]["reference"]["comparisons"]
+    assert one["end_to_end"] is None and one["no_program"].startswith("no program")
+
+
+@pytest.mark.parametrize("text", ["litert", "opencv"])
+def test_a_network_is_compared_end_to_end(started, text):
+    network = described(LAYERS["same, dilated, fused"])
+    found = Comparer(started(text), network.geometry(40)).compare(6)
+    assert found.end_to_end is not None and found.no_program == ""
+
+
+@pytest.mark.parametrize("text", TARGETS)
+def test_operators_with_a_remedy_stand_between_programs(started, text):
+    chunks = next(one for one in candidates(Target.parse(text), [4]) if one.name == "chunks=4")
+    session = running.Remedied(started(text), chunks.spec, True)
+    for words in ({}, {"turned": True}):
+        network = described(LAYERS["groups, uneven padding, bias"], **words)
+        agree(session, network, 17)
+    flat = [{"op": "conv1d", "kernel": 3, "filters": 4}, {"op": "activation", "activation": "tanh"}]
+    agree(session, from_json({"layers": flat * 2}), 17)
+
+
+def test_the_weights_of_a_caffe_model_are_its_protocol_buffer():
+    blob = np.array([[1, 2, 3]], np.float32)
+    content = caffe.caffemodel("y", "InnerProduct", [blob])
+    assert content[:3] == bytes([0xA2, 0x06, len(content) - 3])
+    assert content[3:20] == b"\x0a\x01y\x12\x0cInnerProduct"
+    assert content[20:] == b"\x3a\x14" + b"\x3a\x04\x0a\x02\x01\x03" + b"\x2a\x0c" + blob.tobytes()
+    assert caffe.varint(300) == b"\xac\x02"
