@@ -1,4 +1,4 @@
-"""LiteRT and OpenCV run networks as one program: its numbers are the layers', or it says why not."""
+"""LiteRT and OpenCV run a network as one program: its numbers are the layers', or it says why."""
 
 from __future__ import annotations
 
