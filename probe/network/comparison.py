@@ -10,6 +10,7 @@ the short run are counted apart: there the padding is wrong, and no rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from probe.launch import AnySession
 from probe.network.chain import Network
 from probe.network.geometry import Geometry, Need, Shared
 from probe.network.layers import Layer
+from probe.network.places import Places
 from probe.network.running import Run, Runner, content, padded
 from probe.network.turned import session_for
 from probe.order import fma
 from probe.order.orders import Orders, Way
 
 MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
+MOST_PLACES = 256  # differences of one activation that are asked for
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 
 
@@ -262,7 +265,8 @@ class Comparer:
     def _other(self, at: AtLayer, x: np.ndarray, fixed: Run, behind: Shared) -> None:
         """Own differences of what is no sum of products: there is no order to be revealed.
 
-        A scaled and shifted activation is rounded twice, or once where both are fused.
+        A scaled and shifted activation is rounded twice, or once where both are fused. A function
+        of one element may be computed otherwise in the remainder of a vectorised loop.
         """
         layer, dtype = self.network.layers[at.number], self.network.dtype
         y = self.runner.layer(at.number, x)
@@ -274,8 +278,30 @@ class Comparer:
             known = [_scaled(layer, given, dtype, result) for result, given in sides]
             at.replayed = int((known[0] & known[1])[apart].sum())
             at.causes = {"rounding": at.replayed} if at.replayed else {}
+        if at.own and layer.op == "activation":
+            at.replayed = self._placed(at.number, x, y, fixed, behind, apart)
+            at.causes = {"place": at.replayed} if at.replayed else {}
         if at.own > at.replayed:
             at.causes["not-a-sum"] = at.own - at.replayed
+
+    def _placed(
+        self,
+        number: int,
+        x: np.ndarray,
+        y: np.ndarray,
+        fixed: Run,
+        behind: Shared,
+        apart: np.ndarray,
+    ) -> int:
+        """Of an activation's differences, those that the input and its place decide."""
+        layer, heights = self.network.layers[number], x.shape[1:-2]
+        places = Places(partial(self.runner.layer, number), layer, heights, self.network.dtype)
+        inputs, outputs = fixed.activations[number : number + 2]
+        apart = apart[:MOST_PLACES]
+        numbers = [np.arange(one.size).reshape(one.shape) for one in (y, outputs)]
+        mine, theirs = (one.reshape(-1)[apart] for one in _pairs(numbers[0], numbers[1], behind))
+        ours = places.reproduced(x, y, mine)
+        return int((ours & places.reproduced(inputs, outputs, theirs)).sum())
 
     def _layer(
         self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]

@@ -221,6 +221,8 @@ def assumptions(lengths: SafeLengths) -> list[str]:
     for number, why in sorted(lengths.by_bits.items()):
         name = lengths.network.layers[number].name
         found.append(f"{name} was compared by bits, on a few sets of operands: {why}")
+    for number, why in sorted(lengths.by_places.items()):
+        found.append(f"{lengths.network.layers[number].name} was compared place by place: {why}")
     if lengths.programs:
         found.append(
             "beside layer by layer, the library's program of all layers was compared by bits, on "

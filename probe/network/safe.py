@@ -2,9 +2,9 @@
 
 Decided by order, not by luck: the way in which a layer adds each output is recognised at the size
 that a padded length gives it and at the fixed one (:mod:`probe.search.recognition`), and two
-outputs agree only if they are added in the same order with the same roundings. What is no sum of
-products in either run (averages, transcendental functions, Winograd) is compared by the bits of
-several sets of operands, and said to be.
+outputs agree only if they are added in the same order with the same roundings. Functions of an
+element are compared place by place (:mod:`probe.network.places`). What is no sum of products in
+either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 
 A library that runs the network as one program may compute otherwise than layer by layer (XLA fuses
 what is multiplied in one layer and added in the next). So where there is such a program, its bits
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from probe.launch import AnySession
 from probe.network.chain import Network
 from probe.network.geometry import Agrees, Geometry, around
 from probe.network.layers import Layer
+from probe.network.places import Places
 from probe.network.running import Runner, content
 from probe.network.turned import session_for
 from probe.operands.draw import normal
@@ -32,7 +33,7 @@ from probe.order import ways
 from probe.order.tree import BIAS
 from probe.search.recognition import UNKNOWN, Pattern, Recogniser
 
-SETS = 4
+SETS = 8
 """Sets of operands on which outputs that are no sums are compared."""
 
 PROGRAM_SETS, PROGRAM_SEED = 8, 7_000
@@ -56,7 +57,8 @@ class SafeLengths:
     """Padded lengths of one network on one started session, found as they are asked for.
 
     ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
-    sums on this target, with the reason. ``programs``: padded length -> outputs, of those that all
+    sums on this target, with the reason. ``by_places``: activations, and what they were asked.
+    ``programs``: padded length -> outputs, of those that all
     layers compute alike, to which the program of all layers gives other bits. Errors: TargetError;
     what a target refuses ends in one.
     """
@@ -65,6 +67,7 @@ class SafeLengths:
     geometry: Geometry
     widths: dict[int, dict[int, Width]] = field(default_factory=dict)
     by_bits: dict[int, str] = field(default_factory=dict)
+    by_places: dict[int, str] = field(default_factory=dict)
     programs: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,6 +80,7 @@ class SafeLengths:
         self._capacities: dict[int, int] = {}
         self._bounds: dict[tuple[int, int], int] = {}
         self._wholes: dict[int, np.ndarray | None] = {}
+        self._places: dict[int, Places] = {}
         self._fixed_outputs: dict[tuple[int, int], np.ndarray] = {}
         self._heights = self.geometry.heights
 
@@ -202,7 +206,9 @@ class SafeLengths:
         fixed = self.geometry.sizes[number]
         if size == fixed or _the_same_anywhere(layer):
             return None
-        if not layer.sums and layer.op != "normalisation":
+        if layer.op == "activation":
+            return self._by_place(number, size, shift)
+        if layer.pool:
             self.by_bits.setdefault(number, f"{layer.label} is no sum of products")
         if not layer.sums or number in self.by_bits:
             return self._by_bits(number, size, shift)
@@ -281,6 +287,16 @@ class SafeLengths:
             for left, right in pairs
         )
 
+    def _by_place(self, number: int, size: int, shift: int) -> np.ndarray:
+        """Positions of a function that are computed alike, whatever they hold."""
+        if number not in self._places:
+            layer, heights = self.network.layers[number], self._heights[number]
+            call = partial(self.runner.layer, number)
+            self._places[number] = Places(call, layer, heights, self.network.dtype)
+            why = f"{layer.label} on {len(self._places[number].rows)} inputs at every place"
+            self.by_places[number] = why
+        return self._places[number].alike(size, self.geometry.sizes[number], shift)
+
     def _by_bits(self, number: int, size: int, shift: int) -> np.ndarray:
         """Outputs whose bits agree on ``SETS`` sets of operands, wherever both read the same."""
         fixed = self.geometry.sizes[number]
@@ -310,7 +326,8 @@ class SafeLengths:
         """Input of a layer at the fixed length, normal.
 
         Of a scale and a shift it is what all but cancels: then the product's rounding is most of
-        the result, so that a fused product shows.
+        the result, so that a fused product shows. Averages are taken of numbers of many
+        magnitudes, so that another order shows.
         """
         layer = self.network.layers[number]
         shape = (1, *self._heights[number], self.geometry.sizes[number], layer.in_channels)
@@ -319,6 +336,8 @@ class SafeLengths:
             scale, shift = (one.astype(float) for one in (layer.scale, layer.shift))
             root = -np.divide(shift, scale, out=np.ones_like(scale), where=scale != 0)
             x = np.where(root == 0, 1.0, root) * (1 + x / 1024)
+        if layer.pool:
+            x *= np.exp2(np.round(4 * normal(seed + SETS, "x", shape)))
         return x.astype(self.network.dtype)
 
     def _moved(self, number: int, size: int, shift: int) -> int:

@@ -39,6 +39,7 @@ CAUSES = {
     "order+rounding": "#56b4e9",
     "precision": "#cc79a7",
     "nondeterministic": "#f0e442",
+    "place": "#d55e00",
     "not-a-sum": "#999999",
     "unexplained": "#000000",
 }

@@ -16,6 +16,7 @@ MEANING = {
     "rounding": "fuses other products into their additions (FMA), or cuts its result off",
     "precision": "keeps products or partial sums in another format",
     "nondeterministic": "does not repeat its own bits: nothing can be said about the rest",
+    "place": "computes a function otherwise where it lies: the remainder of a vectorised loop",
     "not-a-sum": "does not form the products (Winograd, FFT): there is no order to compare",
     "unexplained": "not reproduced by replay: we do not know",
 }

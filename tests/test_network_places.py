@@ -1,0 +1,82 @@
+"""Activations whose bits depend on the place: found for every place, whatever the operands are."""
+
+import numpy as np
+import pytest
+
+from probe import Target
+from probe.launch import Session
+from probe.network.comparison import Comparer
+from probe.network.description import from_json
+from probe.network.layers import Layer
+from probe.network.places import Places
+from probe.network.running import Runner
+from probe.network.safe import SafeLengths
+from probe.target import unavailable
+
+LANES = 8
+
+
+def vectorised(x):
+    """tanh in lanes of 8; of what is left over one input in 32 is rounded the other way."""
+    y, rest = np.tanh(x), x.size - x.size % LANES
+    tail, given = y.reshape(-1)[rest:], np.ascontiguousarray(x).reshape(-1)[rest:]
+    odd = given.view(np.uint32) % 32 == 5
+    tail[odd] = np.nextafter(tail[odd], np.float32(0))
+    return y
+
+
+def layer(channels, name="tanh"):
+    return Layer("t", "activation", channels, channels, activation=name)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 8, 18])
+@pytest.mark.parametrize("height", [(), (3,)])
+def test_places_are_told_apart_though_most_inputs_do_not(channels, height):
+    places = Places(vectorised, layer(channels), height, "float32")
+    lines = int(np.prod(height, dtype=int))
+    fixed = 101
+    for size in (1, 2, 5, 8, 13, 40):
+        for shift in (0, 1):
+            flat = np.arange(lines * size * channels).reshape(lines, size, channels)
+            rest = flat.size - flat.size % LANES
+            whole = np.arange(lines * fixed * channels).reshape(lines, fixed, channels)
+            partner = whole[:, np.arange(size) + shift]
+            other = (flat >= rest) != (partner >= whole.size - whole.size % LANES)
+            expected = ~other.any(axis=(0, 2))
+            assert (places.alike(size, fixed, shift) == expected).all(), (size, shift)
+
+
+def test_what_the_place_decides_is_reproduced_and_nothing_else():
+    def neighbours(x):
+        y = vectorised(x)
+        y[..., 4, :] += x[..., 3, :]
+        return y
+
+    x = np.random.default_rng(3).normal(size=(1, 9, 3)).astype(np.float32)
+    places = Places(neighbours, layer(3), (), "float32")
+    found = places.reproduced(x, neighbours(x), np.arange(27)).reshape(9, 3)
+    assert found[:4].all() and found[5:].all() and not found[4].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["tensorflow,onednn=0", "torch", "onnxruntime", "jax"])
+@pytest.mark.parametrize("name", ["sigmoid", "elu", "softmax", "gelu"])
+def test_safe_lengths_hold_behind_activations(text, name):
+    where = Target.parse(text)
+    if why := unavailable(where):
+        pytest.skip(why)
+    layers = [{"op": "conv1d", "kernel": 3, "filters": 3}, {"op": "activation", "activation": name}]
+    geometry = from_json({"layers": layers, "in_channels": 2, "seed": 4}).geometry(91)
+    with Session(where) as session:
+        lengths, comparer = SafeLengths(session, geometry), Comparer(session, geometry)
+        runner = Runner(session, geometry.network)
+        for size in (3, 6, 11, 24, 40):
+            alike = lengths.agrees(1, size, 0)
+            for seed in range(24):
+                x = np.random.default_rng(seed).normal(size=(1, 91, 3)).astype(np.float32)
+                short, whole = runner.layer(1, x[:, :size].copy()), runner.layer(1, x)
+                apart = (short != whole[:, :size]).any(axis=(0, 2))
+                assert not (apart & alike).any(), (size, seed)
+        for length in (1, 7, 20):
+            found = comparer.compare(length)
+            assert found.explained, [(at.name, at.causes, at.own) for at in found.own]
