@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ ACTIVATIONS = {
     "Exp": "exp",
 }
 IDLE = ("Identity", "Dropout")
+SPELLED: dict[str, tuple[tuple[str, str | float | None], ...]] = {
+    "silu": (("Sigmoid", None), ("Mul", "x")),
+    "gelu": (("Div", math.sqrt(2)), ("Erf", None), ("Add", 1.0), ("Mul", "x"), ("Mul", 0.5)),
+}
+"""Activations that exporters write as several nodes, each of the one before it and of nothing else,
+a number, or what the activation is of (``x``)."""
 
 
 def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
@@ -72,17 +79,17 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
 
 def _walk(writer: Writer, graph: Any, value: str, constants: dict[str, np.ndarray]) -> None:
     """Writes the nodes from the input on."""
-    from onnx import helper, numpy_helper
+    from onnx import helper
 
-    for node in graph.node:
-        if node.op_type == "Constant":
-            attribute = node.attribute[0]
-            constants[node.output[0]] = numpy_helper.to_array(helper.get_attribute_value(attribute))
-            continue
-        if node.op_type == "Identity" and node.input[0] in constants:
-            constants[node.output[0]] = constants[node.input[0]]
-            continue
+    nodes = [node for node in graph.node if not _is_constant(node, constants)]
+    while nodes:
+        node = nodes.pop(0)
         name = node.name or node.output[0]
+        if spelled := _spelled([node, *nodes], value, constants):
+            writer.add("activation", name, activation=spelled)
+            rest = len(SPELLED[spelled]) - 1
+            value, nodes = nodes[rest - 1].output[0], nodes[rest:]
+            continue
         given = list(node.input)
         if given.count(value) != 1 or any(
             one and one not in constants for one in set(given) - {value}
@@ -95,6 +102,44 @@ def _walk(writer: Writer, graph: Any, value: str, constants: dict[str, np.ndarra
         value = node.output[0]
     if value not in [one.name for one in graph.output]:
         raise Stop(value, "output", "is not the end of the graph: it has more branches")
+
+
+def _is_constant(node: Any, constants: dict[str, np.ndarray]) -> bool:
+    """Whether a node gives an array that the model holds, which is then one of ``constants``."""
+    from onnx import helper, numpy_helper
+
+    if node.op_type == "Constant":
+        attribute = helper.get_attribute_value(node.attribute[0])
+        constants[node.output[0]] = numpy_helper.to_array(attribute)
+    elif node.op_type == "Identity" and node.input[0] in constants:
+        constants[node.output[0]] = constants[node.input[0]]
+    return node.output[0] in constants
+
+
+def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> str | None:
+    """The activation of ``value`` that the first nodes are, if they are one of several."""
+    for name, steps in SPELLED.items():
+        if len(nodes) < len(steps):
+            continue
+        before = [value, *(node.output[0] for node in nodes)]
+        if all(
+            node.op_type == kind and _takes(node, one, value if other == "x" else other, constants)
+            for node, one, (kind, other) in zip(nodes, before, steps, strict=False)
+        ):
+            return name
+    return None
+
+
+def _takes(node: Any, before: str, other: str | float | None, constants: dict[str, Any]) -> bool:
+    """Whether a node takes ``before`` and nothing else, another value by name, or a number."""
+    given = list(node.input)
+    if before not in given or (node.op_type == "Div" and given[0] != before):
+        return False
+    given.remove(before)
+    if other is None or isinstance(other, str):
+        return given == [one for one in [other] if one is not None]
+    held = constants.get(given[0]) if len(given) == 1 else None
+    return held is not None and held.size == 1 and bool(np.isclose(held, other).all())
 
 
 def _write(
@@ -116,6 +161,8 @@ def _write(
         writer.add("activation", name, activation="relu6")
     elif kind == "Softmax" and words.get("axis", -1) == 1:
         writer.add("activation", name, activation="softmax")
+    elif kind == "Gelu" and words.get("approximate", b"none") == b"none":
+        writer.add("activation", name, activation="gelu")
     elif kind in ACTIVATIONS:
         alpha = {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind)
         parameters = {} if alpha is None else {"alpha": float(words.get("alpha", alpha))}
