@@ -18,6 +18,8 @@ from probe.network.layers import ACTIVATIONS, Layer
 from probe.network.running import Runner, content
 from probe.remedies import running
 from probe.remedies.candidates import candidates
+from probe.reproduction import layout
+from probe.reproduction.scripts import activations
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv")
 LAYERS = {
@@ -93,6 +95,30 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
         truth = elementwise.function(network.layers[0].spec("float32"), {})(x.astype(float))
         whole, _ = Runner(started(text), network).whole(x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
+
+
+IMPORTS = {
+    "opencv": "import cv2, numpy as np\n",
+    "litert": "import base64\nfrom ai_edge_litert.interpreter import Interpreter, OpResolverType\n",
+}
+
+
+@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(activations.EXACT)))
+@pytest.mark.parametrize("text", TARGETS)
+def test_a_script_has_the_activation_that_the_layer_has(started, text, activation):
+    words = {"activation": activation, "parameters": {"alpha": 0.25}}
+    words = {"in_channels": 5, "layers": [{"op": "activation", **words}]}
+    session, target = started(text), Target.parse(text)
+    lines = activations.lines(target, "", activation, 0.25)
+    names = {}
+    body = "".join(f"    {line}\n" for line in layout.block(list(lines)))
+    exec(IMPORTS[target.name] + "def script(x):\n" + body, names)
+    for shape in ({"rank": 1}, {"rank": 2, "height": [3]}):
+        network = from_json(words | shape)
+        x = 3 * content(network, 37)
+        assert ulp.equal(
+            np.ascontiguousarray(names["script"](x)), Runner(session, network).output(x), "float32"
+        )
 
 
 @pytest.mark.parametrize("axis", ["last", "first"])

@@ -93,10 +93,16 @@ def layer(model, spec, blobs, x):
     if spec["op"] == "extend":
         return extended(model, spec, blobs[0], x)
     if spec["op"] == "activation":
-        kind, fields = ACTIVATIONS[spec["activation"]]
-        fields = fields.format(alpha=spec["parameters"].get("alpha", 1.0))
+        alpha = spec["parameters"].get("alpha", 1.0)
+        kind, fields = activation(spec["activation"], alpha)
         return model.layer(kind, [x], x.shape, fields)
     return model.layer("Scale", [x], x.shape, "scale_param { bias_term: true }", blobs)
+
+
+def activation(name, alpha):
+    """(type, fields) of an activation's layer."""
+    kind, fields = ACTIVATIONS[name]
+    return kind, fields.format(alpha=alpha)
 
 
 def windowed(model, spec, blobs, x):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from probe.backends import elementwise
 from probe.errors import InputError
-from probe.reproduction.scripts import tensorflow
+from probe.reproduction.scripts import litert, opencv, tensorflow
 from probe.reproduction.scripts.contract import release
 from probe.target import Target
 
@@ -55,6 +55,9 @@ KERAS = {name: f"keras.activations.{name}(x)" for name in NUMPY} | {
     "elu": "keras.activations.elu(x, alpha={alpha})",
     "exp": "keras.ops.exp(x)",
 }
+
+MODELS = {name: name + " {alpha}" for name in NUMPY}
+"""Of libraries that run a model of the activation: its name and parameter."""
 
 
 def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, ...]:
@@ -114,9 +117,24 @@ def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
     return [*found, "return keras.ops.convert_to_numpy(y)"]
 
 
+def _litert(target: Target, version: str, name: str, text: str) -> list[str]:
+    return litert.activation(target, *_parameters(text))
+
+
+def _opencv(target: Target, version: str, name: str, text: str) -> list[str]:
+    return opencv.activation(target, *_parameters(text))
+
+
+def _parameters(text: str) -> tuple[str, float]:
+    name, alpha = text.split()
+    return name, float(alpha)
+
+
 WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
     "tensorflow": (TENSORFLOW, _tensorflow),
     "torch": (TORCH, _torch),
     "keras": (KERAS, _keras),
+    "litert": (MODELS, _litert),
+    "opencv": (MODELS, _opencv),
 }
 """Libraries whose backends have chains: their own activations, and what stands around them."""

@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from probe.backends import litert_model, litert_pooling, pooling
+from probe.backends import litert_chain, litert_model, litert_pooling, pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.case.operators import OPERATORS
@@ -18,22 +18,14 @@ from probe.target import Target
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:
     """How a script computes ``case``: the model holds the weights."""
-    switches = dict(target.switches)
-    words = [f"num_threads={switches['threads']}"] if "threads" in switches else []
     imports = ["from ai_edge_litert.interpreter import Interpreter"]
-    if switches.get("xnnpack") == "0":
+    if dict(target.switches).get("xnnpack") == "0":
         imports[0] += ", OpResolverType"
-        built_in = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
-        words.append(f"experimental_op_resolver_type={built_in}")
     pooled = Pooled.of(target, case) if OPERATORS[case.op].pool else None
     content = pooled.model if pooled else model(target, case, operands)
-    text = base64.b64encode(content).decode()
-    body = ["model = base64.b64decode("]
-    body += [f'    "{line}"' for line in textwrap.wrap(text, 84)]
-    given = ", ".join(["model_content=model", *words])
-    body += [")", f"interpreter = Interpreter({given})", "interpreter.allocate_tensors()"]
+    body = [*interpreter(target, content), "interpreter.allocate_tensors()"]
     one = case.spatial_rank == 1
-    source, sink = 'get_input_details()[0]["index"]', 'get_output_details()[0]["index"]'
+    source, sink = SOURCE, SINK
     if pooled:
         body += ["", "def pool(x):", f"    interpreter.set_tensor(interpreter.{source}, x)"]
         body += ["    interpreter.invoke()"]
@@ -47,6 +39,39 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     standard = ("base64", "from importlib import metadata")
     found = ("LiteRT", version_text, tuple(imports), tuple(body))
     return Library(*found, modules=("ai-edge-litert",), standard=standard)
+
+
+SOURCE, SINK = 'get_input_details()[0]["index"]', 'get_output_details()[0]["index"]'
+"""Of an interpreter: which of its tensors are the input and the output."""
+
+
+def interpreter(target: Target, content: bytes) -> list[str]:
+    """Lines that make an interpreter of a model's bytes."""
+    switches = dict(target.switches)
+    words = [f"num_threads={switches['threads']}"] if "threads" in switches else []
+    if switches.get("xnnpack") == "0":
+        built_in = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+        words.append(f"experimental_op_resolver_type={built_in}")
+    text = base64.b64encode(content).decode()
+    held = [f'    "{line}"' for line in textwrap.wrap(text, 84)]
+    given = ", ".join(["model_content=model", *words])
+    return ["model = base64.b64decode(", *held, ")", f"interpreter = Interpreter({given})"]
+
+
+def activation(target: Target, name: str, alpha: float) -> list[str]:
+    """Lines of a function of x, float32: a model of the activation alone, for any shape."""
+    spec: dict[str, Any] = {"op": "activation", "activation": name, "dtype": "float32"}
+    spec |= {"parameters": {"alpha": alpha}}
+    chain = litert_chain.Chain(schema_of(target), None, [spec], [{}])
+    return [
+        *interpreter(target, chain.content((1, 1, 1, 1))),
+        f"at = interpreter.{SOURCE}",
+        "interpreter.resize_tensor_input(at, x.shape)",
+        "interpreter.allocate_tensors()",
+        "interpreter.set_tensor(at, x)",
+        "interpreter.invoke()",
+        f"return interpreter.get_tensor(interpreter.{SINK})",
+    ]
 
 
 def model(target: Target, case: Case, operands: Arrays) -> bytes:

@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import Any
 
-from probe.backends import caffe, caffe_layers
+from probe.backends import caffe, caffe_layers, opencv_chain
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.case.operators import OPERATORS
@@ -60,6 +60,22 @@ def _caffemodel(spec: dict[str, Any], operands: Arrays) -> list[str]:
     content = base64.b64encode(caffe.caffemodel("y", "InnerProduct", held)).decode()
     lines = [f'    "{line}"' for line in textwrap.wrap(content, 84)]
     return ["caffemodel = base64.b64decode(", *lines, ")"]
+
+
+def activation(target: Target, name: str, alpha: float) -> list[str]:
+    """Lines of a function of x: a model of the activation alone, for the shape of x."""
+    kind, fields = opencv_chain.activation(name, alpha)
+    layer = caffe.text("y", kind, ["x"], ["y"], fields).splitlines()
+    return [
+        "x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",
+        'dims = " ".join("dim: %d" % size for size in x.shape)',
+        'prototxt = \'input: "x" input_shape { %s }\' % dims + """',
+        *layer,
+        '"""',
+        "net = cv2.dnn.readNetFromCaffe(np.frombuffer(prototxt.encode(), np.uint8))",
+        "net.setInput(x)",
+        "return np.moveaxis(net.forward(), 1, -1)",
+    ]
 
 
 def _lines(prototxt: str) -> list[str]:
