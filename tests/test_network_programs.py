@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -167,6 +168,18 @@ def test_a_fused_activation_changes_no_bit_of_literts_convolution(started):
         for length in (5, 13, 40):
             whole, layerwise = agree(started(text), described(layers), length)
             assert ulp.equal(whole, layerwise, "float32")
+
+
+def test_opencv_multiplies_a_scale_into_the_weights_before_it(started):
+    conv = {"op": "conv1d", "kernel": 3, "filters": 8, "bias": True}
+    network = from_json({"in_channels": 8, "layers": [conv, {"op": "normalisation"}]})
+    whole, layerwise = agree(started("opencv"), network, 105)
+    one, scale = network.layers
+    bias = one.bias * scale.scale + scale.shift
+    folded = network.with_(layers=(replace(one, weights=one.weights * scale.scale, bias=bias),))
+    x = content(network, 105)
+    assert not ulp.equal(whole, layerwise, "float32")
+    assert ulp.equal(whole, Runner(started("opencv"), folded).output(x), "float32")
 
 
 REFUSED = [
