@@ -66,10 +66,8 @@ OTHERS = """
     litert,xnnpack=0
     opencv
     jax
+    tensorflow,xla=1
 """.split()
-
-COMPILED = "tensorflow,xla=1"
-"""XLA compiles every size anew, so it is asked about a few contents, and not between layers."""
 
 
 def network(width: int, seed: int = 0, padding: str = "valid") -> str:
@@ -105,7 +103,6 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
     found = [(text, [wish(network(width), EVERY) for width in WIDTHS]) for text in MAIN]
     found += [(text, [wish(network(width), SOME) for width in WIDTHS]) for text in OTHERS[:2]]
     found += [(text, [wish(network(width), SOME) for width in WIDTHS[:2]]) for text in OTHERS[2:]]
-    found.append((COMPILED, [wish(network(width), SOME[4:6], False) for width in WIDTHS[:2]]))
     found += [(text, [wish(SAME, SOME)]) for text in SAME_ON]
     found += [(text, [wish(network(width, 1), EVERY) for width in WIDTHS]) for text in MAIN]
     found += [(text, [wish(network(1, 2), EVERY)]) for text in MAIN]
@@ -114,10 +111,10 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
     return [(where, each) for where, each in targets if unavailable(where) is None]
 
 
-def wish(source: str, contents: range | tuple[int, ...], layerwise: bool = True) -> Wish:
+def wish(source: str, contents: range | tuple[int, ...]) -> Wish:
     """One network at every content; decisions at a sixteenth of them where there are many."""
     decided = contents[::16] if len(contents) > 100 else contents
-    return Wish(Network.load(source), source, FIXED, contents, 1, decided, layerwise)
+    return Wish(Network.load(source), source, FIXED, contents, 1, decided, True)
 
 
 def costs(width: int, fixed: int) -> Wish:
