@@ -12,6 +12,7 @@ from probe.order.operator import SessionOperator
 from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_windows
+from probe.reproduction import layout, scripts
 from probe.target import Target
 from probe.worker import masked
 from tests import conforming
@@ -69,6 +70,19 @@ def test_products_and_sums_are_revealed_and_replayed(started, text):
 @pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
 def test_products_of_models_are_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text), [one for one in SHAPES if one.op == "matmul"])
+
+
+@pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
+def test_a_script_holds_the_model_of_a_product(started, text):
+    case, target = SHAPES[1].with_(length=9), Target.parse(text)
+    x, w, b = case.operands()
+    found = scripts.library(target, "", case, (x, w, b))
+    lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
+    lines += [f"    {line}" for line in layout.block(list(found.body))]
+    names = {}
+    exec("\n".join(lines), names)
+    y = conforming.run(started(text), case.spec(), x, w, b)
+    assert (names["script"](x, w, b) == y).all()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
