@@ -1,0 +1,116 @@
+"""Tables of public reports, of remedies, and of findings made into scripts."""
+
+from __future__ import annotations
+
+from probe.schema.columns import PAIR, RUN, TARGET, Column, key, second
+from probe.schema.networks import CONTENT
+
+REPORTS = second(
+    key("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
+    Column("number", "int", "its place in the experiment's list"),
+    Column("title", "text", "what was reported, in our words"),
+    Column("answer", "text", "what its maintainers answered, in our words", null="none was read"),
+    Column("home", "text", "the reported library, as a target", null="it is none"),
+    Column("reason", "text", "why it was not run", null="it was"),
+)
+
+FINDINGS = second(
+    RUN,
+    key("thread", "text", "the report: `reports.thread`"),
+    key("question", "text", "which two runs ought to agree, in words"),
+    TARGET,
+    Column("case_id", "text", "the left side's case: `cases.case_id`"),
+    Column("against_case_id", "text", "the right side's case", null="the same, at another value"),
+    Column("against_target", "text", "where the right side ran", null="on the same target"),
+    Column("vary", "text", "the axis that sets the sides apart", null="none does"),
+    Column("at", "int", "its value on the left side", "elements of `vary`", null="no axis"),
+    Column("against", "int", "its value on the right side", "elements of `vary`", null="no axis"),
+    Column("compared", "int", "outputs that ought to agree", "outputs"),
+    Column("differing", "int", "of these, with other values, or on one side only", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column("bits_at", "bits", "left bits of the first differing output", null="none differs"),
+    Column("bits_against", "bits", "its right bits", null="none differs"),
+    Column("explained", "int", "differing outputs whose cause was looked for", "outputs"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, `window`, ..."),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
+    Column(
+        *("smallest", "json", "the smallest case that still differs: case, operands, both ways"),
+        null="not looked for",
+    ),
+)
+
+REMEDIES = second(
+    RUN,
+    key("case_id", "text", "`cases.case_id`", null="a whole network"),
+    key("network_id", "text", "`networks.network_id`", null="a single case"),
+    TARGET,
+    key("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
+    CONTENT,
+    key("fixed", "int", "length of the fixed run", "positions"),
+    Column("about", "text", "what it is, in a few words"),
+    Column("place", "text", "the target that it runs on"),
+    Column("lengths", "int", "lengths whose orders were compared with the fixed one's", "lengths"),
+    Column("verdict", "text", "`exact` whatever the operands, `differs`, or `not known`"),
+    Column("compared", "int", "outputs that must agree", "outputs"),
+    Column("differing", "int", "of these, added in another way than at `fixed`", "outputs"),
+    Column("unknown", "int", "of these, added in a way that is not known", "outputs"),
+    Column("refusal", "text", "why it can't be used, or judged", null="nothing", foreign=True),
+    Column("seconds", "float", "a call at `content`, median of the turns", "s", null="not timed"),
+    Column("seconds_fixed", "float", "a call at `fixed`, likewise", "s", null="not timed"),
+    Column("ratio", "float", "at `content`, over the default there", "1", null="not timed"),
+    Column("of_fixed", "float", "at `content`, over the default at `fixed`", "1", null="not timed"),
+    Column("ratio_fixed", "float", "at `fixed`, over the default there", "1", null="not timed"),
+    Column(
+        *("error_rms", "float", "root mean square of |output - exact| / (eps * scale) at `fixed`"),
+        *("1",),
+        null="not run",
+    ),
+    Column("error_max", "float", "the largest of these", "1", null="not run"),
+    Column("keeps", "flag", "whether `fixed` has the default's bits", null="not run"),
+    Column("recommended", "flag", "whether it is the cheapest exact one"),
+)
+
+REPRODUCTIONS = second(
+    *PAIR,
+    key("source", "text", "the experiment in whose results the finding was drawn"),
+    Column("number", "int", "its place in the draw, from 0"),
+    Column("found", "int", "outputs that were compared, as it was found", "outputs"),
+    Column("processes", "int", "fresh processes that ran the script", "processes"),
+    Column("confirmed", "flag", "whether all of them gave the bits that were measured"),
+    Column("reason", "text", "why they did not", null="they did", foreign=True),
+    Column("status", "int", "their exit status", null="not confirmed"),
+    Column("tries", "int", "smaller cases that were tried", "cases", null="not confirmed"),
+    Column("runs", "int", "calls of the operator for these", "calls", null="not confirmed"),
+    Column("ended", "text", "`minimal` or `budget`: why it is no smaller", null="not confirmed"),
+    Column("label", "text", "the smallest case in words", null="not confirmed"),
+    Column("smallest", "json", "the smallest case", null="not confirmed"),
+    Column("small_summands", "int", "products of its outputs", "products", null="not confirmed"),
+    Column("small_at", "int", "its left value of `vary`", "elements", null="not confirmed"),
+    Column("small_against", "int", "its right value of `vary`", "elements", null="not confirmed"),
+    Column("small_compared", "int", "its compared outputs", "outputs", null="not confirmed"),
+    Column("small_elements", "int", "numbers in its operands", "elements", null="not confirmed"),
+    Column("small_not_zero", "int", "of these, not zero", "elements", null="not confirmed"),
+    Column("differing", "int", "its outputs that differ", "outputs", null="not confirmed"),
+    Column("max_ulp", "int", "largest distance of these", "ulp", null="none is a number"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, ...", null="not confirmed"),
+    Column("replayed", "int", "compared outputs replayed", "outputs", null="not confirmed"),
+    Column("emulated", "flag", "whether `emulated.py` prints the same bits", null="there is none"),
+    Column("lines", "int", "length of `reproduce.py`", "lines", null="not confirmed"),
+    Column("seconds", "float", "from the finding to its proof", "s"),
+    Column("seconds_proof", "float", "of these, in fresh processes", "s", null="not confirmed"),
+)
+
+TABLES = {
+    "reports": REPORTS,
+    "findings": FINDINGS,
+    "remedies": REMEDIES,
+    "reproductions": REPRODUCTIONS,
+}
+
+ABOUT = {
+    "reports": "One row a public report of runs that ought to agree and don't.",
+    "findings": "One row a question of a public report on a target: what it gives here today.",
+    "remedies": "One row a remedy of a case or network on a target. The exact sums are float64's; "
+    "the scale is sum|x*w|, of a network the largest |output|.",
+    "reproductions": "One row a finding that was drawn, made small, and run by its script.",
+}

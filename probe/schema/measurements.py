@@ -1,0 +1,212 @@
+"""Tables of single cases: what was run, what differs, why, and how long it took."""
+
+from __future__ import annotations
+
+from probe.schema.columns import CASE, FLAT, PAIR, PLACE, RANGES, RUN, TARGET, Column, key
+
+RUNS = (
+    key(
+        "run_id",
+        "text",
+        "hash of all that may decide bits, see `probe.schema.run_id`",
+    ),
+    Column("started", "time", "when the run was started, or last continued", "UTC"),
+    Column("experiment", "text", "the experiment's name", null="not run from an experiment"),
+    Column("target", "text", "canonical target text"),
+    Column("library", "text", "distribution name", null="the library did not start"),
+    Column("library_version", "text", "its version", null="the library did not start"),
+    Column("python_version", "text", "the target's Python", null="the library did not start"),
+    Column("numpy_version", "text", "the target's NumPy", null="the library did not start"),
+    Column("device", "text", "`cpu`, `gpu:0`, `arm64`, ..."),
+    Column("machine", "text", "the machine's label, also the name of its results folder"),
+    Column("cpu_vendor", "text", "`AuthenticAMD`, `GenuineIntel`, ...", null="not told"),
+    Column("cpu_model", "text", "model name as the processor tells it", null="not told"),
+    Column("cpu_family", "int", "CPUID family", null="not an x86 processor"),
+    Column("cpu_model_number", "int", "CPUID model", null="not an x86 processor"),
+    Column("cpu_isa", "text", "widest vector extension: `sse41`, `avx2`, ...", null="not told"),
+    Column("cores", "int", "processors that the run may use", "logical processors"),
+    Column("os", "text", "system and C library, such as `Linux glibc 2.36`"),
+    Column("emulated", "text", "what emulates the processor", null="nothing: native"),
+    Column("switches", "json", "every switch of the target with its value, defaults included"),
+    Column("environment", "json", "the variables set for the target's process", foreign=True),
+    Column("git_commit", "text", "the commit of probe's checkout", null="not run from a checkout"),
+    Column("git_dirty", "flag", "whether tracked source files had changes", null="not a checkout"),
+    Column("probe_version", "text", "version of probe"),
+    Column("schema_version", "int", "version of this format"),
+)
+
+CASES = (
+    key("case_id", "text", "hash of the case's content"),
+    Column("op", "text", "`conv1d`, `conv2d`, `conv3d`, `depthwise_conv2d`, ..."),
+    Column("kernel", "text", "kernel size, `5` or `1x5`", "elements of each spatial axis"),
+    Column("in_channels", "int", "input channels", "channels"),
+    Column("filters", "int", "output channels", "channels"),
+    Column("stride", "text", "`1` or `1x2`", "elements of each spatial axis"),
+    Column("dilation", "text", "`1` or `1x2`", "elements of each spatial axis"),
+    Column("groups", "int", "channel groups"),
+    Column("padding", "text", "`valid`, `same`, `caffe`, `1`, `0:1`, `0:1,2:2`"),
+    Column("length", "int", "last spatial axis", "elements", null="given by the sweep"),
+    Column("height", "text", "the other spatial axes", "elements", null="the kernel's extent"),
+    Column("batch", "int", "batch size", "entries"),
+    Column("dtype", "text", "`float32`, `float64`, `float16`, `bfloat16`"),
+    Column("operands", "text", "kind of generated operands"),
+    Column("seed", "int", "seed of the generated operands"),
+    Column("summands", "int", "products added for one output, the bias not counted", "products"),
+    Column("json", "json", "the whole case, as `Case.from_json` reads it"),
+)
+
+COMPARISONS = (
+    *PAIR,
+    Column("compared", "int", "outputs that must agree and were compared", "outputs"),
+    Column("not_compared", "int", "left outputs with no partner, or another window", "outputs"),
+    Column("differing", "int", "compared outputs whose values differ", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column("max_scaled", "float", "largest |difference| / (eps * sum|x*w|)", "1", null="not known"),
+    Column("first", "int", "first differing output: " + FLAT, null="none differs"),
+    Column("control", "text", "the same shape again: `equal` or `differs`", null="not run"),
+    Column("digest_at", "text", "hash of the left outputs that were compared"),
+    Column("digest_against", "text", "hash of the right outputs that were compared"),
+    Column("kept", "int", "how many differing outputs are rows of `differences`", "outputs"),
+    Column("seconds", "float", "time of the left call in the library", "s", null="not timed"),
+)
+
+DIFFERENCES = (
+    *PAIR,
+    key("index", "int", FLAT),
+    Column("batch", "int", "batch entry"),
+    Column("row", "int", "flat index over the spatial axes except the last; 0 if it has one"),
+    Column("position", "int", "index on the last spatial axis"),
+    Column("channel", "int", "filter"),
+    Column("bits_at", "bits", "the left value's bits, zero-extended"),
+    Column("bits_against", "bits", "the right value's bits, zero-extended"),
+    Column("ulp", "int", "signed distance, right minus left", "ulp", null="NaN, or over 63 bits"),
+    Column("scaled", "float", "(right - left) / (eps * sum|x*w|)", "1", null="not known"),
+)
+
+OUTPUTS = (
+    *PLACE,
+    key("index", "int", "flat index into the output, shape (batch, *spatial, filters), row-major"),
+    Column("batch", "int", "batch entry"),
+    Column("row", "int", "flat index over the spatial axes except the last; 0 if it has one"),
+    Column("position", "int", "index on the last spatial axis"),
+    Column("channel", "int", "filter"),
+    Column("bits", "bits", "the value's bits, zero-extended"),
+)
+
+WINDOWS = (
+    RUN,
+    CASE,
+    TARGET,
+    key("group", "int", "channel group: its filters read alike; of pooling the channel"),
+    key("position", "int", "output position: flat index over (batch, *spatial)"),
+    Column(
+        "reads",
+        "indices",
+        "for each product, in the order of the weights, the input it reads: flat index into x, "
+        "shape (batch, *spatial, channels); -1: padding. Of pooling: of each place of the window",
+    ),
+    Column("as_said", "flag", "whether these are the inputs that the case's padding says"),
+    Column("counted", "int", "what an average divides by", "elements", null="not an average"),
+    Column("pad_with", "text", "what padding puts into pooling", null="no padding, or no pooling"),
+)
+
+FAILURES = (
+    RUN,
+    key("case_id", "text", "`cases.case_id`", null="failed before any case"),
+    TARGET,
+    key("vary", "text", "the axis that was changed", null="failed before any case"),
+    key("at", "int", "its value", "elements of `vary`", null="not at one value"),
+    Column("kind", "text", "`unavailable`, `unsupported`, `error`, `crash`, `timeout`, ..."),
+    Column("message", "text", "one line", foreign=True),
+    Column("stderr", "text", "tail of what the process printed", null="nothing", foreign=True),
+)
+
+ORDERS = (
+    key("order_id", "text", "hash of the tree"),
+    Column("tree", "text", "the tree, such as `(((0+1)+(2+3))+4)`; leaves count the products"),
+    Column("leaves", "int", "summands, the bias included where it is one", "summands"),
+    Column("depth", "int", "most additions between a leaf and the root", "additions"),
+    Column("children_max", "int", "most children of a node", "summands"),
+    Column(
+        "fprev", "int", "calls that FPRev needs for one such output", "calls", null="not counted"
+    ),
+)
+
+ROUNDINGS = (
+    key("rounding_id", "text", "hash of all columns that follow"),
+    Column("style", "text", "which products are fused into an addition: `none`, `all`, `some`"),
+    Column("fused", "ranges", "leaves fused with their addition: start, stop, ..."),
+    Column("products", "text", "format in which products are taken", null="the case's dtype"),
+    Column("accumulator", "text", "format of the partial sums", null="the case's dtype"),
+    Column("json", "json", "everything that a replay needs beside the tree"),
+)
+
+REVEALS = (
+    *PLACE,
+    key("order_id", "text", "`orders.order_id`", null="not a sum"),
+    key("rounding_id", "text", "`roundings.rounding_id`", null="not known"),
+    Column("outputs", "int", "outputs that have this order and rounding", "outputs"),
+    Column("replayed", "int", "of these, reproduced bit for bit", "outputs"),
+    Column("ranges", "ranges", RANGES),
+    Column("calls", "int", "calls of the operator that asked questions, whole reveal", "calls"),
+    Column("checks", "int", "calls beside them: controls, replay", "calls", null="not counted"),
+    Column("seconds", "float", "time of the whole reveal", "s"),
+    Column("evidence", "text", "why it is not a sum", null="it is one"),
+)
+
+CAUSES = (
+    *PAIR,
+    key("cause", "text", "`window`, `order`, `rounding`, `order+rounding`, `unexplained`, ..."),
+    Column("outputs", "int", "differing outputs with this cause", "outputs"),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
+    Column("ranges", "ranges", RANGES),
+)
+
+KERNELS = (
+    *PLACE,
+    key("source", "text", "`onednn-verbose`, `symbols`, `backend-choice`, ..."),
+    Column("kernel", "text", "what the library says it ran", null="could not be asked: `missing`"),
+    Column("missing", "text", "why it could not be asked", null="it was", foreign=True),
+)
+
+MEASUREMENTS = (
+    RUN,
+    key("subject", "text", "what was measured, in words"),
+    key("variant", "text", "in which way: `probe`, `by hand`, ..."),
+    key("size", "int", "how much work it was: comparisons, elements, lengths"),
+    key("repeat", "int", "number of the repetition; those of one number were made in turns"),
+    Column("value", "float", "what was measured", "see `unit`"),
+    Column("unit", "text", "`s` (by the clock), `MiB` (most memory held)"),
+)
+
+TABLES = {
+    "runs": RUNS,
+    "cases": CASES,
+    "comparisons": COMPARISONS,
+    "differences": DIFFERENCES,
+    "outputs": OUTPUTS,
+    "windows": WINDOWS,
+    "failures": FAILURES,
+    "orders": ORDERS,
+    "roundings": ROUNDINGS,
+    "reveals": REVEALS,
+    "causes": CAUSES,
+    "kernels": KERNELS,
+    "measurements": MEASUREMENTS,
+}
+
+ABOUT = {
+    "runs": "One row a run: one target, on one machine, in one state of its software.",
+    "cases": "One row a case: what was computed.",
+    "comparisons": "One row a case, target and pair of values of the changed axis.",
+    "differences": "One row a differing output.",
+    "outputs": "One row an output that an experiment wanted in full, whether it differs or not.",
+    "windows": "One row an output position of a group: what it reads, as read off the target.",
+    "failures": "One row a failure of a target. Failures are not findings.",
+    "orders": "One row a distinct summation tree.",
+    "roundings": "One row a distinct way of rounding.",
+    "reveals": "One row an order and rounding that some outputs of a call have.",
+    "causes": "One row a cause of some differences of a comparison.",
+    "kernels": "One row a kernel that the library itself names: evidence, never a cause.",
+    "measurements": "One row a repetition of a measurement: of probe, or of a network.",
+}
