@@ -178,7 +178,7 @@ class Worker:
             number, _, word = name.partition(".")
             operands[int(number)][word] = array
         program = getattr(self._started(), "chain", lambda specs, operands: None)
-        self.calls[request["key"]] = Network(self._operator, specs, operands, program)
+        self.calls[request["key"]] = Network(self._layer_operator, specs, operands, program)
         yield {"done": True}, {}
 
     def through(self, request, arrays):
@@ -222,20 +222,26 @@ class Worker:
         return self.backend
 
     def _operator(self, spec):
-        backend = self._started()
         key = json.dumps(spec, sort_keys=True)
         if key not in self.operators:
-            make = SplitOperator if "split" in spec else type(backend).operator
-            make = remedied.operator if "remedy" in spec else make
-            if "turned" in spec:
-                inner = self._operator(turned.library_spec(spec))
-                self.operators[key] = turned.Turned(inner, spec)
-            else:
-                self.operators[key] = make(backend, spec)
+            self.operators[key] = self._made(spec)
         self.operators.move_to_end(key)
         if len(self.operators) > OPERATORS:
             self.operators.popitem(last=False)
         return self.operators[key]
+
+    def _layer_operator(self, spec):
+        """One of a layer's own where it holds the weights: layers alike would take turns in it."""
+        found = self._operator(spec)
+        return self._made(spec) if found.constant_weights else found
+
+    def _made(self, spec):
+        backend = self._started()
+        if "turned" in spec:
+            return turned.Turned(self._made(turned.library_spec(spec)), spec)
+        make = SplitOperator if "split" in spec else type(backend).operator
+        make = remedied.operator if "remedy" in spec else make
+        return make(backend, spec)
 
 
 REQUESTS = {
