@@ -26,7 +26,7 @@ def check_names(table: str, names: Set[str]) -> None:
         raise StoreError(f"{table}: no value for {missing}; these may not be null")
     if not names <= _ALLOWED[table]:
         unknown = ", ".join(sorted(names - _ALLOWED[table]))
-        raise StoreError(f"{table}: has no column {unknown}; see probe/schema.py")
+        raise StoreError(f"{table}: has no column {unknown}; see probe/schema")
 
 
 def from_rows(table: str, rows: list[Mapping[str, Any]]) -> pa.Table:
