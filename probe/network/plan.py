@@ -8,7 +8,7 @@ fresh operands; what it was found for (network, target, versions) and what it as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -218,14 +218,23 @@ def assumptions(lengths: SafeLengths) -> list[str]:
         "the target computes a shape in one way whatever the operands are, on this processor, "
         "with this release and as many threads"
     ]
-    for number, why in sorted(lengths.by_bits.items()):
-        name = lengths.network.layers[number].name
-        found.append(f"{name} was compared by bits, on a few sets of operands: {why}")
-    for number, why in sorted(lengths.by_places.items()):
-        found.append(f"{lengths.network.layers[number].name} was compared place by place: {why}")
+    for names, why in _by_reason(lengths, lengths.by_bits):
+        found.append(f"{names} compared by bits, on a few sets of operands: {why}")
+    for names, why in _by_reason(lengths, lengths.by_places):
+        found.append(f"{names} compared place by place: {why}")
     if lengths.programs:
         found.append(
             "beside layer by layer, the library's program of all layers was compared by bits, on "
             f"{PROGRAM_SETS} sets of operands"
         )
     return found
+
+
+def _by_reason(lengths: SafeLengths, reasons: dict[int, str]) -> Iterator[tuple[str, str]]:
+    """``conv2 and conv3 were``, with the reason that they share."""
+    layers: dict[str, list[str]] = {}
+    for number, why in sorted(reasons.items()):
+        layers.setdefault(why, []).append(lengths.network.layers[number].name)
+    for why, names in layers.items():
+        told = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+        yield f"{told} {'were' if len(names) > 1 else 'was'}", why
