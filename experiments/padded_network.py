@@ -40,7 +40,7 @@ TIMED = {
     "tensorflow,onednn=0,mode=graph": EVERY_SIZE,
     "tensorflow,onednn=0,mode=graph,threads=1": EVERY_SIZE,
     "tensorflow,onednn=0": EVERY_SIZE[:3],
-    "torch": EVERY_SIZE[:2],
+    **dict.fromkeys(("torch", "jax", "onnxruntime", "litert,xnnpack=0"), EVERY_SIZE[:2]),
 }
 """Width and fixed size of the networks that are timed. On one thread the fixed run can't do better
 than a short one by sharing its work."""

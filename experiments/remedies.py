@@ -59,7 +59,7 @@ FAST = (
 """Of networks: all but ``stable`` one operation after the other, which takes hours."""
 
 FEW = ("pad", "layerwise", "chunks=256", "threads=1", "onednn=1")
-"""Of networks that are run operation by operation."""
+"""Of networks where the others are not there, or take long."""
 
 
 class Whole(NamedTuple):
@@ -79,7 +79,9 @@ PLAN: Plan = [
     ("tensorflow,isa=avx2", [*CASES]),
     ("tensorflow", [*CASES]),
     ("torch", [*CASES, Whole(64, 4096), Whole(16, 4096)]),
-    ("onnxruntime", [*CASES]),
+    ("onnxruntime", [*CASES, Whole(16, 4096, FEW)]),
+    ("jax", [Whole(16, 4096, FEW)]),
+    ("litert,xnnpack=0", [Whole(16, 4096, FEW)]),
 ]
 """What is measured on each target. One target's processes serve all that follows it."""
 
