@@ -33,7 +33,8 @@ def torch(path):
             y = module(torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1))))
         return np.moveaxis(y.numpy(), 1, -1)
 
-    yield "module", next(module.parameters()).shape[1], run
+    first = next(one for one in module.modules() if hasattr(one, "in_channels"))
+    yield "module", first.in_channels, run
 
 
 def onnxruntime(path):

@@ -95,6 +95,27 @@ def test_a_model_whose_first_axis_is_long_has_a_script_in_its_own_axes(text, op,
     assert all(bits in done.stdout for pair in made.ran.bits for bits in pair)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["torch", "tensorflow,isa=avx2,mode=graph", "keras,isa=avx2"])
+def test_scales_are_the_librarys_own(text, tmp_path):
+    target = Target.parse(text)
+    if why := unavailable(target):
+        pytest.skip(why)
+    layers = [
+        {"op": "normalisation"},
+        {"op": "conv1d", "kernel": 3, "filters": 16, "padding": "same"},
+        {"op": "normalisation"},
+        {"op": "activation", "activation": "relu"},
+        {"op": "conv1d", "kernel": 4, "filters": 24},
+        {"op": "dense", "filters": 40},
+    ]
+    network = Network.load({"rank": 1, "in_channels": 3, "layers": layers})
+    made = networks.reproduce(network, 2, target, 90, times=1)
+    folder.write(made, tmp_path)
+    assert made.ran.status == 1 and made.ran.bits and clean(tmp_path / "reproduce.py") == ""
+    assert "normalisation_0(x, scale_0, shift_0)" in made.script
+
+
 def test_what_does_not_differ_or_has_no_script_is_refused():
     network = Network.load(DESCRIPTION)
     with pytest.raises(InputError, match="no activation differs"):

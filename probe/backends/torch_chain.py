@@ -45,7 +45,9 @@ class Chain:
             return lambda x: x + _column(b, x)
         if spec["op"] == "normalisation":
             scale, shift = self._tensor(arrays["scale"]), self._tensor(arrays["shift"])
-            return lambda x: x * _column(scale, x) + _column(shift, x)
+            mean, variance = torch.zeros_like(scale), torch.ones_like(scale)
+            given = mean, variance, scale, shift, False, 0.0, 0.0
+            return lambda x: functional.batch_norm(x, *given)
         if spec["op"] == "pad":
             pads = [n for pair in spec["padding"][::-1] for n in pair]
             value = spec["parameters"].get("value", 0.0)

@@ -267,6 +267,8 @@ class _Layers:
         """Lines that replace x by what comes out of a layer."""
         if layer.op == "activation" and layer.activation not in activations.EXACT:
             return [f"x = {self._activation(number, layer)}(x)"]
+        if layer.op == "normalisation" and (lines := self._normalisation(number)):
+            return lines
         if not (layer.sums or layer.pool):
             return [f"x = {_between(number, layer)}"]
         case = layer.case(sizes, self.finding.network.dtype)
@@ -288,6 +290,15 @@ class _Layers:
             return [f"x = np.ascontiguousarray({name}({arguments}))"]
         flat = arguments.replace("x", f"x.reshape(1, -1, {layer.in_channels})", 1)
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
+
+    def _normalisation(self, number: int) -> list[str]:
+        """Lines that replace x by the library's own scaling; none where NumPy's will do."""
+        lines = list(activations.normalisation(self.target, self.version))
+        if not lines:
+            return []
+        about = "Scale and shift, as the library has them."
+        name = self._add("normalisation", f"_{number}", "x, scale, shift", about, lines)
+        return [f"x = {name}(x, scale_{number}, shift_{number})"]
 
     def _activation(self, number: int, layer: Layer) -> str:
         """The name of a function that is the library's own."""

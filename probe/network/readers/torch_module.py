@@ -215,11 +215,13 @@ def _each(value: Any, rank: int) -> tuple[int, ...]:
 
 
 def _normalisation(writer: Writer, name: str, part: Any) -> None:
-    mean, variance = (_array(v).astype(np.float64) for v in (part.running_mean, part.running_var))
-    scale = 1 / np.sqrt(variance + part.eps)
+    """Scale and shift as PyTorch rounds them: the shift's product is not rounded by itself."""
+    mean, variance = _array(part.running_mean), _array(part.running_var)
+    one = variance.dtype.type(1)
+    scale = one / np.sqrt(variance + variance.dtype.type(part.eps))
     if part.affine:
         scale = scale * _array(part.weight)
-    shift = -mean * scale + (_array(part.bias) if part.affine else 0.0)
+    shift = -mean.astype(np.float64) * scale + (_array(part.bias) if part.affine else 0.0)
     writer.add("normalisation", name, scale=scale, shift=shift)
 
 

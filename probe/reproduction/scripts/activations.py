@@ -60,6 +60,14 @@ MODELS = {name: name + " {alpha}" for name in NUMPY}
 """Of libraries that run a model of the activation: its name and parameter."""
 
 
+NORMALISATION = {
+    "tensorflow": "x * scale + shift",
+    "keras": "x * scale + shift",
+    "torch": "F.batch_norm(x, zeros, zeros + 1, scale, shift, eps=0.0)",
+}
+"""Scales and shifts of libraries that may fuse the two."""
+
+
 def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, ...]:
     """The body of a function of the NumPy array ``x``, channels last, which returns another.
 
@@ -73,6 +81,14 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
     if target.name == "tensorflow" and name == "elu" and alpha != 1.0:
         text = f"tf.where(x > 0, x, {alpha} * tf.math.expm1(x))"
     return tuple(write(target, version, name, text))
+
+
+def normalisation(target: Target, version: str) -> tuple[str, ...]:
+    """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do."""
+    if target.name not in NORMALISATION:
+        return ()
+    write = WRITTEN[target.name][1]
+    return tuple(write(target, version, "normalisation", NORMALISATION[target.name]))
 
 
 def standard(target: Target, name: str) -> tuple[str, ...]:
@@ -107,9 +123,12 @@ def _tensorflow(target: Target, version: str, name: str, text: str) -> list[str]
 
 def _torch(target: Target, version: str, name: str, text: str) -> list[str]:
     where = "" if target.device == "cpu" else f', device="{target.device}"'
-    given = f"torch.tensor(np.moveaxis(x, -1, 1).copy(){where})"
+    found = [f"x = torch.tensor(np.moveaxis(x, -1, 1).copy(){where})"]
+    if name == "normalisation":
+        found.append("scale, shift = (torch.tensor(one).to(x) for one in (scale, shift))")
+        found.append("zeros = torch.zeros_like(scale)")
     cpu = ".cpu()" * bool(where)
-    return [f"x = {given}", f"y = {text}", f"return np.moveaxis(y{cpu}.numpy(), 1, -1)"]
+    return [*found, f"y = {text}", f"return np.moveaxis(y{cpu}.numpy(), 1, -1)"]
 
 
 def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
