@@ -83,6 +83,37 @@ def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str]) -> None:
     axes.grid(axis="y", color="#e9ecef", lw=0.8)
 
 
+def program_bars(
+    axes: Axes, counts: pd.DataFrame, sizes: pd.DataFrame, labels: Mapping[str, str]
+) -> None:
+    """How many of ``sizes`` runs end in other bits, a row a target, a column a way.
+
+    ``least`` is drawn as bars, the share; the other ways as numbers on the right.
+    """
+    rows, step = np.arange(len(counts)), 0.22
+    shares = (counts["least"] / sizes["least"]).to_numpy(dtype=float)
+    axes.barh(rows, shares, 0.7, color=WAYS["least"])
+    others = [way for way in counts if way != "least"]
+    for way in counts:
+        beside = way == "least"
+        at = shares + 0.01 if beside else np.full(len(rows), 1.07 + step * others.index(way))
+        colour = "black" if beside else WAYS[way]
+        look: dict[str, Any] = {
+            "color": colour,
+            "va": "center",
+            "ha": "left" if beside else "center",
+        }
+        for row, x, apart, size in zip(rows, at, counts[way], sizes[way], strict=True):
+            if not pd.isna(apart):
+                axes.text(x, float(row), f"{int(apart):,} of {int(size):,}", fontsize=7, **look)
+        head = 0.0 if beside else at[0]
+        axes.text(head, -1.1, labels[way], fontsize=8, **(look | {"color": WAYS[way]}))
+    axes.set_yticks(rows, [str(name) for name in counts.index], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -1.5)
+    axes.set(xlim=(0, 1.05 + step * (len(others) + 0.1)), xticks=np.arange(0, 0.81, 0.2))
+    axes.set_xlabel("share of the contents whose program ends in other bits", loc="left")
+
+
 def cost_bars(
     axes: Axes, ratios: pd.DataFrame, labels: Mapping[str, str], limit: float | None = None
 ) -> None:

@@ -233,6 +233,8 @@ def _timer(runner: Runner, x: np.ndarray) -> Callable[[float], Sequence[float]]:
 
     def call(limit: float) -> Sequence[float]:
         nonlocal took
+        if not took:  # the first call may compile
+            runner.whole(x)
         times = int(min(max(limit / took, 1), 1000)) if took else 1
         _, seconds = runner.whole(x, times)
         if not seconds:
