@@ -30,7 +30,7 @@ def torch(path):
 
     def run(x):
         with torch.no_grad():
-            y = module(torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, -1, 1))))
+            y = module(torch.from_numpy(np.moveaxis(x, -1, 1).copy()))
         return np.moveaxis(y.numpy(), 1, -1)
 
     first = next(one for one in module.modules() if hasattr(one, "in_channels"))
@@ -44,7 +44,7 @@ def onnxruntime(path):
     (given,) = session.get_inputs()
 
     def run(x):
-        (y,) = session.run(None, {given.name: np.ascontiguousarray(np.moveaxis(x, -1, 1))})
+        (y,) = session.run(None, {given.name: np.moveaxis(x, -1, 1).copy()})
         return np.moveaxis(y, 1, -1)
 
     yield "session", given.shape[1], run
