@@ -44,7 +44,7 @@ class Chain:
 
     def _call(self, x):
         if x.ndim not in self.made:
-            graph = _Graph(self.backend, self.layers, x.shape[1], x.ndim - 2)
+            graph = Graph(self.backend, self.layers, x.shape[1], x.ndim - 2)
             run = self.backend.session(graph.model()).run
             self.made[x.ndim] = run, [graph.value], graph.fed
         run, names, fed = self.made[x.ndim]
@@ -57,7 +57,7 @@ class Chain:
         return channels_first.channels_last(y)
 
 
-class _Graph:
+class Graph:
     """A model that is being written. ``value``: the name of what the last node gives.
 
     ``fed``: weights by name where they are no constants of the model (``weights=argument``).

@@ -1,4 +1,8 @@
-"""ONNX models: graphs whose nodes are a chain; channels first, constant weights."""
+"""ONNX models: graphs whose nodes are a chain; constant weights.
+
+Convolutions and pools have channels first. Transpositions, as converters put around them and around
+matrix products, only say where the channels are.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,7 @@ ACTIVATIONS = {
     "Exp": "exp",
 }
 IDLE = ("Identity", "Dropout")
+WINDOWED = ("Conv", "MaxPool", "AveragePool", "BatchNormalization")
 SPELLED: dict[str, tuple[tuple[str, str | float | None], ...]] = {
     "silu": (("Sigmoid", None), ("Mul", "x")),
     "gelu": (("Div", math.sqrt(2)), ("Erf", None), ("Add", 1.0), ("Mul", "x"), ("Mul", 0.5)),
@@ -66,42 +71,175 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
         )
     shape = [one.dim_value or None for one in given[0].type.tensor_type.shape.dim]
     rank = len(shape) - 2
-    if rank not in (1, 2, 3) or shape[1] is None:
+    nodes = [node for node in graph.node if not _is_constant(node, constants)]
+    last = _starts_last(nodes, rank)
+    channels = shape[-1 if last else 1] if rank in (1, 2, 3) else None
+    if channels is None:
         why = "its input is not (batch, channels, positions), or with more axes"
         raise InputError("network", name, why, "export it with such a shape and known channels")
-    writer, beyond = Writer(rank, shape[1]), None
+    writer, beyond = Writer(rank, channels), None
     try:
-        _walk(writer, graph, given[0].name, constants)
+        _Walk(writer, constants, last).through(nodes, given[0].name, graph)
     except Stop as stop:
         beyond = stop.beyond
-    return chain(writer, tuple(shape[2:]), height, name, beyond)
+    return chain(writer, tuple(shape[1:-1] if last else shape[2:]), height, name, beyond)
 
 
-def _walk(writer: Writer, graph: Any, value: str, constants: dict[str, np.ndarray]) -> None:
-    """Writes the nodes from the input on."""
+def _starts_last(nodes: list[Any], rank: int) -> bool:
+    """Whether the input's channels are last, by the first nodes that tell."""
+    turns = 0
+    for node in nodes:
+        if node.op_type == "Transpose":
+            if rank > 1:
+                return _moves(node, rank) == "first"
+            turns += 1  # with one spatial axis it says the same both ways
+        elif node.op_type in WINDOWED:
+            return turns % 2 == 1
+        elif node.op_type == "MatMul":
+            return turns % 2 == 0
+    return False
+
+
+def _moves(node: Any, rank: int) -> str:
+    """Where a Transpose puts the channels: ``first`` or ``last``; empty for any other node."""
     from onnx import helper
 
-    nodes = [node for node in graph.node if not _is_constant(node, constants)]
-    while nodes:
-        node = nodes.pop(0)
-        name = node.name or node.output[0]
-        if spelled := _spelled([node, *nodes], value, constants):
-            writer.add("activation", name, activation=spelled)
-            rest = len(SPELLED[spelled]) - 1
-            value, nodes = nodes[rest - 1].output[0], nodes[rest:]
-            continue
+    if node.op_type != "Transpose":
+        return ""
+    words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    spatial = list(range(1, rank + 1))
+    ways = {"first": [0, rank + 1, *spatial], "last": [0, *(n + 1 for n in spatial), 1]}
+    return next((name for name, way in ways.items() if words.get("perm") == way), "")
+
+
+class _Walk:
+    """Writes nodes from the input on. ``last``: whether channels are last there, not first."""
+
+    def __init__(self, writer: Writer, constants: dict[str, np.ndarray], last: bool) -> None:
+        self.writer, self.constants, self.last = writer, constants, last
+
+    def through(self, nodes: list[Any], value: str, graph: Any) -> None:
+        """All nodes; ``value``: the input's name. Raises Stop."""
+        from onnx import helper
+
+        while nodes:
+            node = nodes.pop(0)
+            name = node.name or node.output[0]
+            if spelled := _spelled([node, *nodes], value, self.constants):
+                self.writer.add("activation", name, activation=spelled)
+                rest = len(SPELLED[spelled]) - 1
+                value, nodes = nodes[rest - 1].output[0], nodes[rest:]
+                continue
+            words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            at, arrays = self._given(node, value, name)
+            value = node.output[0]
+            scale = self._per_channel(arrays[1 - at]) if node.op_type == "Mul" else None
+            if scale is not None:
+                shift = np.zeros_like(scale)
+                if nodes and nodes[0].op_type == "Add" and value in nodes[0].input:
+                    at, arrays = self._given(nodes[0], value, name)
+                    added = self._per_channel(arrays[1 - at])
+                    if added is not None:
+                        shift, value = added, nodes.pop(0).output[0]
+                self.writer.add("normalisation", name, scale=scale, shift=shift)
+            else:
+                self._write(node, name, words, arrays, at)
+        if value not in [one.name for one in graph.output]:
+            raise Stop(value, "output", "is not the end of the graph: it has more branches")
+
+    def _given(self, node: Any, value: str, name: str) -> tuple[int, list[np.ndarray | None]]:
+        """Which input the chain's value is, and the arrays of the others. Raises Stop."""
         given = list(node.input)
         if given.count(value) != 1 or any(
-            one and one not in constants for one in set(given) - {value}
+            one and one not in self.constants for one in set(given) - {value}
         ):
             why = "takes more or other than what comes before it; a chain has one branch"
             raise Stop(name, node.op_type, why)
-        words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        arrays = [constants.get(one) for one in given]
-        _write(writer, name, node.op_type, words, arrays, given.index(value))
-        value = node.output[0]
-    if value not in [one.name for one in graph.output]:
-        raise Stop(value, "output", "is not the end of the graph: it has more branches")
+        return given.index(value), [self.constants.get(one) for one in given]
+
+    def _write(
+        self, node: Any, name: str, words: dict[str, Any], arrays: list[Any], at: int
+    ) -> None:
+        writer, kind = self.writer, node.op_type
+        if kind in IDLE:
+            return
+        if kind == "Transpose":
+            self._transpose(node, name)
+        elif kind == "Pad" and words.get("mode", b"constant") == b"constant":
+            self._pad(name, words, arrays)
+        elif kind == "MatMul" and at == 0 and self._is_dense(arrays[1]):
+            writer.dtype = str(arrays[1].dtype)
+            writer.add("dense", name, filters=arrays[1].shape[1], weights=arrays[1][None])
+        elif kind == "Add" and (bias := self._per_channel(arrays[1 - at])) is not None:
+            writer.add("bias", name, bias=bias)
+        elif kind == "Clip" and _clips(arrays, words) == (0, 6):
+            writer.add("activation", name, activation="relu6")
+        elif kind == "Softmax" and words.get("axis", -1) in self._channel_axis:
+            writer.add("activation", name, activation="softmax")
+        elif kind == "Gelu" and words.get("approximate", b"none") == b"none":
+            writer.add("activation", name, activation="gelu")
+        elif kind in ACTIVATIONS:
+            alpha = {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind)
+            parameters = {} if alpha is None else {"alpha": float(words.get("alpha", alpha))}
+            writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
+        elif kind in WINDOWED and at == 0 and not self.last:
+            self._windowed(kind, name, words, arrays)
+        else:
+            raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
+
+    def _windowed(self, kind: str, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
+        """What has channels first by definition."""
+        if kind == "Conv":
+            _convolution(self.writer, name, words, arrays)
+        elif kind == "BatchNormalization":
+            gamma, beta, mean, variance = (one.astype(np.float64) for one in arrays[1:5])
+            scale = gamma / np.sqrt(variance + words.get("epsilon", 1e-5))
+            self.writer.add("normalisation", name, scale=scale, shift=beta - mean * scale)
+        else:
+            _pool(self.writer, name, kind, words)
+
+    @property
+    def _channel_axis(self) -> tuple[int, ...]:
+        return (-1, self.writer.rank + 1) if self.last else (1, -self.writer.rank - 1)
+
+    def _transpose(self, node: Any, name: str) -> None:
+        moves = _moves(node, self.writer.rank)
+        if not moves or (self.writer.rank > 1 and moves == ("last" if self.last else "first")):
+            raise Stop(name, "Transpose", "moves other axes than the channels to their other end")
+        self.last = not self.last
+
+    def _pad(self, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
+        sizes = words.get("pads") if len(arrays) < 2 else arrays[1]
+        if sizes is None or len(sizes) != 2 * (self.writer.rank + 2) or min(sizes) < 0:
+            raise Stop(name, "Pad", "has sizes that are not known here, or crops")
+        pairs = list(zip(sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :], strict=True))
+        spatial = pairs[1:-1] if self.last else pairs[2:]
+        if sum(map(sum, pairs)) != sum(map(sum, spatial)):
+            raise Stop(name, "Pad", "pads the batch or the channels")
+        value = arrays[2] if len(arrays) > 2 and arrays[2] is not None else words.get("value", 0.0)
+        padding = [(int(before), int(after)) for before, after in spatial]
+        self.writer.add(
+            "pad", name, padding=padding, parameters={"value": float(np.ravel(value)[0])}
+        )
+
+    def _is_dense(self, array: np.ndarray | None) -> bool:
+        """Whether a product with the array is one over the channels of every position."""
+        shape = None if array is None else array.shape
+        return self.last and shape is not None and shape[:-1] == (self.writer.channels,)
+
+    def _per_channel(self, array: np.ndarray | None) -> np.ndarray | None:
+        """The numbers of a channel each, if that is what the array adds, or multiplies by."""
+        channels, rank = self.writer.channels, self.writer.rank
+        if array is None or array.size not in (1, channels):
+            return None
+        one = (channels,) if self.last else (channels, *(1,) * rank)
+        shape = array.shape
+        while len(shape) > len(one) and shape[0] == 1:
+            shape = shape[1:]
+        if array.size == 1 or shape == one:
+            flat: np.ndarray = array.reshape(-1) * np.ones(channels, array.dtype)
+            return flat
+        return None
 
 
 def _is_constant(node: Any, constants: dict[str, np.ndarray]) -> bool:
@@ -142,49 +280,9 @@ def _takes(node: Any, before: str, other: str | float | None, constants: dict[st
     return held is not None and held.size == 1 and bool(np.isclose(held, other).all())
 
 
-def _write(
-    writer: Writer, name: str, kind: str, words: dict[str, Any], arrays: list[Any], at: int
-) -> None:
-    if kind in IDLE:
-        return
-    if kind == "Conv" and at == 0:
-        _convolution(writer, name, words, arrays)
-    elif kind in ("MaxPool", "AveragePool"):
-        _pool(writer, name, kind, words)
-    elif kind == "BatchNormalization" and at == 0:
-        gamma, beta, mean, variance = (one.astype(np.float64) for one in arrays[1:5])
-        scale = gamma / np.sqrt(variance + words.get("epsilon", 1e-5))
-        writer.add("normalisation", name, scale=scale, shift=beta - mean * scale)
-    elif kind == "Add" and (bias := _per_channel(writer, arrays[1 - at])) is not None:
-        writer.add("bias", name, bias=bias)
-    elif kind == "Clip" and _clips(arrays, words) == (0, 6):
-        writer.add("activation", name, activation="relu6")
-    elif kind == "Softmax" and words.get("axis", -1) == 1:
-        writer.add("activation", name, activation="softmax")
-    elif kind == "Gelu" and words.get("approximate", b"none") == b"none":
-        writer.add("activation", name, activation="gelu")
-    elif kind in ACTIVATIONS:
-        alpha = {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind)
-        parameters = {} if alpha is None else {"alpha": float(words.get("alpha", alpha))}
-        writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
-    else:
-        raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
-
-
 def _clips(arrays: list[Any], words: dict[str, Any]) -> tuple[float, ...]:
     found = [float(one) for one in arrays[1:3] if one is not None]
     return tuple(found) or (words.get("min", 0.0), words.get("max", 0.0))
-
-
-def _per_channel(writer: Writer, array: Any) -> np.ndarray | None:
-    """The numbers of a channel each, if that is what the array adds."""
-    if array is None or array.size not in (1, writer.channels):
-        return None
-    wanted = {(writer.channels, *(1,) * writer.rank), (1, writer.channels, *(1,) * writer.rank)}
-    if array.size == 1 or array.shape in wanted:
-        flat: np.ndarray = array.reshape(-1) * np.ones(writer.channels, array.dtype)
-        return flat
-    return None
 
 
 def _padding(words: dict[str, Any], rank: int, name: str) -> Any:
