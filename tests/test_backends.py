@@ -282,3 +282,12 @@ def test_an_operator_refused_by_the_backend_itself_is_unsupported():
     spec = dict(spec, stride=[2, 2], dilation=[2, 2])
     with pytest.raises(Unsupported, match="strides or dilations"):
         tensorflow_operators.convolution(None, spec)
+
+
+@pytest.mark.parametrize("given", ["operator", "chain"])
+def test_keras_on_jax_has_no_float64_to_be_taken_for_float32(given):
+    backend = backends.get("keras")()
+    backend.library = "jax"
+    spec = {"op": "matmul", "dtype": "float64"}
+    with pytest.raises(Unsupported, match="dtype=float64: JAX below computes it in float32"):
+        backend.operator(spec) if given == "operator" else backend.chain([spec], [{}])

@@ -179,7 +179,8 @@ class Keras(Backend):
         return dict(found, **dict(names, below=f"{self.library} {below_version}"))
 
     def operator(self, spec):
-        """Raises Unsupported where the layer's constructor does."""
+        """Raises Unsupported where the layer's constructor does, or its library narrows."""
+        self._check(spec["dtype"])
         try:
             kind = keras_pooling.KerasPool if pooling.kind(spec) else Layers
             made = kind(self.keras, spec, lambda run: self._wrapped(run, spec))
@@ -189,8 +190,13 @@ class Keras(Backend):
             made.call = refusing(self.tf, made.call)
         return made
 
+    def _check(self, dtype):
+        if self.library == "jax" and dtype == "float64":
+            raise Unsupported("dtype=float64: JAX below computes it in float32 by default")
+
     def chain(self, specs, operands):
         """A model's layers, called eagerly or traced as one."""
+        self._check(specs[0]["dtype"])
         first = dict(specs[0], in_channels=tensorflow_chain.channels(specs[0]))
         return keras_chain.Chain(
             *(self.keras, specs, operands),
