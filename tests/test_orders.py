@@ -13,9 +13,11 @@ from probe import window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
+from probe.order.answers import ASKED
 from probe.order.fprev import fprev_calls
 from probe.order.operator import SessionOperator
-from probe.order.orders import ASKED, _Work, require_length, reveal
+from probe.order.orders import Operands, _Work, require_length, reveal
+from probe.order.replay import Rounding
 from probe.order.tree import BIAS, Tree
 from probe.order.ways import causes
 from probe.order.windows import reveal_windows
@@ -148,6 +150,40 @@ def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkey
     assert (orders.index[:, 2] == 1 - orders.index[0, 0]).all()
 
 
+@pytest.mark.parametrize("filters", [1, 3])
+def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatch):
+    """Filters of two orders that take turns in answering give nodes that none of them has."""
+    monkeypatch.setattr(Operands, "agrees", _lucky)
+    work = _Work(SessionOperator(session(), conv(filters=filters)), None)
+    mixed = Tree.from_nodes([[0, 1, 2], [-1, 3], *([-n, n + 2] for n in range(2, 10))])
+    assert set(mixed.leaves) == set(leaves(work.case))
+    work.settle((mixed, Rounding()), work.open)
+    assert work.open.all()
+    work.settle((Tree.sequential(leaves(work.case)), Rounding()), work.open)
+    assert not work.open.any()
+
+
+def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
+    """One block that is added otherwise rounds alike on nearly all operands."""
+    monkeypatch.setattr(Operands, "agrees", _lucky)
+    work = _Work(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
+    summands = list(leaves(work.case))
+    nodes = [[40, 41], [0, 1], *([-n, n] for n in range(2, 40))]
+    nodes += [[-1, -40], *([-n + 1, n] for n in range(42, 48))]
+    joined = Tree.from_nodes(nodes)
+    assert sorted(joined.leaves) == summands
+    monkeypatch.setattr(work.answers, "like", lambda tree, ours, theirs: np.ones(len(ours), bool))
+    work.settle((joined, Rounding()), work.open)
+    assert work.open[0].all() and not work.open[1:-1].any()
+    assert not work.open[-1].any()  # reads neither of the two
+    work.settle((Tree.sequential(summands), Rounding()), work.open)
+    assert not work.open.any()
+
+
+def _lucky(operands, way, positions, filters):
+    return np.ones(len(positions), bool)
+
+
 def test_a_non_linear_operator_gets_no_tree():
     with pytest.raises(NotASum, match=r"-f\(-x\) gives"):
         reveal(Changed(lambda y: np.maximum(y, 0)), conv())
@@ -209,9 +245,9 @@ def test_a_known_way_that_replays_by_luck_is_asked():
     case = conv(in_channels=64, padding="same")
     work = _Work(SessionOperator(session(), case), None)
     places = np.nonzero(work.open)
-    assert work._answers_like(Tree.sequential(case.summands), *places).all()
-    assert not work._answers_like(Tree.pairwise(case.summands), *places).any()
-    assert not work._answers_like(Tree.lanes(case.summands, 16), *places).any()
+    assert work.answers.like(Tree.sequential(case.summands), *places).all()
+    assert not work.answers.like(Tree.pairwise(case.summands), *places).any()
+    assert not work.answers.like(Tree.lanes(case.summands, 16), *places).any()
 
 
 def test_only_wanted_outputs_are_revealed():

@@ -19,6 +19,7 @@ from probe.case import Case
 from probe.case.operators import OPERATORS
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
+from probe.order.answers import SHORT, Answers
 from probe.order.masks import Masks
 from probe.order.operator import SessionOperator
 from probe.order.replay import Rounding, replay
@@ -27,8 +28,6 @@ from probe.order.rounding import Order, reveal_roundings
 from probe.order.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once
-SHORT = 32  # summands up to which every window class is asked, and nothing is settled by replay
-ASKED = 8  # questions about the order that a way which replays has to answer as well
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 Way = tuple[Tree, Rounding]
@@ -163,8 +162,9 @@ class _Work:
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
         )
         self.numbers: dict[Way, int] = {}
-        self._asked: tuple[list[tuple[int, int]], np.ndarray] | None = None
-        kinds = check_sets(operator.summands)
+        self.sizes = np.array([len(read) for read in self.leaves])
+        self.answers = Answers(self.masks, self.classes, self.leaves)
+        kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
         self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
         self._controls()
         self._count_summands()
@@ -206,7 +206,7 @@ class _Work:
 
     def _count_summands(self) -> None:
         """Every output must add as many leaves as its window reads."""
-        expected = np.array([len(read) for read in self.leaves])[self.classes]
+        expected = self.sizes[self.classes]
         counted = self.masks.summands()
         wrong = self.wanted & (counted != expected[:, None])
         if wrong.any():
@@ -219,8 +219,11 @@ class _Work:
         self.result.evidence = self.result.evidence or evidence
         self.open &= ~which
 
-    def settle(self, way: Way, which: np.ndarray) -> None:
-        """Gives ``way`` to those of the named outputs that replay it on all check operands."""
+    def settle(self, way: Way, which: np.ndarray, asked: bool = False) -> None:
+        """Gives ``way`` to those of the named outputs that replay it on all check operands.
+
+        ``asked``: it is what these outputs answered themselves.
+        """
         leaves = {self.case.summands if leaf == BIAS else leaf for leaf in way[0].leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
@@ -229,45 +232,12 @@ class _Work:
                 return
             agreed = each.agrees(way, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
-        fits_answers = self._answers_like(way[0], positions, filters)
-        positions, filters = positions[fits_answers], filters[fits_answers]
+        for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
+            fits_answers = like(way[0], positions, filters)
+            positions, filters = positions[fits_answers], filters[fits_answers]
         if len(positions):
             self._note(way, positions, filters)
             self.result.replayed[positions, filters] = True
-
-    def _answers_like(self, tree: Tree, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Which outputs answer a few questions about their order as this tree would: bool.
-
-        Long sums in other orders may round alike on all check operands, at some outputs. The
-        questions are the same for every tree, so they are put to the operator once.
-        """
-        fits = np.ones(len(positions), bool)
-        if self.case.summands <= SHORT:  # asked for every leaf already
-            return fits
-        numbers = np.array([self.case.summands if leaf == BIAS else leaf for leaf in tree.leaves])
-        classes = self.classes[positions]
-        read = {number: np.isin(numbers, self.leaves[number]) for number in np.unique(classes)}
-        for (i, j), survivors in zip(*self._answers(), strict=True):
-            if not np.isin((i, j), numbers).all():
-                continue
-            sizes = tree.lca_sizes(tree.leaves[int(np.flatnonzero(numbers == i)[0])])
-            under = sizes <= sizes[numbers == j]
-            for number, here in read.items():
-                if here[(numbers == i) | (numbers == j)].all():
-                    mine = np.flatnonzero(classes == number)
-                    left = survivors[positions[mine], filters[mine]]
-                    fits[mine] &= left == (here & ~under).sum()
-        return fits
-
-    def _answers(self) -> tuple[list[tuple[int, int]], np.ndarray]:
-        """Pairs of leaves, and the units that survive each: (pairs, positions, filters)."""
-        if self._asked is None:
-            widest = max(self.leaves, key=len)
-            picks = operands.hashes(0, "w", 0, (ASKED, 2)) % np.uint64(len(widest))
-            pairs = [(int(widest[a]), int(widest[b])) for a, b in picks if a != b]
-            ask = np.broadcast_to(np.array(pairs)[:, None, :], (len(pairs), self.case.filters, 2))
-            self._asked = pairs, self.masks.survivors(ask)
-        return self._asked
 
     def _note(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> None:
         if way not in self.numbers:
@@ -280,9 +250,8 @@ class _Work:
         """Reveals the open outputs of the window class that reads most, and settles what it can."""
         apart = not (self.open & ~self.apart).any()
         wanted = self.open & self.apart if apart else self.open & ~self.apart
-        sizes = np.array([len(read) for read in self.leaves])
         here = np.unique(self.classes[wanted.any(axis=1)])
-        chosen = here[np.argmax(sizes[here])]
+        chosen = here[np.argmax(self.sizes[here])]
         wanted &= (self.classes == chosen)[:, None]
         found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
         for piece in refused:
@@ -290,13 +259,13 @@ class _Work:
                 self._refuse(_grid(piece, wanted), piece.evidence)
             else:  # filters that were taken to be alike may have answered for different trees
                 self.apart |= _grid(piece, wanted)
-        if sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
+        if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.result.replayed |= wanted
         for order in reveal_roundings(self.masks, found, alone=apart):
             way = (order.tree, order.rounding)
             mine = _grid(order, wanted) & self.open
-            self.settle(way, mine)
+            self.settle(way, mine, asked=True)
             if self.case.summands > SHORT:
                 self.settle(way, self.open & ~wanted)
             left = mine & self.open
