@@ -285,9 +285,10 @@ def test_an_operator_refused_by_the_backend_itself_is_unsupported():
 
 
 @pytest.mark.parametrize("given", ["operator", "chain"])
-def test_keras_on_jax_has_no_float64_to_be_taken_for_float32(given):
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_keras_has_no_float64_where_it_computes_in_float32(library, given):
     backend = backends.get("keras")()
-    backend.library = "jax"
+    backend.library = library
     spec = {"op": "matmul", "dtype": "float64"}
-    with pytest.raises(Unsupported, match="dtype=float64: JAX below computes it in float32"):
+    with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
         backend.operator(spec) if given == "operator" else backend.chain([spec], [{}])

@@ -180,7 +180,7 @@ class Keras(Backend):
 
     def operator(self, spec):
         """Raises Unsupported where the layer's constructor does, or its library narrows."""
-        self._check(spec["dtype"])
+        self._check(spec)
         try:
             kind = keras_pooling.KerasPool if pooling.kind(spec) else Layers
             made = kind(self.keras, spec, lambda run: self._wrapped(run, spec))
@@ -190,13 +190,19 @@ class Keras(Backend):
             made.call = refusing(self.tf, made.call)
         return made
 
-    def _check(self, dtype):
-        if self.library == "jax" and dtype == "float64":
+    def _check(self, spec):
+        """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
+        if spec["dtype"] != "float64":
+            return
+        if self.library == "jax":
             raise Unsupported("dtype=float64: JAX below computes it in float32 by default")
+        if self.library == "torch" and spec["op"] == "matmul":
+            raise Unsupported("dtype=float64: Keras multiplies matrices in float32 on PyTorch")
 
     def chain(self, specs, operands):
         """A model's layers, called eagerly or traced as one."""
-        self._check(specs[0]["dtype"])
+        for spec in specs:
+            self._check(spec)
         first = dict(specs[0], in_channels=tensorflow_chain.channels(specs[0]))
         return keras_chain.Chain(
             *(self.keras, specs, operands),
