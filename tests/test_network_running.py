@@ -460,3 +460,17 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
     assert (again.networks, again.comparisons, again.programs) == (1, 0, 3)
     assert (last.networks, last.before) == (0, 1)
     assert load(tmp_path).programs.drop(columns="run_id").equals(found.drop(columns="run_id"))
+
+
+def test_a_length_at_which_no_output_is_shared_has_no_program_to_compare(switching, monkeypatch):
+    monkeypatch.setattr(Runner, "whole", lambda self, x, times=1: (self.output(x), [1.0] * times))
+    layers = [
+        {"op": "conv1d", "kernel": 1, "stride": 2, "padding": "1"},
+        {"op": "conv1d", "kernel": 3, "padding": "1"},
+    ]
+    geometry = from_json({"layers": layers}).geometry(20)
+    shared = geometry.follow(1)[-1]
+    assert not shared.same.any() and shared.shift is not None and geometry.capacity(1) > 0
+    lengths = SafeLengths(switching, geometry)
+    made = plan.make(lengths, range(1, 12))
+    assert made.failed == [] and 1 not in lengths.programs

@@ -100,7 +100,7 @@ class SafeLengths:
         The fixed length where the target has no such program.
         """
         last = self.geometry.follow(length, self.agrees)[-1]
-        if length == self.geometry.fixed or last.shift is None:
+        if length == self.geometry.fixed or last.shift is None or not last.same.any():
             return self.geometry.fixed
         kept = np.flatnonzero(last.same)
         apart = np.zeros(len(kept), bool)
