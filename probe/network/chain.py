@@ -20,6 +20,14 @@ READERS = "probe.network.readers"
 """Imported when a model is loaded: readers write networks, so they come after this file."""
 
 
+def check_dtype(dtype: str) -> str:
+    """The dtype itself. InputError where networks are not run in it."""
+    if dtype not in ("float32", "float64", "float16"):
+        why = "networks are run in float32, float64 or float16"
+        raise InputError("dtype", dtype, why, "convert the model")
+    return dtype
+
+
 @dataclass(frozen=True)
 class Beyond:
     """A layer at which the chain had to stop: its window is not finite or not known."""
@@ -60,9 +68,7 @@ class Network:
         if len(self.height) != self.rank - 1:
             why = f"{len(self.height)} sizes for the {self.rank - 1} axes before the length"
             raise InputError("height", by(self.height) or None, why, "give one size for each")
-        if self.dtype not in ("float32", "float64", "float16"):
-            why = "networks are run in float32, float64 or float16"
-            raise InputError("dtype", self.dtype, why, "convert the model")
+        check_dtype(self.dtype)
         dense = next((layer for layer in self.layers if layer.op == "dense"), None)
         if self.turned and self.height != (1,) and dense:
             why = "it multiplies rows of two axes, of which the model's first one is long"

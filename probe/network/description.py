@@ -21,7 +21,7 @@ from probe.case import padding
 from probe.case.arguments import by, choice, count, flag, sizes
 from probe.case.operators import OPERATORS
 from probe.errors import InputError
-from probe.network.chain import Network
+from probe.network.chain import Network, check_dtype
 from probe.network.layers import ACTIVATIONS, CONVOLUTIONS, ELEMENTWISE, OPS, POOLS, Layer
 from probe.operands.draw import normal
 
@@ -88,7 +88,8 @@ class Writer:
     """Writes a chain layer by layer, in the words of a description; readers use it too."""
 
     def __init__(self, rank: int, in_channels: int, dtype: str = "float32", seed: int = 0) -> None:
-        self.rank, self.channels, self.dtype, self.seed = rank, in_channels, dtype, seed
+        self.rank, self.channels, self.seed = rank, in_channels, seed
+        self.dtype = check_dtype(dtype)
         self.layers: list[Layer] = []
 
     def add(self, op: str, name: str | None = None, **words: Any) -> None:

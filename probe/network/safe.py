@@ -337,7 +337,8 @@ class SafeLengths:
             root = -np.divide(shift, scale, out=np.ones_like(scale), where=scale != 0)
             x = np.where(root == 0, 1.0, root) * (1 + x / 1024)
         if layer.pool:
-            x *= np.exp2(np.round(4 * normal(seed + SETS, "x", shape)))
+            most = 8 if self.network.dtype == "float16" else 24
+            x *= np.exp2(np.round(4 * normal(seed + SETS, "x", shape)).clip(-most, most))
         return x.astype(self.network.dtype)
 
     def _moved(self, number: int, size: int, shift: int) -> int:

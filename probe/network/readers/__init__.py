@@ -6,6 +6,7 @@ ends the chain there, with the reason: a layer whose window isn't finite or not 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -121,10 +122,15 @@ def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> b
     return max(spans[0], default=1) > 1 and max(spans[1], default=1) == 1
 
 
-def unreadable(path: Path, error: Exception) -> InputError:
+def unreadable(path: Path, error: Exception, advice: str = "save the model again") -> InputError:
     """A file that its library refuses."""
-    said = " ".join(str(error).split())[:200] or type(error).__name__
-    return InputError("network", path, f"can't be read: {said}", "save the model again")
+    said = textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
+    return InputError("network", path, f"can't be read: {said}", advice)
+
+
+def other_dtype(dtype: str, before: str) -> str:
+    """Why a layer that computes in another dtype than those before it ends the chain."""
+    return f"computes in {dtype}, and the layers before it in {before}"
 
 
 def missing(library: str) -> InputError:

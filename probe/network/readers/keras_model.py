@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from probe.network.readers import (
     Stop,
     chain,
     missing,
+    other_dtype,
     unreadable,
 )
 
@@ -69,16 +71,30 @@ ACTIVATION_LAYERS = {
 
 def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
     """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        import keras
+        with _silent():
+            import keras
     except ImportError:
         raise missing("keras") from None
     try:
-        model = keras.models.load_model(path, compile=False)
+        with _silent():
+            model = keras.models.load_model(path, compile=False)
     except Exception as error:
         raise unreadable(path, error) from None
     return from_object(model, height).with_(name=path.name)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Drops what TensorFlow writes to standard error past Python: its switches for that fail."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
@@ -111,8 +127,12 @@ def _input_shape(model: Any) -> tuple[int | None, ...]:
     return tuple(shape)
 
 
-def _dtype(model: Any) -> str:
-    return str(getattr(model, "compute_dtype", "float32") or "float32")
+def _dtype(layer: Any) -> str:
+    """What a layer computes in, a model as its first layer: its variables may have another one."""
+    for inner in getattr(layer, "layers", ()):
+        if type(inner).__name__ not in IDLE:
+            return _dtype(inner)
+    return str(getattr(layer, "compute_dtype", None) or "float32")
 
 
 def _chain(model: Any) -> Iterator[Any]:
@@ -147,6 +167,8 @@ def _write(writer: Writer, layer: Any) -> None:
     kind, name = type(layer).__name__, layer.name
     if kind in IDLE:
         return
+    if (dtype := _dtype(layer)) != writer.dtype:
+        raise Stop(name, kind, other_dtype(dtype, writer.dtype))
     if getattr(layer, "data_format", "channels_last") != "channels_last":
         raise Stop(name, kind, "has its channels first; build it with channels_last")
     if kind in CONVOLUTIONS:

@@ -6,6 +6,7 @@ pickled module (``torch.save(module, path)``); weights alone say no architecture
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,12 @@ from probe.network.readers import (
     chain,
     first_is_long,
     missing,
+    other_dtype,
     unreadable,
 )
 
+IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
+EXPORT = "export it to ONNX"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
 ENDLESS = {
     "LSTM": STEPS,
@@ -51,6 +55,26 @@ ACTIVATIONS = {
     "SiLU": "silu",
 }
 
+FUNCTIONS = {
+    "relu": "ReLU",
+    "relu6": "ReLU6",
+    "leaky_relu": "LeakyReLU",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "elu": "ELU",
+    "selu": "SELU",
+    "softplus": "Softplus",
+    "softsign": "Softsign",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "dropout": "Dropout",
+    "max_pool1d": "MaxPool1d",
+    "max_pool2d": "MaxPool2d",
+    "avg_pool1d": "AvgPool1d",
+    "avg_pool2d": "AvgPool2d",
+}
+"""Functions of ``torch.nn.functional``, and the modules that compute the same."""
+
 
 def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
     """The chain of a pickled module. InputError where PyTorch can't read it."""
@@ -59,11 +83,18 @@ def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
     except ImportError:
         raise missing("torch") from None
     try:
-        module = torch.load(path, map_location="cpu", weights_only=False)
+        with warnings.catch_warnings():  # about how the file was written
+            warnings.simplefilter("ignore")
+            module = torch.load(path, map_location="cpu", weights_only=False)
+    except (AttributeError, ImportError) as error:
+        raise unreadable(path, error, f"{IMPORTABLE}, or {EXPORT}") from None
     except Exception as error:
         raise unreadable(path, error) from None
+    if isinstance(module, torch.jit.ScriptModule):
+        why = "it holds TorchScript, whose layers are no modules any more"
+        raise InputError("network", path, why, f"save the module that was scripted, or {EXPORT}")
     if not isinstance(module, torch.nn.Module):
-        why = f"it holds a {type(module).__name__}, and weights alone say no architecture"
+        why = f"it holds {type(module).__name__}, and weights alone say no architecture"
         raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
     return from_object(module, height).with_(name=path.name)
 
@@ -119,11 +150,34 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         elif node.op == "call_module" and node.args == (before,) and not node.kwargs:
             before = node
             yield from _leaves(module.get_submodule(node.target), f"{prefix}{node.target}.")
+        elif node.args[:1] == (before,) and (part := _of_function(node)) is not None:
+            before = node
+            yield f"{prefix}{node.name}", part
         else:
             said = getattr(node.target, "__name__", str(node.target))
             why = "is no module applied to what comes before it, so there is no chain"
+            why = ENDLESS["Flatten"] if said == "flatten" else why
             yield prefix, Stop(f"{prefix}{node.name}", said, why)
             return
+
+
+def _of_function(node: Any) -> Any:
+    """The module that computes what a traced function of its input does; None for others."""
+    import torch
+    from torch.nn import functional
+
+    kinds = {getattr(functional, name): kind for name, kind in FUNCTIONS.items()}
+    kinds |= {getattr(torch, name): FUNCTIONS[name] for name in ("relu", "tanh", "sigmoid")}
+    methods = {name: FUNCTIONS[name] for name in ("relu", "tanh", "sigmoid")}
+    kind = (methods if node.op == "call_method" else kinds).get(node.target)
+    if kind is None or len(node.args) > 5:  # behind these, functions and modules disagree
+        return None
+    if kind == "Dropout":
+        return torch.nn.Dropout()
+    try:
+        return getattr(torch.nn, kind)(*node.args[1:], **node.kwargs)
+    except TypeError:
+        return None
 
 
 def _input(module: Any, parts: list[tuple[str, Any]]) -> tuple[int, int]:
@@ -145,6 +199,9 @@ def _write(writer: Writer, name: str, part: Any) -> None:
     kind = type(part).__name__
     if kind in IDLE:
         return
+    for parameter in part.parameters():
+        if (dtype := str(parameter.dtype).removeprefix("torch.")) != writer.dtype:
+            raise Stop(name, kind, other_dtype(dtype, writer.dtype))
     if kind in ("Conv1d", "Conv2d", "Conv3d"):
         _convolution(writer, name, part, kind)
     elif kind in ("MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d"):
