@@ -127,7 +127,8 @@ def cost_bars(
         axes.barh(at, values, **look)
         for place, value in zip(at, values, strict=True):
             if not np.isnan(value):
-                axes.text(value + 0.01, place, f"{value:.2f}", va="center", fontsize=7)
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+                axes.text(value + 0.01, place, f"{value:.2f}", va="center", fontsize=7, bbox=box)
     axes.axvline(1, color=plots.QUIET, lw=1)
     if limit is not None:
         axes.axvline(limit, color="black", lw=1, ls="--")
