@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from probe import Store, Target, load, ulp
 from probe.cli.network import network as command
-from probe.errors import InputError
+from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, Session
 from probe.network import Network, consequence, plan
 from probe.network.builder import nine_layers
@@ -273,6 +273,20 @@ def test_the_command_says_where_and_why(tmp_path):
     assert [found["first"] for found in one["comparisons"]] == ["conv3", None]
     assert one["explanation"]["causes"] and one["explanation"]["replayed"]
     assert one["plan"]["rule"] and told["network"]["layers"][-1]["field"] == 32
+
+
+def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
+    SMALL.save(tmp_path / "small.json")
+    words = [str(tmp_path / "small.json"), "--fixed", "80", "--lengths", "1", "--plan"]
+    words += [str(tmp_path / "plans"), "--target", "numpy", "--target", SWITCHING]
+    shown = CliRunner().invoke(command, [*words, "--json"], standalone_mode=False)
+    told = json.loads(shown.stdout)
+    assert shown.return_value == 3 and list(told["targets"]) == [SWITCHING]
+    assert [one["target"] for one in told["failures"]] == ["numpy"]
+    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
+    assert "numpy failed: unsupported: op=conv2d" in CliRunner().invoke(command, words).output
+    alone = CliRunner().invoke(command, [*words[:5], "--target", "numpy"])
+    assert isinstance(alone.exception, TargetError)
 
 
 @pytest.mark.parametrize(

@@ -61,18 +61,19 @@ def network(
     description (.json), or the network of the report, nine-layers:width=16,kernel=5. Of two spatial
     axes the length is the one that the model leaves open, or the longer one. The layer
     where bits first differ is explained as probe explain does. Last come, for every content
-    length, the shortest padded length and the shortest one that changes no bit.
+    length, the shortest padded length and the shortest one that changes no bit. Where one of
+    several targets fails, the others are told, and the exit status is 3.
     """
     from probe.case.arguments import count, sizes
     from probe.cli.show import networks as show
-    from probe.errors import InputError
+    from probe.errors import InputError, TargetError
     from probe.network import Network
     from probe.network.report import described
 
     where = targets_of(targets)
-    given = None if height is None else sizes("height", height, height.count("x") + 1)
+    shape = None if height is None else sizes("height", height, height.count("x") + 1)
     with out.working(f"reading {model}"):
-        loaded = Network.load(model, given)
+        loaded = Network.load(model, shape)
     length = number("fixed", fixed) or loaded.fixed
     if length is None:
         raise InputError("fixed", None, "the model does not say a length", "give --fixed N")
@@ -81,16 +82,25 @@ def network(
     for one in contents:
         geometry.check(one)
     to, drawn = number("padded", padded), count("seed", seed, least=0)
-    reports = [
-        _examined(one, geometry, contents, to, value, drawn, safe, plan is not None, out)
-        for one in where
-    ]
-    saved = _saved(plan, reports)
+    reports: list[Report] = []
+    failures: list[dict[str, str]] = []
+    for target in where:
+        asked = (target, geometry, contents, to, value, drawn, safe, plan is not None, out)
+        try:
+            reports.append(_examined(*asked))
+        except TargetError as error:
+            if len(where) == 1:
+                raise
+            failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+    saved = _saved(plan, reports, len(where) > 1)
     told = described(loaded, length)
     found = {"network": told, "targets": {one.target: one.to_json() for one in reports}}
     out.give(
-        found | {"written": saved}, lambda: show.networks(told, reports, out.results.width, saved)
+        found | {"failures": failures, "written": saved},
+        lambda: show.networks(told, reports, failures, out.results.width, saved),
     )
+    if failures:
+        return 3
     return int(bool(fail_on) and any(report.finding for report in reports))
 
 
@@ -124,14 +134,14 @@ def _examined(
         )
 
 
-def _saved(folder: Path | None, reports: list[Report]) -> list[str]:
-    """Writes the plans; the files' names."""
+def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[str]:
+    """Writes the plans, in a folder a target where there are ``several``; the files' names."""
     if folder is None:
         return []
     found: list[str] = []
     for report in reports:
         assert report.plan is not None
         name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in report.target)
-        into = folder if len(reports) == 1 else folder / name
+        into = folder / name if several else folder
         found += map(str, report.plan.save(into))
     return found

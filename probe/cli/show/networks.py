@@ -20,13 +20,20 @@ MOST = 24
 
 
 def networks(
-    told: Mapping[str, Any], reports: Sequence[Report], width: int, saved: Sequence[str]
+    told: Mapping[str, Any],
+    reports: Sequence[Report],
+    failures: Sequence[Mapping[str, str]],
+    width: int,
+    saved: Sequence[str],
 ) -> RenderableType:
     """Everything ``probe network`` says."""
     parts: list[RenderableType] = [heading(told)]
     for report in reports:
         parts += ["", Text(report.target, "bold")]
         parts += list(_one(report, width))
+    for failed in failures:
+        said = f"{failed['target']} failed: {failed['kind']}: {failed['message']}"
+        parts += ["", Text(said, "yellow")]
     if saved:
         parts += ["", Text(f"written: {', '.join(saved)}")]
     return Group(*parts)
