@@ -167,11 +167,8 @@ def test_a_refusal_is_one_line_that_says_why(ask):
 @pytest.mark.parametrize(
     ("message", "line"),
     [
-        ("{{function_node f}} No such stride. [Op:Conv3D] name: ", "No such stride.  name:"),
-        (
-            "in user code:\n\n    File x, line 1\n\n    ValueError: bad rank\n",
-            "ValueError: bad rank",
-        ),
+        ("{{function_node f}} No such stride. [Op:Conv3D] name: ", "No such stride."),
+        ("in user code:\n\n    File x, line 1\n\n    ValueError: bad rank\n", "bad rank"),
         ("Exception encountered when calling Conv1D.call().\n\n\x1b[1mToo few\x1b[0m", "Too few"),
         ("Graph execution error:\n\nDetected at\nNot here\n\t [[{{node a}}]] [Op:f]", "Not here"),
         (

@@ -50,7 +50,7 @@ def spans(spec, sizes):
     """The Span of every axis. ValueError where one needs a size that is open, as in a graph."""
     needed = spec["ceil_mode"] or spec["padding"] in ("same", "same_lower")
     if needed and any(size is None for size in sizes):
-        raise ValueError("ceil_mode and SAME by hand need sizes, which are open in a graph")
+        raise ValueError("ceil_mode and SAME by hand need sizes, open in a graph: use mode=eager")
     known = [None if size is None else int(size) for size in sizes]
     return [span(spec, axis, size) for axis, size in enumerate(known)]
 

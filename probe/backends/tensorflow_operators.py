@@ -89,7 +89,7 @@ def refusing(tf, call):
 
 
 #: Places in a graph, operator names and colours: what an error's line holds beside its message.
-NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m")
+NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
 #: Errors that tell where before what.
 HEADINGS = ("in user code", "Graph execution error")
 
