@@ -100,3 +100,15 @@ def test_tensorflow_says_nothing_while_a_keras_file_is_read(tmp_path):
     )
     assert ran.returncode == 2
     assert ran.stderr.startswith("probe: network=model.keras: can't be read")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [("a.json", "{", "not JSON"), ("a.json", "[]", ""), ("a.onnx", "x", "")],
+)
+def test_refusals_name_the_file(tmp_path, name, content, message):
+    if name.endswith("onnx"):
+        pytest.importorskip("onnx")
+    path = tmp_path / name
+    path.write_text(content)
+    assert refusal(path).startswith(f"network={path}: ") and message in refusal(path)

@@ -71,14 +71,23 @@ def _file(source: str | Path, height: tuple[int, ...] | None) -> Network:
         raise InputError("network", source, f"{ending or 'no ending'} is no model's", HOW)
     if not path.is_file():
         raise InputError("network", source, "there is no such file", "check the name")
-    if ending == ".json":
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "not a text file"
-            raise InputError("network", source, str(why), "give a JSON file") from None
-        return from_json(text, height)
-    return _reader(FILES[ending]).from_file(path, height)
+    try:
+        if ending == ".json":
+            return from_json(_text(path), height)
+        found: Network = _reader(FILES[ending]).from_file(path, height)
+    except InputError as error:  # by what the user gave, not by a name inside
+        if error.name != "network":
+            raise
+        raise InputError("network", source, error.why, error.todo) from None
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not a text file"
+        raise InputError("network", path, str(why), "give a JSON file") from None
 
 
 def _reader(name: str) -> Any:
@@ -124,8 +133,11 @@ def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> b
 
 def unreadable(path: Path, error: Exception, advice: str = "save the model again") -> InputError:
     """A file that its library refuses."""
-    said = textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
-    return InputError("network", path, f"can't be read: {said}", advice)
+    said = (
+        textwrap.shorten(str(error), 200, placeholder=" ...").removesuffix(".")
+        or type(error).__name__
+    )
+    return InputError("network", path, f"can't be read: {said or type(error).__name__}", advice)
 
 
 def other_dtype(dtype: str, before: str) -> str:
