@@ -488,3 +488,14 @@ def test_a_length_at_which_no_output_is_shared_has_no_program_to_compare(switchi
     lengths = SafeLengths(switching, geometry)
     made = plan.make(lengths, range(1, 12))
     assert made.failed == [] and 1 not in lengths.programs
+
+
+def test_what_averages_and_scales_are_compared_on_is_finite_in_float16():
+    given = {"op": "normalisation", "scale": [1e-4] * 8, "shift": [60_000.0] * 8}
+    layers = [{"op": "avg_pool1d", "kernel": 3, "stride": 1}, given]
+    network = from_json({"rank": 1, "dtype": "float16", "in_channels": 8, "layers": layers})
+    with InlineSession(Target.parse("reference")) as session:
+        lengths = SafeLengths(session, network.geometry(4000))
+        found = [lengths._operands(number, 0) for number in (0, 1)]
+    assert all(one.dtype == np.float16 and np.isfinite(one).all() for one in found)
+    assert np.abs(found[0]).max() > 100  # of many magnitudes still

@@ -339,7 +339,8 @@ class SafeLengths:
         if layer.pool:
             most = 8 if self.network.dtype == "float16" else 24
             x *= np.exp2(np.round(4 * normal(seed + SETS, "x", shape)).clip(-most, most))
-        return x.astype(self.network.dtype)
+        largest = float(np.finfo(self.network.dtype).max) / 4
+        return x.clip(-largest, largest).astype(self.network.dtype)
 
     def _moved(self, number: int, size: int, shift: int) -> int:
         """By how much the layer's input is shifted where its outputs are by ``shift``."""
