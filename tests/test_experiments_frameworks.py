@@ -10,6 +10,11 @@ from probe import load
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
+@pytest.fixture(autouse=True)
+def scripts_import_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+
+
 def ran(name, store):
     """The results of a quick run."""
     script = runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
