@@ -10,7 +10,6 @@ the short run are counted apart: there the padding is wrong, and no rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,17 +18,15 @@ from probe import floats, ulp
 from probe.errors import InputError
 from probe.explain import Explanation, Pairs, Side, add_orders, compare, replays, run
 from probe.launch import AnySession
+from probe.network import functions
 from probe.network.chain import Network
 from probe.network.geometry import Geometry, Need, Shared
 from probe.network.layers import Layer
-from probe.network.places import Places
 from probe.network.running import Run, Runner, content, padded
 from probe.network.turned import session_for
-from probe.order import fma
 from probe.order.orders import Orders, Way
 
 MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
-MOST_PLACES = 256  # differences of one activation that are asked for
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 
 
@@ -216,7 +213,7 @@ class Comparer:
     ) -> AtLayer:
         behind = shared[number + 1]
         ours, theirs = short.activations[number + 1], fixed.activations[number + 1]
-        mine, other = _pairs(ours, theirs, behind)
+        mine, other = behind.pairs(ours, theirs)
         lines = ours.size // ours.shape[-2]
         found = AtLayer(
             number=number,
@@ -260,48 +257,9 @@ class Comparer:
                 if found.explanation is None and told is not None:
                     found.explanation = told
             else:
-                self._other(at, x, fixed, shared[at.number + 1])
-
-    def _other(self, at: AtLayer, x: np.ndarray, fixed: Run, behind: Shared) -> None:
-        """Own differences of what is no sum of products: there is no order to be revealed.
-
-        A scaled and shifted activation is rounded twice, or once where both are fused. A function
-        of one element may be computed otherwise in the remainder of a vectorised loop.
-        """
-        layer, dtype = self.network.layers[at.number], self.network.dtype
-        y = self.runner.layer(at.number, x)
-        mine, other = _pairs(y, fixed.activations[at.number + 1], behind)
-        apart = ulp.differences(mine, other, dtype).index
-        at.own = len(apart)
-        if at.own and layer.op == "normalisation":
-            sides = zip((mine, other), _pairs(x, fixed.activations[at.number], behind), strict=True)
-            known = [_scaled(layer, given, dtype, result) for result, given in sides]
-            at.replayed = int((known[0] & known[1])[apart].sum())
-            at.causes = {"rounding": at.replayed} if at.replayed else {}
-        if at.own and layer.op == "activation":
-            at.replayed = self._placed(at.number, x, y, fixed, behind, apart)
-            at.causes = {"place": at.replayed} if at.replayed else {}
-        if at.own > at.replayed:
-            at.causes["not-a-sum"] = at.own - at.replayed
-
-    def _placed(
-        self,
-        number: int,
-        x: np.ndarray,
-        y: np.ndarray,
-        fixed: Run,
-        behind: Shared,
-        apart: np.ndarray,
-    ) -> int:
-        """Of an activation's differences, those that the input and its place decide."""
-        layer, heights = self.network.layers[number], x.shape[1:-2]
-        places = Places(partial(self.runner.layer, number), layer, heights, self.network.dtype)
-        inputs, outputs = fixed.activations[number : number + 2]
-        apart = apart[:MOST_PLACES]
-        numbers = [np.arange(one.size).reshape(one.shape) for one in (y, outputs)]
-        mine, theirs = (one.reshape(-1)[apart] for one in _pairs(numbers[0], numbers[1], behind))
-        ours = places.reproduced(x, y, mine)
-        return int((ours & places.reproduced(inputs, outputs, theirs)).sum())
+                at.own, at.replayed, at.causes = functions.differences(
+                    self.runner, at.number, x, fixed, shared[at.number + 1]
+                )
 
     def _layer(
         self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]
@@ -366,28 +324,6 @@ class Comparer:
         mine = np.ascontiguousarray(ours[..., kept, :])
         other = np.ascontiguousarray(theirs[..., kept + last.shift, :])
         return len(ulp.differences(mine, other, self.network.dtype).index)
-
-
-def _scaled(layer: Layer, x: np.ndarray, dtype: str, y: np.ndarray) -> np.ndarray:
-    """Where y is x times the layer's scale plus its shift, rounded twice or, fused, once; flat."""
-    assert layer.scale is not None and layer.shift is not None
-    twice = fma.add(fma.mul(x, layer.scale, dtype), layer.shift, dtype)
-    once = fma.fma(x, layer.scale, layer.shift, dtype)
-    apart = np.zeros((2, y.size), bool)
-    for one, way in zip(apart, (twice, once), strict=True):
-        one[ulp.differences(way, y, dtype).index] = True
-    return np.asarray(~apart.all(axis=0))
-
-
-def _pairs(ours: np.ndarray, theirs: np.ndarray, behind: Shared) -> tuple[np.ndarray, np.ndarray]:
-    """The activations that read the same, of either run."""
-    if behind.shift is None:
-        return ours[..., :0, :], theirs[..., :0, :]
-    if behind.shift == 0 and behind.same.all():
-        return ours, np.ascontiguousarray(theirs[..., : ours.shape[-2], :])
-    kept = np.flatnonzero(behind.same)
-    mine = np.ascontiguousarray(ours[..., kept, :])
-    return mine, np.ascontiguousarray(theirs[..., kept + behind.shift, :])
 
 
 def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:

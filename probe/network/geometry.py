@@ -92,6 +92,16 @@ class Shared:
         """Whether all activations are shared, at their own index."""
         return self.shift == 0 and bool(self.same.all())
 
+    def pairs(self, ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shared ones among a layer's (1, *height, positions, channels) of either run."""
+        if self.shift is None:
+            return ours[..., :0, :], theirs[..., :0, :]
+        if self.whole:
+            return ours, np.ascontiguousarray(theirs[..., : ours.shape[-2], :])
+        kept = np.flatnonzero(self.same)
+        mine = np.ascontiguousarray(ours[..., kept, :])
+        return mine, np.ascontiguousarray(theirs[..., kept + self.shift, :])
+
 
 def extent(layer: Layer, axis: int) -> int:
     """What a layer's window spans on an axis."""
