@@ -13,6 +13,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shel
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SECONDS_EACH = """
+    backends backends_jax backends_litert backends_onnxruntime backends_torch cli_explain
+    cli_reproduce cli_sweep conventions conversion experiments experiments_frameworks
+    experiments_history experiments_network experiments_orders experiments_remedies
+    experiments_reproductions launch network_readers network_running pooling products recognition
+    remedies reports reproduction reproduction_networks reveal stable sweep
+""".split()
+"""Modules that start many processes, import large libraries or execute notebooks: what `make check`
+leaves to `make test`. All rooms have tests outside of these."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem.removeprefix("test_") not in SECONDS_EACH:
+            item.add_marker("check")
+
+
 @pytest.fixture(scope="module")
 def started():
     """started(target text): a running Session; skips with the reason where it can't run."""

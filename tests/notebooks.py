@@ -14,11 +14,7 @@ ROOT = Path(__file__).parent.parent
 def pictures(name, store, folder):
     """How many pictures ``notebooks/NAME.ipynb`` draws of a store; a copy is run in ``folder``."""
     path = folder / f"{name}.ipynb"
-    book = nbformat.read(ROOT / "notebooks" / path.name, as_version=4)
-    (cell,) = (one for one in book.cells if "parameters" in one.metadata.get("tags", []))
-    cell.source = f"STORE = {str(store)!r}"
-    nbformat.write(book, path)
-    execute(path)
+    execute(ROOT / "notebooks" / path.name, path, str(store))
     cells = nbformat.read(path, as_version=4).cells
     outputs = [one for cell in cells for one in cell.get("outputs", []) if "data" in one]
     return sum("image/png" in one["data"] for one in outputs)

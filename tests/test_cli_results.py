@@ -99,6 +99,25 @@ def test_an_experiment_and_its_notebook_are_run(checkout, capfd, monkeypatch):
     assert not list(path.parent.glob("*.tmp"))
 
 
+def test_with_out_the_checkout_stays_as_it_is(checkout, capfd, monkeypatch):
+    path = notebook(checkout, "STORE = '../results/demo'")
+    book = nbformat.read(path, as_version=4)
+    book.cells[0].metadata["tags"] = ["parameters"]
+    book.cells.append(nbformat.v4.new_code_cell("print(STORE, open(STORE).read())", id="two"))
+    nbformat.write(book, path)
+    before = {one: one.read_bytes() for one in checkout.rglob("*") if one.is_file()}
+    script = "import sys; assert sys.argv[1] == '--store'; open(sys.argv[2], 'w').write('rows')"
+    (checkout / "experiments" / "demo.py").write_text(script)
+    (checkout / "kept").mkdir()
+    monkeypatch.chdir(checkout / "below")
+    assert shell.run(["run", "demo", "--out", "../kept"]) == 0
+    assert (checkout / "kept" / "demo").read_text() == "rows"
+    ran = nbformat.read(checkout / "kept" / "demo.ipynb", as_version=4).cells[1]
+    assert ran.outputs[0].text == "demo rows\n"
+    changed = [one for one, was in before.items() if one.read_bytes() != was]
+    assert changed == [checkout / "experiments" / "demo.py"]
+
+
 def test_an_experiment_that_fails_leaves_its_notebook_alone(checkout, capfd):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()

@@ -123,6 +123,6 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     told = [one for one in told if one["way"] == way]
     assert [one["content"] for one in told] == list(CONTENTS)
-    assert all(one["kept"] and one["tail"] == 0 for one in told)
-    assert {one["content"]: one["differing"] for one in told} == dict.fromkeys(CONTENTS, 0)
-    assert any(one["padded"] < FIXED for one in told)
+    failed = [one for one in told if not one["kept"] or one["tail"] or one["differing"]]
+    assert not failed, f"{path.name}, {made.to_json()}"
+    assert any(one["padded"] < FIXED for one in told), told

@@ -21,32 +21,43 @@ if TYPE_CHECKING:
     from probe.cli.output import Output
 
 
+OUT = "Write results and notebook there, and leave the checkout as it is."
+
+
 @click.command(short_help="Run an experiment and its notebook.")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
 @click.option("--no-notebook", is_flag=True, help="Run the script only.")
+@click.option("--out", "folder", metavar="DIR", type=click.Path(path_type=Path), help=OUT)
 @output_options
-def run(name: str, arguments: tuple[str, ...], no_notebook: bool, out: Output) -> int:
+def run(
+    name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
+) -> int:
     """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
 
-    Looks for the experiments folder here and above, then in probe's own checkout. ARGUMENTS after
-    -- go to the script.
+    Looks for the experiments folder here and above, then in probe's own checkout. With --out DIR
+    the checkout stays as it is: DIR/NAME gets the results, DIR/NAME.ipynb the executed notebook.
+    ARGUMENTS after -- go to the script.
     """
     from probe.cli.show import facts
 
     root, start = checkout(name), time.monotonic()
+    own = root / "notebooks" / f"{name}.ipynb"
+    store, notebook = root / "results" / name, own
+    if folder is not None:
+        store, notebook = folder.resolve() / name, folder.resolve() / own.name
+        arguments = ("--store", str(store), *arguments)
     status = _script(root, name, arguments, out)
-    notebook = root / "notebooks" / f"{name}.ipynb"
-    ran = notebook.is_file() and not status and not no_notebook
+    ran = own.is_file() and not status and not no_notebook
     if ran:
         with out.working(f"executing {notebook.name}"):
-            execute(notebook)
+            execute(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"there is no notebooks/{name}.ipynb to execute")
     found = {
         "experiment": name,
         "status": status,
-        "results": _shown(root / "results" / name),
+        "results": _shown(store),
         "notebook": _shown(notebook) if ran else None,
         "seconds": round(time.monotonic() - start, 1),
     }
@@ -67,8 +78,8 @@ def checkout(name: str) -> Path:
         own = [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
         there = there or own
     if not there:
-        why = "there is no experiments folder with scripts here or above"
-        raise InputError("experiment", name, why, "run it in a checkout of probe")
+        why = "experiments are not part of the installed package, and none are here or above"
+        raise InputError("experiment", name, why, "run it in a checkout (git clone) of probe")
     todo = f"run one of {', '.join(sorted(there))}"
     raise InputError("experiment", name, "there is no such experiment", todo)
 
@@ -92,8 +103,12 @@ def _script(root: Path, name: str, arguments: tuple[str, ...], out: Output) -> i
             continue  # the script has it too: it stores what it has and prints its summary
 
 
-def execute(notebook: Path) -> None:
-    """Runs a notebook in its own folder and saves it executed. ProbeError where a cell fails."""
+def execute(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
+    """Executes a notebook in the folder of ``to`` and saves it there (None: where it is).
+
+    ``store`` replaces the folder that it reads, in the cell with the tag ``parameters``.
+    ProbeError: a cell fails; nothing is saved then.
+    """
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -101,13 +116,17 @@ def execute(notebook: Path) -> None:
     from probe.errors import ProbeError
 
     book: Any = nbformat.read(notebook, as_version=4)
+    to = to or notebook
+    if store is not None:
+        (cell,) = (one for one in book.cells if "parameters" in one.metadata.get("tags", []))
+        cell.source = f"STORE = {store!r}"
     client = NotebookClient(
         book,
         timeout=600,
         kernel_name="python3",
         record_timing=False,
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
-        resources={"metadata": {"path": str(notebook.parent)}},
+        resources={"metadata": {"path": str(to.parent)}},
     )
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -119,9 +138,9 @@ def execute(notebook: Path) -> None:
         raise ProbeError(f"notebook={told}; open it and run it cell by cell") from None
     finally:
         signal.signal(signal.SIGINT, before)  # nbclient leaves a handler of its own
-    partial = notebook.with_suffix(".ipynb.tmp")
+    partial = to.with_suffix(".ipynb.tmp")
     nbformat.write(book, partial)
-    partial.replace(notebook)
+    partial.replace(to)
 
 
 def _shown(path: Path) -> str:
