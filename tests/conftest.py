@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -22,6 +23,19 @@ SECONDS_EACH = """
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
 leaves to `make test`. All rooms have tests outside of these."""
+
+
+CORES = 2
+"""What every process of pytest-xdist keeps to, with its children: two threads are tested too."""
+
+
+def pytest_configure(config):
+    """Gives this process cores of its own where there are enough, so that children don't fight."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker and hasattr(os, "sched_setaffinity"):
+        own = sorted(os.sched_getaffinity(0))
+        first = CORES * int(worker.removeprefix("gw"))
+        os.sched_setaffinity(0, {own[(first + n) % len(own)] for n in range(CORES)})
 
 
 def pytest_collection_modifyitems(items):
