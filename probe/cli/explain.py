@@ -90,13 +90,10 @@ def explain(
         given = (words or None, at, against, against_target, against_padding)
         _refuse_beside(store, any(one is not None for one in given))
         return _explain_store(store, number("workers", workers), fail_on, out)
+    from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
-    from probe.explain import explain as explained
-    from probe.explain import kernels as named
-    from probe.explain.evidence import example
 
     case, sides = case_of(words), targets_of((target, against_target or target))
-    named.checked(kernels)
     others = bool(against_target or against_padding)
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
@@ -108,12 +105,11 @@ def explain(
             vary=vary,
             against_target=sides[-1],
             against_padding=against_padding,
+            kernels=kernels,
         )
-        evidence = example(found)
-        found.kernels = named.named(found, kernels)
-    report = found.to_json() | {"example": evidence.to_json() if evidence else None}
-    out.give(report, lambda: show.explanation(found, evidence, out.results.width))
-    return _status(found, fail_on)
+    shown = (found.found, found.evidence, out.results.width)
+    out.give(found.report(), lambda: show.explanation(*shown))
+    return _status(found.found, fail_on)
 
 
 def _values(

@@ -101,8 +101,9 @@ def reproduce(
     machine.json, and of sums order.png and emulated.py (NumPy alone). Nothing is written unless the
     script says the same every time.
     """
+    from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.kernels import checked, named
+    from probe.explain.kernels import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
@@ -110,9 +111,7 @@ def reproduce(
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
         made = _network(network, words, target, sides, count, out)
-        made.explanation.kernels = named(made.explanation, kernels)
-        room.write(made, folder, form)
-        report = made.to_json() | {"out": str(folder)}
+        report = written(made, folder, form, kernels).report()
         return out.give(report, lambda: show.reproduced(report))
     finding, (left, right), others = _finding(words, target, sides, store, row)
     form_of(left, form)
@@ -128,9 +127,7 @@ def reproduce(
             elsewhere=others,
             also=asked,
         )
-        made.explanation.kernels = named(made.explanation, kernels)
-        room.write(made, folder, form)
-    report = made.to_json() | {"out": str(folder)}
+        report = written(made, folder, form, kernels).report()
     return out.give(report, lambda: show.reproduced(report))
 
 

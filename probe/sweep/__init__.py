@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from probe import machine
+from probe import machine, public
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, InlineSession, open_session
@@ -398,3 +398,6 @@ class _CaseSweep:
         for at in values:
             del self.todo[at]
         self.runner.tell(self.plan, len(values))
+
+
+public.opens(__name__)
