@@ -144,6 +144,8 @@ def emulated(target: Target) -> str | None:
 def runtime(target: Target) -> Runtime:
     """What runs a target: an interpreter, perhaps under an emulator. Raises ``runtime.Missing``."""
     backend, device = _backend(target.name), emulated(target)
+    if backend.broken:
+        raise Missing(backend.broken)
     own = installed_version(backend)
     if own is None and target.version is None and device != "arm64":
         library = backend.distributions[0]

@@ -41,9 +41,22 @@ class Answer:
         """What ``to_json`` says, perhaps in NumPy's numbers."""
         raise NotImplementedError
 
+    def drawn(self) -> Figure | None:
+        """What ``picture`` gives, without its style."""
+        raise NotImplementedError
+
     def picture(self) -> Figure | None:
         """The matplotlib figure that a notebook shows; None where there is nothing to draw."""
-        raise NotImplementedError
+        import matplotlib.pyplot as plt
+
+        from probe import plots
+
+        with plt.rc_context():
+            plots.style()
+            figure = self.drawn()
+        if figure is not None:
+            plt.close(figure)  # else a notebook shows it once more
+        return figure
 
     def to_json(self) -> dict[str, Any]:
         """The object that the command prints with ``--json``, in plain Python."""

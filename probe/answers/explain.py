@@ -31,7 +31,7 @@ class Explained(Answer):
     def lines(self) -> tuple[str, str, str]:
         return lines.told(self.found)
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """Both sides' trees of one output; of sides that agree, how the first output is added."""
         from probe.reproduction import picture
 

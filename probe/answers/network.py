@@ -72,7 +72,7 @@ class Examined(Answer):
             f"first layer that differs: {'; '.join(firsts) or 'none'}",
         )
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """|ulp| by layer and content, a panel a target; a dot: differs by itself."""
         import pandas
 

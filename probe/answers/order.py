@@ -83,7 +83,7 @@ class Ordered(Answer):
         ways = self.report()["orders"]
         return ways[0]["tree"] if ways else None
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """The trees of the most frequent ways of adding."""
         from probe.reproduction import picture
 

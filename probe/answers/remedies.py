@@ -40,7 +40,7 @@ class Remedied(Answer):
         cost = times(self.found.of_fixed(one))
         return f" ({cost} of the fixed size's time)" if cost else ""
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """A bar a remedy: its cost, coloured by whether it is exact."""
         import pandas
 

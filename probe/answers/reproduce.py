@@ -43,9 +43,9 @@ class Reproduced(Answer):
             f"written to {self.out}: {', '.join(found.files)}",
         )
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """Both sides' trees of one output, as in order.png."""
-        return Explained(self.found.explanation, self.found.evidence).picture()
+        return Explained(self.found.explanation, self.found.evidence).drawn()
 
 
 def written(made: Reproduction, out: Path, form: str | None, kernels: str) -> Reproduced:

@@ -69,7 +69,7 @@ class Swept(Answer):
             "; ".join(each) or stable.replace("length", self.found.vary),
         )
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """|ulp| by target and value of the axis: the largest of each comparison."""
         import pandas
 
@@ -148,7 +148,7 @@ class SweptByOrder(Answer):
             "; ".join(each) or f"every {self.vary} adds as the longest does",
         )
 
-    def picture(self) -> Figure | None:
+    def drawn(self) -> Figure | None:
         """The share of the outputs that are added otherwise, by target and value of the axis."""
         import pandas
 

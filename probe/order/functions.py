@@ -124,7 +124,8 @@ def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None =
                 y = f(*arrays)
         except Exception as error:
             why = f"f({shown}) with {n} {dtype} numbers raises {type(error).__name__}: {error}"
-            raise InputError("f", _name(f), why, "give products=True for f(x, w)") from error
+            todo = "give products=False for f(x)" if two else "give products=True for f(x, w)"
+            raise InputError("f", _name(f), why, todo) from error
         found = container(y, dtype)
         if isinstance(found, str):
             todo = f"let it return one {dtype}"
