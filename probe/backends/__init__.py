@@ -8,9 +8,9 @@ A library of your own becomes a target by an entry point of the group ``probe.ta
 
 ``MyLib`` is a ``probe.backends.contract.Backend``: it says its name, distribution and switches,
 imports the library in ``start``, and makes an ``Operator`` of a spec. ``probe targets`` lists it,
-and ``mylib`` and ``mylib,switch=1`` are targets like any other one; ``probe.backends.conformance`` checks
-what every backend must do. A name that probe has already can't be taken. What can't be imported is
-listed with the reason.
+and ``mylib`` and ``mylib,switch=1`` are targets like any other one; ``probe.backends.conformance``
+checks what every backend must do. A name that probe has already can't be taken. What can't be
+imported is listed with the reason.
 """
 
 import importlib
