@@ -136,11 +136,7 @@ def network(
     a progress bar for a target. Errors: InputError; TargetError where the only target fails.
     """
     where = targets_of(target)
-    shape = None
-    if height is not None:
-        text = "x".join(map(str, height)) if not isinstance(height, int | str) else str(height)
-        shape = sizes("height", text, text.count("x") + 1)
-    loaded = model if isinstance(model, Network) else Network.load(model, shape)
+    loaded = model if isinstance(model, Network) else read(model, height, fixed)
     length = fixed or loaded.fixed
     if length is None:
         raise InputError("fixed", None, "the model does not say a length", FIXED)
@@ -163,7 +159,23 @@ def network(
     return Examined(reports, loaded, length, failures, saved)
 
 
-FIXED = "give --fixed N, the length that content is padded to where the model is used"
+def read(model: Any, height: int | str | Iterable[int] | None, fixed: int | None) -> Network:
+    """The chain of a model. InputError: it can't be read, or leaves a size open: then both."""
+    shape = None
+    if height is not None:
+        text = str(height) if isinstance(height, int | str) else "x".join(map(str, height))
+        shape = sizes("height", text, text.count("x") + 1)
+    try:
+        return Network.load(model, shape)
+    except InputError as error:
+        if error.name != "height" or height is not None or fixed is not None:
+            raise
+        todo = f"{error.todo}, and, unless the model says the length, --fixed N: {MEANING}"
+        raise InputError("height", None, error.why, todo) from None
+
+
+MEANING = "the length that content is padded to where the model is used"
+FIXED = f"give --fixed N: {MEANING}"
 """What to do where neither the user nor the model says a fixed length."""
 
 

@@ -15,6 +15,7 @@ imported is listed with the reason.
 
 import importlib
 import sys
+from typing import Any, Dict, Tuple
 
 GROUP = "probe.targets"
 
@@ -30,7 +31,7 @@ BACKENDS = {
     "reference": "probe.backends.reference:Reference",
 }
 
-_FOUND = {}
+_FOUND: Dict[Any, Any] = {}
 
 
 def registered():
@@ -39,7 +40,7 @@ def registered():
     if key not in _FOUND:
         from importlib import metadata  # the parent's Python has it
 
-        found = {}
+        found: Dict[str, Tuple[str, str]] = {}
         for entry in metadata.entry_points(group=GROUP):
             folder = str(entry.dist.locate_file("")) if entry.dist else ""
             if entry.name not in BACKENDS:

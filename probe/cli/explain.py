@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli.options import (
+    Words,
+    ask_for_runs,
     case_of,
     case_options,
     fail_on_option,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from probe.explain import Explanation
 
 
-@click.command(short_help="Why two runs differ, with replay as proof.")
+@click.command(cls=Words, short_help="Why two runs differ, with replay as proof.")
 @case_options
 @target_option()
 @click.option(
@@ -93,8 +95,9 @@ def explain(
     from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
 
-    case, sides = case_of(words), targets_of((target, against_target or target))
     others = bool(against_target or against_padding)
+    ask_for_runs(words, vary, at, against, others)
+    case, sides = case_of(words), targets_of((target, against_target or target))
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
         found = explained(

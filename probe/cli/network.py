@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli import numbers
-from probe.cli.options import fail_on_option, number, output_options, target_option, targets_of
+from probe.cli.options import (
+    Words,
+    fail_on_option,
+    number,
+    output_options,
+    target_option,
+    targets_of,
+)
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
 
+FIXED = (
+    "The fixed length: the one that content is padded to where the network is used, with which "
+    "every shorter run is compared. The model's own if it says one and this is not given."
+)
 
-@click.command(short_help="Why a network changes with its padding, and how far to pad it.")
+
+@click.command(cls=Words, short_help="Why a network changes with its padding, how far to pad it.")
 @click.argument("model", metavar="MODEL")
-@click.option("--fixed", metavar="N", help="The fixed length; the model's own if not given.")
+@click.option("--fixed", metavar="N", help=FIXED)
 @click.option(
     "--lengths",
     metavar="LENGTHS",
@@ -62,14 +74,13 @@ def network(
     several targets fails, the others are told, and the exit status is 3.
     """
     from probe.answers.network import network as examined
-    from probe.case.arguments import count, sizes
+    from probe.answers.network import read
+    from probe.case.arguments import count
     from probe.cli.show import networks as show
-    from probe.network import Network
 
     where = targets_of(targets)
-    shape = None if height is None else sizes("height", height, height.count("x") + 1)
     with out.working(f"reading {model}"):
-        loaded = Network.load(model, shape)
+        loaded = read(model, height, number("fixed", fixed))
     found = examined(
         *(loaded, where),
         lengths=None if lengths is None else numbers.parse("lengths", lengths),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from probe.cli.output import Output
 
 
-@click.command(short_help="In which order every output is added.")
+@click.command(cls=Words, short_help="In which order every output is added.")
 @case_options
 @target_option()
 @fail_on_option(finding="an output is no sum of its products, or its order did not replay")
@@ -34,6 +36,7 @@ def order(words: dict[str, str], target: str, fail_on: str | None, out: Output) 
     from probe.cli.show import orders
     from probe.order.orders import require_length
 
+    ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
     case = require_length(case_of(words))
     (where,) = targets_of((target,))
     with out.working(f"revealing {case.label} on {where.text}"):

@@ -9,6 +9,8 @@ import click
 
 from probe.cli import numbers
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -24,19 +26,19 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 
-@click.command(short_help="What keeps the bits at every length, and what it costs.")
+@click.command(cls=Words, short_help="What keeps the bits at every length, and what it costs.")
 @click.argument("model", required=False)
 @case_options
 @click.option(
     "--lengths",
     metavar="5..40,512",
-    required=True,
     help="Of a case: lengths, each compared with the largest. Of a model: lengths of content.",
 )
 @click.option(
     "--fixed",
     metavar="N",
-    help="Of a model: the size that it pads to; its own if not given.",
+    help="Of a model: the fixed length, the one that content is padded to where it is used; the "
+    "model's own if it says one and this is not given.",
 )
 @click.option(
     "--content",
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 def remedies(
     model: str | None,
     words: dict[str, str],
-    lengths: str,
+    lengths: str | None,
     fixed: str | None,
     content: str | None,
     chunks: str | None,
@@ -82,7 +84,12 @@ def remedies(
     is a file of Keras, PyTorch or ONNX, or nine-layers (see `probe network`).
     """
     from probe.cli.show import remedies as show
+    from probe.errors import InputError
 
+    if model is None:
+        ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
+    if lengths is None:
+        raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..40,512")
     (where,) = targets_of((target,))
     given: dict[str, Any] = {
         "lengths": numbers.parse("lengths", lengths),

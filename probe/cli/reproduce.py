@@ -9,6 +9,7 @@ import click
 
 from probe.cli.findings import budget_options, finding_of, finding_options
 from probe.cli.options import (
+    Words,
     case_options,
     fail_on_option,
     number,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 
-@click.command(short_help="The folder to attach to a bug report.")
+@click.command(cls=Words, short_help="The folder to attach to a bug report.")
 @case_options
 @target_option()
 @finding_options
@@ -191,7 +192,7 @@ def _finding(
     return found.finding, (found.target, found.target), found.elsewhere
 
 
-@click.command(short_help="Whether a written reproduction is still there.")
+@click.command(cls=Words, short_help="Whether a written reproduction is still there.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--times", metavar="N", default="3", show_default=True, help="Fresh processes.")
 @fail_on_option(there="it is still there", gone="it is gone")

@@ -150,7 +150,8 @@ CHECK = "check it and try again"
 
 def _object(error: BaseException) -> dict[str, object]:
     """An error as ``--json`` has it. ``kind``: ``input``, a TargetError's, or what it is."""
-    told = dict.fromkeys(("name", "value", "why", "todo", "kind"))
+    told = ("name", "value", "why", "todo", "kind")
+    found: tuple[object, ...]
     if isinstance(error, InputError):
         value = None if error.value is None else str(error.value)
         found = (error.name, value, error.why, error.todo or None, "input")
@@ -166,7 +167,7 @@ def _object(error: BaseException) -> dict[str, object]:
     else:
         name = type(error).__name__
         found = ("error", name, str(error), "please report it", "mistake-of-probe")
-    return told | dict(zip(told, found, strict=True))
+    return dict(zip(told, found, strict=True))
 
 
 def _say(text: str) -> None:

@@ -9,6 +9,8 @@ import click
 
 from probe.cli import numbers
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
 DEFAULT_STORE = Path("results", "sweep")
 
 
-@click.command(short_help="Where bits differ along an axis, and by how much.")
+@click.command(cls=Words, short_help="Where bits differ along an axis, and by how much.")
 @case_options
 @click.option(
     "--lengths",
     "--values",
     "values",
     metavar="5..64",
-    required=True,
-    help="Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest.",
+    help="Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. "
+    "--length 5..64 says the same.",
 )
 @click.option(
     "--vary",
@@ -88,7 +90,7 @@ DEFAULT_STORE = Path("results", "sweep")
 @output_options
 def sweep(
     words: dict[str, str],
-    values: str,
+    values: str | None,
     vary: str,
     by: str,
     targets: tuple[str, ...],
@@ -108,8 +110,16 @@ def sweep(
     from probe.answers.sweep import SweptByOrder
     from probe.answers.sweep import sweep as swept
     from probe.cli.show import by_order, sweeps
+    from probe.errors import InputError
 
-    case, wanted = case_of(words), numbers.parse(_named(vary), values)
+    if values is None and vary == "length":
+        values = words.pop("length", None)
+    name, fixed_length = _named(vary), vary == "length" or {"length", "case_file"} & set(words)
+    need = {"length": (bool(fixed_length), "--length N")}
+    ask_for(words, **need, lengths=(values is not None, "--lengths 5..64"))
+    if values is None:
+        raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..64")
+    case, wanted = case_of(words), numbers.parse(name, values)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)

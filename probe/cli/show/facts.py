@@ -6,16 +6,67 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, JustifyMethod, RenderableType
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    Group,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from probe import schema
 
+FOLDED = 12
+"""Columns that a cell which may be folded gets at least."""
+
+
+class Rows(Table):
+    """A table; where its columns do not fit side by side, row after row with every cell named."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._least(console, options) <= options.max_width:
+            yield from super().__rich_console__(console, options)
+            return
+        named = [str(column.header) for column in self.columns]
+        cells = [list(column.cells) for column in self.columns]
+        for row in zip(*cells, strict=True):
+            first, *rest = (_text(cell) for cell in row)
+            yield Text.assemble(f"{named[0]}: ", first, style="bold")
+            pairs = [
+                Text.assemble((f"{name}: ", "dim"), cell)
+                for name, cell in zip(named[1:], rest, strict=True)
+                if cell.plain
+            ]
+            yield Padding(Text("; ").join(pairs), (0, 0, 0, 2))
+
+    def _least(self, console: Console, options: ConsoleOptions) -> int:
+        """Columns that it needs: whole numbers and names, and a little of what may be folded."""
+        wide = options.update(max_width=10_000)
+        found = 0
+        for column in self.columns:
+            header = [Text(str(column.header))] * self.show_header
+            sizes = [
+                console.measure(one, options=wide)
+                for one in (*header, *(_text(cell) for cell in column.cells))
+            ]
+            if column.no_wrap:
+                found += max((size.maximum for size in sizes), default=0)
+            else:
+                found += min(FOLDED, max((size.minimum for size in sizes), default=0))
+        return found + 2 * (len(self.columns) - 1)
+
+
+def _text(cell: RenderableType) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """A table without lines; columns in ``right`` are numbers. They and targets are not folded."""
-    found = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    found = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
         whole = column == "target" or column in right
         side: JustifyMethod = "right" if column in right else "left"
