@@ -148,6 +148,15 @@ def _failed(error: BaseException, verbose: bool) -> int:
 CHECK = "check it and try again"
 
 
+KINDS = {
+    "StoreError": "store",
+    "Nondeterministic": "nondeterministic",
+    "NotASum": "not-a-sum",
+    "NotReproduced": "not-reproduced",
+}
+"""What errors that name no input and no target are called in JSON."""
+
+
 def _object(error: BaseException) -> dict[str, object]:
     """An error as ``--json`` has it. ``kind``: ``input``, a TargetError's, or what it is."""
     told = ("name", "value", "why", "todo", "kind")
@@ -158,8 +167,9 @@ def _object(error: BaseException) -> dict[str, object]:
     elif isinstance(error, TargetError):
         found = ("target", error.target, error.why, None, error.kind)
     elif isinstance(error, ProbeError):
-        kind = "input" if type(error) is ProbeError else type(error).__name__
-        found = (None, None, str(error), None, re.sub("(?<=[a-z])(?=[A-Z])", "-", kind).lower())
+        kind = KINDS.get(type(error).__name__, "input")
+        parts = re.fullmatch(r"([\w-]+)=(.*?): (.*?)(?:; (.*))?", str(error))
+        found = (*(parts.groups() if parts else (None, None, str(error), None)), kind)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         found = (None, None, "interrupted", None, "interrupted")
     elif isinstance(error, OSError) and error.strerror:
@@ -195,7 +205,7 @@ def _usage(error: click.ClickException) -> ProbeError:
         return InputError("command", found[1], why, one_of(found[1], COMMANDS))
     if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
         return InputError("argument", found[1], "it is not expected", todo)
-    if found := re.match(r"'(.*)' is not one of (.*)", told):
+    if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):
         name = getattr(getattr(error, "param", None), "name", None) or "value"
         known = [word.strip("' ") for word in found[2].split(",")]
         return InputError(name, found[1], "unknown", one_of(found[1], known))

@@ -15,12 +15,12 @@ from rich.console import (
     RenderResult,
 )
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from probe import schema
 
-FOLDED = 12
+FOLDED = 30
 """Columns that a cell which may be folded gets at least."""
 
 
@@ -28,7 +28,10 @@ class Rows(Table):
     """A table; where its columns do not fit side by side, row after row with every cell named."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self._least(console, options) <= options.max_width:
+        needs = [self._needs(console, options, column) for column in self.columns]
+        spare = options.max_width - 2 * (len(needs) - 1) - sum(least for least, _ in needs)
+        if spare >= 0:
+            self._share_out(needs, spare)
             yield from super().__rich_console__(console, options)
             return
         named = [str(column.header) for column in self.columns]
@@ -43,21 +46,27 @@ class Rows(Table):
             ]
             yield Padding(Text("; ").join(pairs), (0, 0, 0, 2))
 
-    def _least(self, console: Console, options: ConsoleOptions) -> int:
-        """Columns that it needs: whole numbers and names, and a little of what may be folded."""
+    def _needs(self, console: Console, options: ConsoleOptions, column: Column) -> tuple[int, int]:
+        """The fewest columns of a terminal that a column can do with, and all that it could use.
+
+        Numbers and targets need all; of what may be folded the longest word stays whole.
+        """
+        header = [Text(str(column.header))] * self.show_header
         wide = options.update(max_width=10_000)
-        found = 0
-        for column in self.columns:
-            header = [Text(str(column.header))] * self.show_header
-            sizes = [
-                console.measure(one, options=wide)
-                for one in (*header, *(_text(cell) for cell in column.cells))
-            ]
-            if column.no_wrap:
-                found += max((size.maximum for size in sizes), default=0)
-            else:
-                found += min(FOLDED, max((size.minimum for size in sizes), default=0))
-        return found + 2 * (len(self.columns) - 1)
+        cells = (*header, *(_text(cell) for cell in column.cells))
+        sizes = [console.measure(one, options=wide) for one in cells]
+        whole = max((size.maximum for size in sizes), default=0)
+        word = max((size.minimum for size in sizes), default=0)
+        return (whole if column.no_wrap else min(FOLDED, word)), whole
+
+    def _share_out(self, needs: list[tuple[int, int]], spare: int) -> None:
+        """Gives every column what it needs, and of the rest as much as each can use, alike."""
+        order = sorted(range(len(needs)), key=lambda number: needs[number][1] - needs[number][0])
+        for place, number in enumerate(order):
+            least, whole = needs[number]
+            more = min(whole - least, spare // (len(order) - place))
+            self.columns[number].width = least + more
+            spare -= more
 
 
 def _text(cell: RenderableType) -> Text:
