@@ -187,6 +187,12 @@ def test_wrong_input_is_an_input_error():
                 "reference",
             )
         ),
+        "height=None: .*, and, unless the model says the length, --fixed N: the length that": (
+            lambda: probe.network(
+                {"rank": 2, "in_channels": 1, "layers": [{"op": "conv2d", "kernel": 3}]},
+                "reference",
+            )
+        ),
         "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
     }
     for message, ask in wrong.items():
