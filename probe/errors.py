@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class ProbeError(Exception):
     """Base of all errors that a user may see as one line. ``exit_code`` is the command's status."""
@@ -15,6 +17,16 @@ class InputError(ProbeError):
     def __init__(self, name: str, value: object, why: str, todo: str = "") -> None:
         self.name, self.value, self.why, self.todo = name, value, why, todo
         super().__init__(f"{name}={value}: {why}" + (f"; {todo}" if todo else ""))
+
+
+def one_of(value: object, names: Iterable[str]) -> str:
+    """What to do about a name that there isn't: ``did you mean conv1d? use one of conv1d, ...``."""
+    from difflib import get_close_matches
+
+    known = list(names)
+    near = get_close_matches(str(value).lower(), known, n=2, cutoff=0.7)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{meant}use one of {', '.join(known)}"
 
 
 class StoreError(ProbeError):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from probe import backends
 from probe.backends import onednn
 from probe.backends.contract import Backend
-from probe.errors import InputError
+from probe.errors import InputError, one_of
 from probe.runtimes import emulation, environments
 from probe.runtimes.runtime import Missing, Runtime
 from probe.runtimes.runtime import runtime as find_runtime
@@ -58,9 +58,9 @@ class Target:
             raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
         if not _has_device(backend, self.device):
             if not _has_device(backend, self.device.lower()):
-                there = ", ".join([*backend.devices, *EMULATED])
+                there = one_of(self.device, [*backend.devices, *EMULATED])
                 why = f"{self.name} has no device {self.device!r}"
-                todo = f"use one of {there}, or another of qemu-x86_64 -cpu help"
+                todo = f"{there}, or another of qemu-x86_64 -cpu help"
                 raise InputError("target", self.text, why, todo)
             object.__setattr__(self, "device", self.device.lower())
         object.__setattr__(self, "switches", _checked(backend, self.text, self.switches))
@@ -116,15 +116,15 @@ class Target:
         return Target(**(same | fields))
 
 
-def _there() -> str:
-    return f"use one of {', '.join(backends.names())}"
+def _there(name: str = "") -> str:
+    return one_of(name, backends.names())
 
 
 def _backend(name: str) -> type[Backend]:
     try:
         return backends.get(name)  # type: ignore[no-any-return]
     except KeyError:
-        raise InputError("target", name, "there is no such library", _there()) from None
+        raise InputError("target", name, "there is no such library", _there(name)) from None
 
 
 def _has_device(backend: type[Backend], device: str) -> bool:
@@ -144,6 +144,8 @@ def emulated(target: Target) -> str | None:
 def runtime(target: Target) -> Runtime:
     """What runs a target: an interpreter, perhaps under an emulator. Raises ``runtime.Missing``."""
     backend, device = _backend(target.name), emulated(target)
+    if backend.broken:
+        raise Missing(backend.broken)
     own = installed_version(backend)
     if own is None and target.version is None and device != "arm64":
         library = backend.distributions[0]
@@ -158,7 +160,10 @@ def _checked(
     for number, (key, value) in enumerate(switches):
         if key not in backend.keys:
             keys = ", ".join(f"{known}={what.describe()}" for known, what in backend.keys.items())
-            raise InputError("target", text, f"{backend.name} has no switch {key!r}", f"use {keys}")
+            near = one_of(key, backend.keys).partition("? ")
+            meant = f"{near[0]}? " if near[1] else ""
+            why = f"{backend.name} has no switch {key!r}"
+            raise InputError("target", text, why, f"{meant}use {keys}")
         if key in dict(switches[:number]):
             raise InputError("target", text, f"{key} is given twice", "leave one")
         if not backend.keys[key].accepts(value):

@@ -15,8 +15,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shel
 
 
 SECONDS_EACH = """
-    backends backends_jax backends_litert backends_onnxruntime backends_torch cli_explain
-    cli_reproduce cli_sweep conventions conversion experiments experiments_frameworks
+    answers backends backends_jax backends_litert backends_onnxruntime backends_torch cli_explain
+    cli_help cli_reproduce cli_sweep conventions conversion experiments experiments_frameworks
     experiments_history experiments_network experiments_orders experiments_remedies
     experiments_reproductions launch network_readers network_running pooling products recognition
     remedies reports reproduction reproduction_networks reveal stable sweep

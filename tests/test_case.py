@@ -119,7 +119,7 @@ WRONG = [
         {"in_channels": 4, "filters": 2, "groups": 2, "split": 1},
         "split=1: the channels of 2 groups",
     ),
-    ({"op": "conv4d"}, "op=conv4d: unknown; use one of conv1d, conv2d"),
+    ({"op": "conv4d"}, "op=conv4d: unknown; did you mean conv3d or conv2d\\? use one of conv1d"),
     ({"length": 4}, "length=4: shorter than the kernel, which spans 5; padding=valid; write"),
     ({"length": 3, "dilation": 2, "padding": 1}, "length=3: .* write length=7 or more"),
     ({"op": "conv2d", "height": 4}, "height=4: shorter than the kernel"),

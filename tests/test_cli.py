@@ -51,7 +51,29 @@ BAD = {
     "sweep --op conv1d --kernel 5 --lengths 5..9 extra": "argument=extra: it is not expected",
     "sweep --op conv1d --kernel 5 --lenghts 5..9": "option=--lenghts: there is no such option; did",
     "sweep --op conv1d --kernel 5": "lengths=(none): it is needed",
-    "sweep --lengths 5..9": "op=(none): a case needs it",
+    "sweep --lengths 5..9": "op, kernel=(none): they are needed; give --op conv1d, --kernel 5",
+    "sweep --kernel 5 --lengths 5..9": "op=(none): a case needs it",
+    "sweep": "op, kernel, lengths=(none): they are needed",
+    "sweep --op conv1d --kernel 5 --vary batch": "length, lengths=(none): they are needed",
+    "explain --op conv1d": "kernel, at, against=(none): they are needed; give --kernel 5, --at A",
+    "explain --op matmul": "at, against=(none): they are needed",
+    "shrink --op conv1d --vary batch": "kernel, length, against=(none): they are needed",
+    "reproduce --op conv1d --out x": "kernel, at, against=(none): they are needed",
+    "order --op conv2d": "kernel, length=(none): they are needed; give --kernel 5, --length N",
+    "window": "op, kernel, length=(none): they are needed",
+    "emulate --out x.py": "op, kernel, length=(none): they are needed",
+    "thresholds": "op, kernel=(none): they are needed",
+    "remedies --op conv1d": "kernel, lengths=(none): they are needed",
+    "remedies nine-layers": "lengths=(none): it is needed; give --lengths",
+    "order --op cnov1d --kernel 5 --length 9": "op=cnov1d: unknown; did you mean conv1d",
+    "order --op sum --length 9 --dtype flaot32": "unknown; did you mean float32",
+    "order --op sum --length 9 --operands cancle": "unknown; did you mean cancel? use one of",
+    "order --op sum --length 9 --target tensorflw": "library; did you mean tensorflow? use one of",
+    "order --op sum --length 9 --target tensorflow@haswel": "did you mean haswell? use one of",
+    "order --op sum --length 9 --target torch,thread=2": "did you mean threads? use mkldnn",
+    "explain --op sum --at 5 --against 9 --vary lenght": "unknown; did you mean length? use one",
+    "order --op sum --length 9 --fail-on fnding": "fail_on=fnding: unknown; did you mean finding?",
+    "explian": "there is no such command; did you mean explain? use one of",
     "sweep --case none.json --lengths 5..9": "case=none.json: No such file",
     "explain --op conv1d --kernel 5 --at 5": "against=(none): there is nothing to compare with",
     "explain --op conv1d --kernel 5 --at 5 --against 5": "against=5: both sides are the same run",
@@ -109,10 +131,10 @@ def test_what_a_failing_target_printed_is_shown_when_asked_for(capsys, monkeypat
 def test_a_mistake_of_ours_is_one_line_too(capsys, monkeypatch):
     monkeypatch.setattr(options, "case_of", lambda _: 1 / 0)
     monkeypatch.setattr("probe.cli.order.case_of", options.case_of)
-    status, out, err = ran(capsys, "order --op conv1d")
+    status, out, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert (status, out) == (shell.BROKEN, "") and err.count("\n") == 1
     assert "ZeroDivisionError" in err
-    assert "Traceback" in ran(capsys, "order --op conv1d --verbose")[2]
+    assert "Traceback" in ran(capsys, "order --op conv1d --kernel 5 --length 9 --verbose")[2]
 
 
 @pytest.mark.parametrize("command", ["targets", "machine"])
@@ -214,7 +236,7 @@ def test_ctrl_c_ends_with_130(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("probe.cli.order.case_of", interrupted)
-    status, _, err = ran(capsys, "order --op conv1d")
+    status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert status == 130 and err.strip() == "probe: interrupted"
 
 

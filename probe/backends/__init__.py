@@ -1,6 +1,23 @@
-"""The libraries by name. A dotted text each, imported on demand and without its library."""
+"""The libraries by name. A dotted text each, imported on demand and without its library.
+
+A library of your own becomes a target by an entry point of the group ``probe.targets``; in the
+``pyproject.toml`` of any installed package::
+
+    [project.entry-points."probe.targets"]
+    mylib = "mypackage.probe_backend:MyLib"
+
+``MyLib`` is a ``probe.backends.contract.Backend``: it says its name, distribution and switches,
+imports the library in ``start``, and makes an ``Operator`` of a spec. ``probe targets`` lists it,
+and ``mylib`` and ``mylib,switch=1`` are targets like any other one; ``probe.backends.conformance``
+checks what every backend must do. A name that probe has already can't be taken. What can't be
+imported is listed with the reason.
+"""
 
 import importlib
+import sys
+from typing import Any, Dict, Tuple
+
+GROUP = "probe.targets"
 
 BACKENDS = {
     "tensorflow": "probe.backends.tensorflow:TensorFlow",
@@ -14,15 +31,66 @@ BACKENDS = {
     "reference": "probe.backends.reference:Reference",
 }
 
+_FOUND: Dict[Any, Any] = {}
+
+
+def registered():
+    """``{name: (dotted text, folder)}`` of the entry points of other packages."""
+    key = tuple(sys.path)
+    if key not in _FOUND:
+        from importlib import metadata  # the parent's Python has it
+
+        found: Dict[str, Tuple[str, str]] = {}
+        for entry in metadata.entry_points(group=GROUP):
+            folder = str(entry.dist.locate_file("")) if entry.dist else ""
+            if entry.name not in BACKENDS:
+                found.setdefault(entry.name, (entry.value, folder))
+        _FOUND.clear()
+        _FOUND[key] = found
+    return _FOUND[key]
+
 
 def names():
     """The names that a target's text may start with, in the order in which they are listed."""
-    return list(BACKENDS)
+    return list(BACKENDS) + sorted(registered())
+
+
+def home(name):
+    """Where the class of a name of another package is: (dotted text, folder); None for ours."""
+    return None if name in BACKENDS else registered().get(name)
 
 
 def get(name):
-    """The Backend class of a name. Raises KeyError, with the known names, for another one."""
-    if name not in BACKENDS:
-        raise KeyError(f"{name} is none of: {', '.join(BACKENDS)}")
-    module, _, attribute = BACKENDS[name].partition(":")
+    """The Backend class of a name. Raises KeyError, with the known names, for another one.
+
+    A class of another package that can't be imported is replaced by one that says so.
+    """
+    if name in BACKENDS:
+        return loaded(BACKENDS[name])
+    if name not in registered():
+        raise KeyError(f"{name} is none of: {', '.join(names())}")
+    try:
+        return loaded(*registered()[name])
+    except Exception as error:
+        return _broken(name, "%s: %s" % (type(error).__name__, error))
+
+
+def loaded(dotted, folder=""):
+    """The class at ``module:attribute``; ``folder`` is where its package lies, if not on the path.
+
+    The child of a target starts with its interpreter's path alone.
+    """
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+    module, _, attribute = dotted.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def _broken(name, error):
+    """Stands for a backend that can't be imported."""
+    from probe.backends.contract import Backend
+
+    dotted = registered()[name][0]
+    why = "its entry point %s can't be imported: %s" % (dotted, " ".join(error.split()))
+    words = {"name": name, "broken": why, "doc": "of another package"}
+    return type("Broken", (Backend,), words)

@@ -109,6 +109,7 @@ class Backend:
     devices         patterns: "cpu", "gpu:N"
     doc             one line for ``probe targets``
     suggestions     what ``probe targets`` lists after the name: "@gpu:0", ",onednn=0"
+    broken          why another package's backend can't be used at all; empty
     """
 
     name = ""
@@ -118,6 +119,7 @@ class Backend:
     devices: Tuple[str, ...] = ("cpu",)
     doc = ""
     suggestions: Tuple[str, ...] = ()
+    broken = ""
 
     @classmethod
     def conflict(cls, switches):

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats, operands
 from probe.case import operators, padding
-from probe.case.arguments import Numbers, Sizes, by, choice, count, flag, numbers, sizes
+from probe.case.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.case.operators import OPERATORS
 from probe.errors import InputError
 
@@ -88,7 +88,8 @@ class Case:
         ceil_mode: bool | str = False,
         pad_with: str = "nothing",
     ) -> None:
-        put: dict[str, Any] = {"op": choice("op", op, OPERATORS)}
+        op, dtype = spelled("op", op, OPERATORS), spelled("dtype", dtype, floats.FORMATS)
+        put: dict[str, Any] = {"op": op}
         rank = OPERATORS[op].spatial_rank
         put["kernel"] = operators.kernel(op, kernel)
         put["in_channels"] = count("in_channels", in_channels)
@@ -101,14 +102,14 @@ class Case:
         put["padding"] = _padding(padding, rank)
         put["batch"] = count("batch", batch)
         put["height"] = None if height is None else operators.height(height, rank)
-        put["dtype"] = choice("dtype", dtype, floats.FORMATS)
-        put["kind"] = choice("operands", operands, _KINDS)
+        put["dtype"] = dtype
+        put["kind"] = spelled("operands", operands, _KINDS)
         put["seed"] = _seed(seed)
         put["weights"] = None if weights is None else numbers("weights", weights, dtype)
         put["bias"] = _bias(bias, dtype)
         put["split"] = None if split is None else count("split", split)
         put["ceil_mode"] = flag("ceil_mode", ceil_mode)
-        put["pad_with"] = choice("pad_with", pad_with, PAD_WITH)
+        put["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
         for name, value in put.items():
             object.__setattr__(self, name, value)
         self._check_fit()

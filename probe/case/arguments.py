@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from probe import floats
-from probe.errors import InputError
+from probe.errors import InputError, one_of
 
 Numbers = float | str | Iterable[float]
 Sizes = int | str | Iterable[int]
@@ -80,5 +80,15 @@ def choice(name: str, value: object, known: Iterable[str]) -> str:
     """``value`` if it is one of ``known``; else InputError lists them."""
     names = list(known)
     if value not in names:
-        raise InputError(name, value, "unknown", f"use one of {', '.join(names)}")
+        raise InputError(name, value, "unknown", one_of(value, names))
     return str(value)
+
+
+def spelled(name: str, value: object, known: Iterable[str]) -> str:
+    """As ``choice``, but libraries' spellings will do: DepthwiseConv2D is depthwise_conv2d."""
+    same = [one for one in known if _letters(one) == _letters(value)]
+    return same[0] if len(same) == 1 else choice(name, value, known)
+
+
+def _letters(value: object) -> str:
+    return str(value).lower().translate(str.maketrans("", "", " _-"))

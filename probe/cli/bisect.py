@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.options import case_of, case_options, output_options
+from probe.cli.options import Words, case_of, case_options, output_options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_STORE = Path("results", "bisect")
 
 
-@click.command(short_help="The first release in which something changed.")
+@click.command(cls=Words, short_help="The first release in which something changed.")
 @case_options
 @click.option("--between", metavar="T", required=True, help="A release, tensorflow==1.2.1.")
 @click.option("--and", "and_", metavar="T", required=True, help="Another one, tensorflow==1.15.0.")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     number,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 
-@click.command(short_help="A run as a file that replays its bits with NumPy alone.")
+@click.command(cls=Words, short_help="A run as a file that replays its bits with NumPy alone.")
 @case_options
 @target_option()
 @click.option("--out", "file", metavar="FILE", required=True, type=click.Path(path_type=Path))
@@ -48,6 +50,7 @@ def emulate(
     from probe.cli.show import facts
     from probe.reproduction import emulate as room
 
+    ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
     case, (where,) = case_of(words), targets_of((target,))
     other = number("against", against)
     with out.working(f"revealing {case.label} on {where.text}"):

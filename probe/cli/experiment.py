@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.options import output_options
+from probe.cli.options import Words, output_options
 from probe.cli.shell import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OUT = "Write results and notebook there, and leave the checkout as it is."
 
 
-@click.command(short_help="Run an experiment and its notebook.")
+@click.command(cls=Words, short_help="Run an experiment and its notebook.")
 @click.argument("name")
 @click.argument("arguments", nargs=-1)
 @click.option("--no-notebook", is_flag=True, help="Run the script only.")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli.options import (
+    Words,
+    ask_for_runs,
     case_of,
     case_options,
     fail_on_option,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from probe.explain import Explanation
 
 
-@click.command(short_help="Why two runs differ, with replay as proof.")
+@click.command(cls=Words, short_help="Why two runs differ, with replay as proof.")
 @case_options
 @target_option()
 @click.option(
@@ -90,14 +92,12 @@ def explain(
         given = (words or None, at, against, against_target, against_padding)
         _refuse_beside(store, any(one is not None for one in given))
         return _explain_store(store, number("workers", workers), fail_on, out)
+    from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
-    from probe.explain import explain as explained
-    from probe.explain import kernels as named
-    from probe.explain.evidence import example
 
-    case, sides = case_of(words), targets_of((target, against_target or target))
-    named.checked(kernels)
     others = bool(against_target or against_padding)
+    ask_for_runs(words, vary, at, against, others)
+    case, sides = case_of(words), targets_of((target, against_target or target))
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
         found = explained(
@@ -108,12 +108,11 @@ def explain(
             vary=vary,
             against_target=sides[-1],
             against_padding=against_padding,
+            kernels=kernels,
         )
-        evidence = example(found)
-        found.kernels = named.named(found, kernels)
-    report = found.to_json() | {"example": evidence.to_json() if evidence else None}
-    out.give(report, lambda: show.explanation(found, evidence, out.results.width))
-    return _status(found, fail_on)
+    shown = (found.found, found.evidence, out.results.width)
+    out.give(found.report(), lambda: show.explanation(*shown))
+    return _status(found.found, fail_on)
 
 
 def _values(

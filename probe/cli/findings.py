@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.options import Command, case_of, number, targets_of
+from probe.cli.options import Command, ask_for_runs, case_of, number, targets_of
 
 if TYPE_CHECKING:
     from probe.shrink import Finding
@@ -72,6 +72,8 @@ def finding_of(
     from probe.errors import InputError
     from probe.shrink import Finding
 
+    others = bool(sides["against_target"] or sides["against_padding"])
+    ask_for_runs(words, str(sides["vary"]), sides["at"], sides["against"], others)
     given = targets_of((target, sides["against_target"] or target))
     at, against = number("at", sides["at"]), number("against", sides["against"])
     if against is None and not (sides["against_target"] or sides["against_padding"]):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from probe.cli.options import output_options
+from probe.cli.options import Words, output_options
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
 
 
-@click.command()
+@click.command(cls=Words)
 @output_options
 def targets(out: Output) -> None:
     """What can run here, and why the rest can't."""
@@ -33,7 +33,7 @@ def targets(out: Output) -> None:
     out.give({"targets": rows}, lambda: facts.targets(rows))
 
 
-@click.command(short_help="The facts that are stored with every result.")
+@click.command(cls=Words, short_help="The facts that are stored with every result.")
 @output_options
 def machine(out: Output) -> None:
     """The facts that are stored with every result: never a host or user name, never a path."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.options import output_options
+from probe.cli.options import Words, output_options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from probe.runtimes.environments import Environment
 
 
-@click.command(short_help="Provide an old release, or another processor.")
+@click.command(cls=Words, short_help="Provide an old release, or another processor.")
 @click.argument("target", required=False)
 @click.option("--list", "listed", is_flag=True, help="What is installed, and how large it is.")
 @click.option("--remove", is_flag=True, help="Take TARGET's environment away.")

@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli import numbers
-from probe.cli.options import fail_on_option, number, output_options, target_option, targets_of
+from probe.cli.options import (
+    Words,
+    fail_on_option,
+    number,
+    output_options,
+    target_option,
+    targets_of,
+)
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
-    from probe.network import Geometry
-    from probe.network.report import Report
-    from probe.target import Target
+
+FIXED = (
+    "The fixed length: the one that content is padded to where the network is used, with which "
+    "every shorter run is compared. The model's own if it says one and this is not given."
+)
 
 
-@click.command(short_help="Why a network changes with its padding, and how far to pad it.")
+@click.command(cls=Words, short_help="Why a network changes with its padding, how far to pad it.")
 @click.argument("model", metavar="MODEL")
-@click.option("--fixed", metavar="N", help="The fixed length; the model's own if not given.")
+@click.option("--fixed", metavar="N", help=FIXED)
 @click.option(
     "--lengths",
     metavar="LENGTHS",
@@ -64,84 +73,25 @@ def network(
     length, the shortest padded length and the shortest one that changes no bit. Where one of
     several targets fails, the others are told, and the exit status is 3.
     """
-    from probe.case.arguments import count, sizes
+    from probe.answers.network import network as examined
+    from probe.answers.network import read
+    from probe.case.arguments import count
     from probe.cli.show import networks as show
-    from probe.errors import InputError, TargetError
-    from probe.network import Network
-    from probe.network.report import described
 
     where = targets_of(targets)
-    shape = None if height is None else sizes("height", height, height.count("x") + 1)
     with out.working(f"reading {model}"):
-        loaded = Network.load(model, shape)
-    length = number("fixed", fixed) or loaded.fixed
-    if length is None:
-        raise InputError("fixed", None, "the model does not say a length", "give --fixed N")
-    geometry = loaded.geometry(length)
-    contents = _contents(lengths, length)
-    for one in contents:
-        geometry.check(one)
-    to, drawn = number("padded", padded), count("seed", seed, least=0)
-    reports: list[Report] = []
-    failures: list[dict[str, str]] = []
-    for target in where:
-        asked = (target, geometry, contents, to, value, drawn, safe, plan is not None, out)
-        try:
-            reports.append(_examined(*asked))
-        except TargetError as error:
-            if len(where) == 1:
-                raise
-            failures.append({"target": target.text, "kind": error.kind, "message": error.why})
-    saved = _saved(plan, reports, len(where) > 1)
-    told = described(loaded, length)
-    found = {"network": told, "targets": {one.target: one.to_json() for one in reports}}
-    out.give(
-        found | {"failures": failures, "written": saved},
-        lambda: show.networks(told, reports, failures, out.results.width, saved),
+        loaded = read(model, height, number("fixed", fixed))
+    found = examined(
+        *(loaded, where),
+        lengths=None if lengths is None else numbers.parse("lengths", lengths),
+        fixed=number("fixed", fixed),
+        padded=number("padded", padded),
+        value=value,
+        seed=count("seed", seed, least=0),
+        safe=safe,
+        plan=plan,
+        bars=out.progress,
     )
-    if failures:
-        return 3
-    return int(bool(fail_on) and any(report.finding for report in reports))
-
-
-def _contents(lengths: str | None, fixed: int) -> list[int]:
-    if lengths is not None:
-        return numbers.parse("lengths", lengths)
-    return sorted({1, max(fixed // 10, 1), max(fixed // 4, 1)})
-
-
-def _examined(
-    where: Target,
-    geometry: Geometry,
-    contents: list[int],
-    padded: int | None,
-    value: float,
-    seed: int,
-    safe: bool,
-    every: bool,
-    out: Output,
-) -> Report:
-    """One target's report, in a session of its own."""
-    from probe.launch import open_session
-    from probe.network.report import examine
-
-    wanted = list(range(1, max(contents) + 1)) if every else contents
-    with out.progress(where.text) as tell, open_session(where) as session:
-        return examine(
-            *(session, geometry, contents, padded, value, seed),
-            safe=wanted if safe or every else (),
-            progress=tell,
-        )
-
-
-def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[str]:
-    """Writes the plans, in a folder a target where there are ``several``; the files' names."""
-    if folder is None:
-        return []
-    found: list[str] = []
-    for report in reports:
-        assert report.plan is not None
-        name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in report.target)
-        into = folder / name if several else folder
-        found += map(str, report.plan.save(into))
-    return found
+    shown = (found.described, found.found, found.failures, out.results.width, found.written)
+    out.give(found.report(), lambda: show.networks(*shown))
+    return 3 if found.failures else int(bool(fail_on) and found.finding)

@@ -15,6 +15,38 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
+SHARED = "Options that the commands share"
+"""The heading of the last part of every help."""
+
+
+class Shared(click.Option):
+    """An option that means the same in every command that has it: the last ones of its help."""
+
+
+class Words(click.Command):
+    """A command whose help lists its own options first, and whose values a shell can complete."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        from probe.cli.completion import VALUES
+
+        super().__init__(*given, **named)
+        for param in self.params:
+            if param.name in VALUES and isinstance(param, click.Option):
+                param._custom_shell_complete = VALUES[param.name]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                last = isinstance(param, Shared) or "--help" in param.opts
+                (shared if last else own).append(record)
+        for heading, records in (("Options", own), (SHARED, shared)):
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
 CASE_WORDS = {
     "op": ("conv1d|conv2d|conv3d|...", "The operator."),
     "kernel": ("5|1x5", "Kernel size; one number serves every axis."),
@@ -50,10 +82,10 @@ def case_options(command: Command) -> Command:
         return command(words={k: v for k, v in words.items() if v is not None}, **given)
 
     doc = "A JSON file with a case; other words change it."
-    file = click.option("--case", "case_file", metavar="FILE", help=doc)
+    file = click.option("--case", "case_file", metavar="FILE", help=doc, cls=Shared)
     found = file(wrapped)
     for name, (shown, doc) in reversed(CASE_WORDS.items()):
-        found = click.option(_flag(name), name, metavar=shown, help=doc)(found)
+        found = click.option(_flag(name), name, metavar=shown, help=doc, cls=Shared)(found)
     return found
 
 
@@ -69,6 +101,40 @@ def case_of(words: Mapping[str, str]) -> Case:
     if "op" not in given:
         raise InputError("op", "(none)", "a case needs it", "give --op conv1d, or --case FILE")
     return Case(**given)
+
+
+def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
+    """Asks at once for everything that is missing, where that is more than one thing. InputError.
+
+    ``others``: what is needed beside the case: whether it was given, and how one gives it.
+    """
+    from probe.case import OPERATORS
+    from probe.errors import InputError
+
+    missing: dict[str, str] = {}
+    if "case_file" not in words:
+        op = words.get("op")
+        if op is None:
+            missing["op"] = "--op conv1d"
+        if "kernel" not in words and (op is None or (op in OPERATORS and OPERATORS[op].windows)):
+            missing["kernel"] = "--kernel 5" + " (products and sums have none)" * (op is None)
+    missing |= {name: how for name, (given, how) in others.items() if not given}
+    if len(missing) > 1:
+        todo = f"give {', '.join(missing.values())}"
+        todo += ", or a case with --case FILE" if "op" in missing else ""
+        raise InputError(", ".join(missing), "(none)", "they are needed", todo)
+
+
+def ask_for_runs(
+    words: Mapping[str, str], vary: str, at: str | None, against: str | None, others: bool
+) -> None:
+    """``ask_for`` what two runs need. ``others``: the right side has a target or padding."""
+    known = "length" in words or "case_file" in words
+    need = {"length": (known, "--length N")}
+    if vary == "length":
+        need = {"at": (known or at is not None, "--at A")}
+    how = "--against B (or --against-target U, --against-padding P)"
+    ask_for(words, **need, against=(others or against is not None, how))
 
 
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
@@ -116,6 +182,7 @@ def target_option(several: bool = False) -> Callable[[Command], Command]:
         default=default,
         show_default=DEFAULT_TARGET,
         help=doc,
+        cls=Shared,
     )
 
 
@@ -136,9 +203,9 @@ def output_options(command: Command) -> Command:
         return command(out=Output(as_json, verbose), **given)
 
     doc = "Show what a failing target printed, or where probe failed."
-    found = click.option("--verbose", is_flag=True, help=doc)(wrapped)
+    found = click.option("--verbose", is_flag=True, help=doc, cls=Shared)(wrapped)
     doc = "Print one JSON object instead of text."
-    return click.option("--json", "as_json", is_flag=True, help=doc)(found)
+    return click.option("--json", "as_json", is_flag=True, help=doc, cls=Shared)(found)
 
 
 def fail_on_option(**what: str) -> Callable[[Command], Command]:

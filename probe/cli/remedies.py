@@ -9,6 +9,8 @@ import click
 
 from probe.cli import numbers
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -19,25 +21,24 @@ from probe.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from probe.answers.remedies import Remedied
     from probe.cli.output import Output
-    from probe.remedies import Measured
-    from probe.remedies.measure import Progress
     from probe.target import Target
 
 
-@click.command(short_help="What keeps the bits at every length, and what it costs.")
+@click.command(cls=Words, short_help="What keeps the bits at every length, and what it costs.")
 @click.argument("model", required=False)
 @case_options
 @click.option(
     "--lengths",
     metavar="5..40,512",
-    required=True,
     help="Of a case: lengths, each compared with the largest. Of a model: lengths of content.",
 )
 @click.option(
     "--fixed",
     metavar="N",
-    help="Of a model: the size that it pads to; its own if not given.",
+    help="Of a model: the fixed length, the one that content is padded to where it is used; the "
+    "model's own if it says one and this is not given.",
 )
 @click.option(
     "--content",
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 def remedies(
     model: str | None,
     words: dict[str, str],
-    lengths: str,
+    lengths: str | None,
     fixed: str | None,
     content: str | None,
     chunks: str | None,
@@ -83,62 +84,39 @@ def remedies(
     is a file of Keras, PyTorch or ONNX, or nine-layers (see `probe network`).
     """
     from probe.cli.show import remedies as show
-    from probe.remedies.rows import report, rows
-    from probe.store import Store
+    from probe.errors import InputError
 
+    if model is None:
+        ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
+    if lengths is None:
+        raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..40,512")
     (where,) = targets_of((target,))
     given: dict[str, Any] = {
         "lengths": numbers.parse("lengths", lengths),
-        "at": number("content", content),
+        "content": number("content", content),
     }
     given["chunks"] = None if chunks is None else numbers.parse("chunks", chunks)
     given["only"] = None if only is None else _names(only, where)
     given["fixed"] = number("fixed", fixed)
     with out.progress("remedies") as tell:
-        found = _measured(model, words, where, given, tell)
-    if folder is not None:
-        with Store.here(folder) as store:
-            for table, found_rows in rows(found).items():
-                store.append(table, found_rows)
-    told = report(found)
-    out.give(told, lambda: show.summary(found))
+        found = _measured(model, words, where, given | {"progress": tell, "store": folder})
+    told = found.report()
+    out.give(told, lambda: show.summary(found.found))
     return int(bool(fail_on) and told["recommended"] is None)
 
 
 def _measured(
-    model: str | None,
-    words: dict[str, str],
-    where: Target,
-    given: dict[str, Any],
-    tell: Progress,
-) -> Measured:
+    model: str | None, words: dict[str, str], where: Target, given: dict[str, Any]
+) -> Remedied:
     """The remedies of the case that the words say, or of the model."""
+    from probe.answers.remedies import remedies as remedied
     from probe.errors import InputError
-    from probe.remedies import measure, measure_network
 
-    more: dict[str, Any] = {"only": given["only"], "progress": tell}
-    if given["chunks"]:
-        more["chunks"] = given["chunks"]
-    if model is None:
-        if given["fixed"] is not None:
-            why = "a case is compared with its largest length"
-            raise InputError("fixed", given["fixed"], why, "add it to --lengths")
-        case = case_of(words)
-        return measure(case, where, given["lengths"], content=given["at"], **more)
-    if words:
+    if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model says what is computed", f"leave out --{name}")
-    from probe.network import Network
-
-    network = Network.load(model)
-    return measure_network(
-        network,
-        where,
-        given["lengths"],
-        given["fixed"],
-        at=given["at"],
-        **more,
-    )
+    subject = case_of(words) if model is None else model
+    return remedied(subject, given.pop("lengths"), where, **given)
 
 
 def _names(text: str, where: Target) -> list[str]:

@@ -9,6 +9,7 @@ import click
 
 from probe.cli.findings import budget_options, finding_of, finding_options
 from probe.cli.options import (
+    Words,
     case_options,
     fail_on_option,
     number,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 
-@click.command(short_help="The folder to attach to a bug report.")
+@click.command(cls=Words, short_help="The folder to attach to a bug report.")
 @case_options
 @target_option()
 @finding_options
@@ -101,8 +102,9 @@ def reproduce(
     machine.json, and of sums order.png and emulated.py (NumPy alone). Nothing is written unless the
     script says the same every time.
     """
+    from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.kernels import checked, named
+    from probe.explain.kernels import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
@@ -110,9 +112,7 @@ def reproduce(
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
         made = _network(network, words, target, sides, count, out)
-        made.explanation.kernels = named(made.explanation, kernels)
-        room.write(made, folder, form)
-        report = made.to_json() | {"out": str(folder)}
+        report = written(made, folder, form, kernels).report()
         return out.give(report, lambda: show.reproduced(report))
     finding, (left, right), others = _finding(words, target, sides, store, row)
     form_of(left, form)
@@ -128,9 +128,7 @@ def reproduce(
             elsewhere=others,
             also=asked,
         )
-        made.explanation.kernels = named(made.explanation, kernels)
-        room.write(made, folder, form)
-    report = made.to_json() | {"out": str(folder)}
+        report = written(made, folder, form, kernels).report()
     return out.give(report, lambda: show.reproduced(report))
 
 
@@ -194,7 +192,7 @@ def _finding(
     return found.finding, (found.target, found.target), found.elsewhere
 
 
-@click.command(short_help="Whether a written reproduction is still there.")
+@click.command(cls=Words, short_help="Whether a written reproduction is still there.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--times", metavar="N", default="3", show_default=True, help="Fresh processes.")
 @fail_on_option(there="it is still there", gone="it is gone")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.options import fail_on_option, output_options
+from probe.cli.options import Words, fail_on_option, output_options
 
 if TYPE_CHECKING:
     import pandas
@@ -22,7 +22,7 @@ folders_argument = click.argument(
 )
 
 
-@click.command(short_help="What stores hold, by machine and target.")
+@click.command(cls=Words, short_help="What stores hold, by machine and target.")
 @folders_argument
 @fail_on_option(differing="a stored comparison has a difference")
 @output_options
@@ -39,7 +39,7 @@ def results(folders: tuple[Path, ...], fail_on: str | None, out: Output) -> int:
     return int(bool(fail_on) and found["differing"] > 0)
 
 
-@click.command(short_help="Make one store of several.")
+@click.command(cls=Words, short_help="Make one store of several.")
 @folders_argument
 @click.option(
     "--out",

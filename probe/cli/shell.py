@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from probe.errors import ProbeError, TargetError
+from probe.errors import InputError, ProbeError, TargetError, one_of
 
 COMMANDS = {
     "targets": "here",
@@ -79,32 +80,52 @@ def commands(ctx: click.Context) -> None:
       probe explain CASE --at 5 --against 40   why
 
     CASE stands for options such as --op conv1d --kernel 5 --in-channels 64 --filters 64, or for
-    --case FILE.json. Exit status: 0 done, 1 a finding where --fail-on asks for it, 2 the input is
-    wrong, 3 the target failed.
+    --case FILE.json.
+
+    \b
+    Exit status:
+      0    done
+      1    a finding, where --fail-on asks for it
+      2    the input is wrong
+      3    the target failed, or nothing can be said
+      70   a mistake of probe's own
+      130  interrupted by Ctrl-C
+    With --json an error is an object on stdout too:
+      {"error": {"name", "value", "why", "todo", "kind"}, "exit"}
+
+    Completion of commands, options and values, for bash (zsh and fish likewise):
+
+    \b
+      eval "$(_PROBE_COMPLETE=bash_source probe)"
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr."""
+    """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
+
+    With ``--json`` they are one object on stdout too: ``error`` (``name``, ``value``, ``why``,
+    ``todo``, ``kind``; None for what does not apply) and ``exit``, the status.
+    """
     try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
-    except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
-        return INTERRUPTED
-    except click.ClickException as error:
-        _say(_usage(error))
-        return 2
     except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
-        return _failed(error, "--verbose" in arguments)
+    except (Exception, KeyboardInterrupt) as error:
+        shown = _usage(error) if isinstance(error, click.ClickException) else error
+        status = _failed(shown, "--verbose" in arguments)
+        if "--json" in arguments:
+            click.echo(json.dumps({"error": _object(shown), "exit": status}))
+        return status
 
 
-def _failed(error: Exception, verbose: bool) -> int:
+def _failed(error: BaseException, verbose: bool) -> int:
     """Says what went wrong; ``verbose`` adds what the target printed, or our traceback."""
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        _say("interrupted")
+        return INTERRUPTED
     if isinstance(error, TargetError):
         more = "" if verbose or not error.stderr else "; --verbose shows what it printed"
         _say(f"{error}{more}")
@@ -115,7 +136,7 @@ def _failed(error: Exception, verbose: bool) -> int:
         _say(str(error))
         return error.exit_code
     if isinstance(error, OSError) and error.strerror:
-        _say(f"file={error.filename or '(output)'}: {error.strerror}; check it and try again")
+        _say(f"file={error.filename or '(output)'}: {error.strerror}; {CHECK}")
         return 2
     if verbose:
         traceback.print_exception(error)
@@ -124,36 +145,68 @@ def _failed(error: Exception, verbose: bool) -> int:
     return BROKEN
 
 
+CHECK = "check it and try again"
+
+
+KINDS = {
+    "StoreError": "store",
+    "Nondeterministic": "nondeterministic",
+    "NotASum": "not-a-sum",
+    "NotReproduced": "not-reproduced",
+}
+"""What errors that name no input and no target are called in JSON."""
+
+
+def _object(error: BaseException) -> dict[str, object]:
+    """An error as ``--json`` has it. ``kind``: ``input``, a TargetError's, or what it is."""
+    told = ("name", "value", "why", "todo", "kind")
+    found: tuple[object, ...]
+    if isinstance(error, InputError):
+        value = None if error.value is None else str(error.value)
+        found = (error.name, value, error.why, error.todo or None, "input")
+    elif isinstance(error, TargetError):
+        found = ("target", error.target, error.why, None, error.kind)
+    elif isinstance(error, ProbeError):
+        kind = KINDS.get(type(error).__name__, "input")
+        parts = re.fullmatch(r"([\w-]+)=(.*?): (.*?)(?:; (.*))?", str(error))
+        found = (*(parts.groups() if parts else (None, None, str(error), None)), kind)
+    elif isinstance(error, click.Abort | KeyboardInterrupt):
+        found = (None, None, "interrupted", None, "interrupted")
+    elif isinstance(error, OSError) and error.strerror:
+        found = ("file", error.filename, error.strerror, CHECK, "file")
+    else:
+        name = type(error).__name__
+        found = ("error", name, str(error), "please report it", "mistake-of-probe")
+    return dict(zip(told, found, strict=True))
+
+
 def _say(text: str) -> None:
     """One line on stderr, whatever the text holds."""
     click.echo(f"probe: {' '.join(text.split())}", err=True)
 
 
-def _usage(error: click.ClickException) -> str:
-    """click's complaint as ``name=value: why; what to do``."""
+def _usage(error: click.ClickException) -> ProbeError:
+    """click's complaint as one of ours: ``name=value: why; what to do``."""
     ctx = getattr(error, "ctx", None)
     todo = f"see {ctx.command_path if ctx else 'probe'} --help"
     if isinstance(error, click.NoSuchOption):
         near = " or ".join(error.possibilities or [])
         todo = f"did you mean {near}?" if near else todo
-        return f"option={error.option_name}: there is no such option; {todo}"
+        return InputError("option", error.option_name, "there is no such option", todo)
     if isinstance(error, click.MissingParameter) and error.param:
         option = error.param.param_type_name == "option"
         name = error.param.opts[0].lstrip("-") if option else error.param.human_readable_name
-        return f"{name}=(none): it is needed; {todo}"
+        return InputError(name, "(none)", "it is needed", todo)
     if isinstance(error, click.BadOptionUsage):
-        return f"{error.option_name.lstrip('-')}=(none): it needs a value; {todo}"
+        return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
     told = error.message.rstrip(".")
-    for pattern, form in _COMPLAINTS:
-        if found := re.match(pattern, told):
-            about = getattr(getattr(error, "param", None), "name", None)
-            return form.format(*found.groups(), name=about, todo=todo, there=", ".join(COMMANDS))
-    return f"{error.format_message().rstrip('.')}; {todo}"
-
-
-_COMPLAINTS = (
-    (r"No such command '(.*)'", "command={0}: there is no such command; use one of {there}"),
-    (r"Got unexpected extra arguments? \((.*)\)", "argument={0}: it is not expected; {todo}"),
-    (r"'(.*)' is not one of (.*)", "{name}={0}: unknown; use one of {1}"),
-)
-"""What click says, and how we say it."""
+    if found := re.match(r"No such command '(.*)'", told):
+        why = "there is no such command"
+        return InputError("command", found[1], why, one_of(found[1], COMMANDS))
+    if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
+        return InputError("argument", found[1], "it is not expected", todo)
+    if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):
+        name = getattr(getattr(error, "param", None), "name", None) or "value"
+        known = [word.strip("' ") for word in found[2].split(",")]
+        return InputError(name, found[1], "unknown", one_of(found[1], known))
+    return ProbeError(f"{error.format_message().rstrip('.')}; {todo}")

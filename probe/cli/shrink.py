@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli.findings import budget_options, finding_of, finding_options
-from probe.cli.options import case_options, number, output_options, target_option
+from probe.cli.options import Words, case_options, number, output_options, target_option
 from probe.cli.shell import INTERRUPTED
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
 
 
-@click.command(short_help="The smallest case that still fails.")
+@click.command(cls=Words, short_help="The smallest case that still fails.")
 @case_options
 @target_option()
 @finding_options

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from probe.cli import numbers
-from probe.cli.by_order import sweep_by_order
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -21,23 +22,21 @@ from probe.cli.options import (
 from probe.cli.shell import INTERRUPTED
 
 if TYPE_CHECKING:
-    from probe.case import Case
     from probe.cli.output import Output
-    from probe.store import Store
     from probe.sweep.summary import Summary
 
 DEFAULT_STORE = Path("results", "sweep")
 
 
-@click.command(short_help="Where bits differ along an axis, and by how much.")
+@click.command(cls=Words, short_help="Where bits differ along an axis, and by how much.")
 @case_options
 @click.option(
     "--lengths",
     "--values",
     "values",
     metavar="5..64",
-    required=True,
-    help="Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest.",
+    help="Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. "
+    "--length 5..64 says the same.",
 )
 @click.option(
     "--vary",
@@ -91,7 +90,7 @@ DEFAULT_STORE = Path("results", "sweep")
 @output_options
 def sweep(
     words: dict[str, str],
-    values: str,
+    values: str | None,
     vary: str,
     by: str,
     targets: tuple[str, ...],
@@ -108,73 +107,45 @@ def sweep(
     Outputs whose windows hold the same values must agree, to the bit; those that don't are counted
     in ulps. Ctrl-C keeps what was measured, and the same command again goes on from there.
     """
-    from probe import sweep as room
-    from probe.cli.show import sweeps
+    from probe.answers.sweep import SweptByOrder
+    from probe.answers.sweep import sweep as swept
+    from probe.cli.show import by_order, sweeps
+    from probe.errors import InputError
 
-    case, wanted = case_of(words), numbers.parse(_named(vary), values)
+    if values is None and vary == "length":
+        values = words.pop("length", None)
+    name, fixed_length = _named(vary), vary == "length" or {"length", "case_file"} & set(words)
+    need = {"length": (bool(fixed_length), "--length N")}
+    ask_for(words, **need, lengths=(values is not None, "--lengths 5..64"))
+    if values is None:
+        raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..64")
+    case, wanted = case_of(words), numbers.parse(name, values)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)
-    limits = {"keep": number("keep", keep), "workers": number("workers", workers)}
-    _check(case, vary, wanted, control, by)
-    store = None if no_store else _store(folder)
-    if by == "order":
-        return sweep_by_order(case, chosen, wanted, vary, store, fail_on, out)
-    with out.progress("sweep") as tell:
-        found = room.sweep(
-            [case],
-            chosen,
-            wanted,
-            vary,
-            store,
+    kept, side_by_side = number("keep", keep), number("workers", workers)
+    with out.progress("orders" if by == "order" else "sweep") as tell:
+        found = swept(
+            *(case, wanted, chosen),
+            vary=vary,
+            by=by,
+            store=None if no_store else folder,
             control=control,
-            workers=limits["workers"],
-            keep=limits["keep"],
-            progress=lambda now: tell(now.done, now.total, now.target),
+            progress=tell,
+            keep=kept,
+            workers=side_by_side,
         )
-    if store is not None and not found.interrupted:
-        store.compact()
-    report = _report(found, case)
-    out.give(report, lambda: sweeps.summary(found, case, wanted[:-1], out.verbose))
-    return _status(found, fail_on)
+    report = found.report()
+    if isinstance(found, SweptByOrder):
+        out.give(report, lambda: by_order.summary(found.found.targets, report, wanted))
+        return 3 if found.failed else int(bool(fail_on) and report["differing"] > 0)
+    summary = found.found
+    out.give(report, lambda: sweeps.summary(summary, case, wanted[:-1], out.verbose))
+    return _status(summary, fail_on)
 
 
 def _named(vary: str) -> str:
     return "lengths" if vary == "length" else f"{vary} values"
-
-
-def _check(case: Case, vary: str, values: list[int], control: str, by: str) -> None:
-    """Says what does not fit before a store is opened."""
-    from probe.case.arguments import choice
-    from probe.sweep.plan import Plans, axis_values
-
-    choice("control", control, ("every", "differing"))
-    choice("by", by, ("bits", "order"))
-    shorter, against = axis_values(values, vary)
-    Plans([case], vary, shorter, against)
-
-
-def _store(folder: Path) -> Store:
-    from probe.store import Store
-
-    return Store.here(folder)
-
-
-def _report(found: Summary, case: Case) -> dict[str, Any]:
-    """What ``--json`` prints: with several targets, their totals beside them."""
-    report = found.to_json()
-    if "targets" in report:
-        parts = list(report["targets"].values())
-        for name in ("compared", "differing", "not_compared", "comparisons", "stored_before"):
-            report[name] = sum(part[name] for part in parts)
-        ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
-        report["max_ulp"] = max(ulps) if ulps else None
-        report["failures"] = [
-            {"target": name} | failure
-            for name, part in report["targets"].items()
-            for failure in part["failures"]
-        ]
-    return report | {"case": case.to_json()}
 
 
 def _status(found: Summary, fail_on: str | None) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from probe.cli.output import Output
 
 
-@click.command(short_help="The lengths at which a target switches kernels.")
+@click.command(cls=Words, short_help="The lengths at which a target switches kernels.")
 @case_options
 @target_option()
 @click.option("--upto", metavar="N", default="1000000", show_default=True, help="Longest length.")
@@ -47,6 +49,7 @@ def thresholds(
     from probe.launch import open_session
     from probe.search import thresholds as room
 
+    ask_for(words)
     case, (where,) = case_of(words), targets_of((target,))
     limits: dict[str, Any] = {
         "scanned": number("scan", scan),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe.cli.options import (
+    Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from probe.cli.output import Output
 
 
-@click.command(short_help="Which inputs every output reads.")
+@click.command(cls=Words, short_help="Which inputs every output reads.")
 @case_options
 @target_option()
 @fail_on_option(finding="a window is not where the padding says")
@@ -41,6 +43,7 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     from probe.order.orders import require_length
     from probe.order.windows import reveal_windows
 
+    ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
     case = require_length(case_of(words))
     (where,) = targets_of((target,))
     with out.working(f"reading windows of {where.text}"), open_session(where) as session:

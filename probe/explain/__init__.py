@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import operands, ulp, window
+from probe import operands, public, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.explain.judge import Judge
@@ -157,6 +157,11 @@ class Explanation:
     cause: list[str]
     by_order: int
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        from probe.explain import lines
+
+        return "\n".join(lines.told(self))
 
     @property
     def compared(self) -> int:
@@ -340,3 +345,6 @@ def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
     cause = judge.causes(found.index)
     by_order = sum(map(len, judge.apart()[0].values()))
     return Explanation(case, left, right, pairs, found.index, found.ulps, cause, by_order)
+
+
+public.opens(__name__)

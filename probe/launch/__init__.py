@@ -335,4 +335,6 @@ def open_session(where: target.Target, inline: bool = False, **limits: Any) -> A
 def _start_request(where: target.Target) -> dict[str, Any]:
     switches = dict(where.switches)
     device = "cpu" if target.emulated(where) else where.device
-    return {"do": "start", "backend": where.name, "switches": switches, "device": device}
+    request = {"do": "start", "backend": where.name, "switches": switches, "device": device}
+    home = backends.home(where.name)
+    return request if home is None else request | {"home": list(home)}

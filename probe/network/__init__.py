@@ -7,8 +7,11 @@ lengths that change no bit, ``plan`` writes them down for the user, ``consequenc
 difference decides.
 """
 
+from probe import public
 from probe.network.chain import Beyond, Network
 from probe.network.geometry import Geometry, Need
 from probe.network.layers import Layer
 
 __all__ = ["Beyond", "Geometry", "Layer", "Need", "Network"]
+
+public.opens(__name__)

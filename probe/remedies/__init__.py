@@ -5,6 +5,7 @@
 run and compares them with the exact sums; ``advice`` picks the cheapest that is exact.
 """
 
+from probe import public
 from probe.remedies.advice import Advice, advise
 from probe.remedies.candidates import Remedy, candidates
 from probe.remedies.found import Found, Measured
@@ -23,3 +24,5 @@ __all__ = [
     "measure",
     "measure_network",
 ]
+
+public.opens(__name__)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from probe import explain, operands, ulp
+import probe.explain as explain
+from probe import operands, ulp
 from probe.case import Case
 from probe.case.operators import OPERATORS
 from probe.explain import Explanation, Pairs, Side

@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-from probe import explain, ulp
+import probe.explain as explain
+from probe import ulp
 from probe.case import Case
 from probe.case.arguments import choice
 from probe.case.operators import OPERATORS

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from probe import floats, plots
 from probe.explain.evidence import Added, Evidence
+from probe.order.orders import Way
 from probe.plots import trees
 from probe.reproduction.emulate import formats_text
 
@@ -16,15 +18,20 @@ DRAWN = 32
 
 
 def draw(evidence: Evidence, said: tuple[str, str], path: Path) -> None:
-    """Writes the picture: the left side's tree with its partial sums, and the right side's.
+    """Writes the picture of :func:`figure`."""
+    figure(evidence, said).savefig(path, metadata={"Software": None})
+
+
+def figure(evidence: Evidence, said: tuple[str, str]) -> Figure:
+    """The left side's tree with its partial sums, and the right side's.
 
     ``said``: what each side is, in words.
     """
     sides = (("left", evidence.left), ("right", evidence.right))
     assert all(side.way is not None for _, side in sides)
     leaves = max(len(side.way[0].leaves) for _, side in sides if side.way)
-    figure = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
-    for axes, (name, side), words in zip(figure.subplots(1, 2), sides, said, strict=True):
+    made = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
+    for axes, (name, side), words in zip(made.subplots(1, 2), sides, said, strict=True):
         assert side.way is not None
         if leaves <= DRAWN:
             texts = {
@@ -39,9 +46,27 @@ def draw(evidence: Evidence, said: tuple[str, str], path: Path) -> None:
     if leaves <= DRAWN:
         if leaves > 1:
             told = "red: sums that the other side does not have"
-            figure.suptitle(told, fontsize=9, color=plots.DIFFERS)
-        trees.kinds_legend(figure, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    figure.savefig(path, metadata={"Software": None})
+            made.suptitle(told, fontsize=9, color=plots.DIFFERS)
+        trees.kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return made
+
+
+def ways(shown: Sequence[tuple[Way, str]]) -> Figure:
+    """Ways of adding side by side, each with its title; long sums as the lanes they are kept in."""
+    leaves = max(len(way[0].leaves) for way, _ in shown)
+    width = min(max(4.5, 0.5 * leaves), 11.0) * len(shown)
+    made = Figure(figsize=(width, 4.6), layout="constrained", dpi=120)
+    for axes, (way, title) in zip(
+        made.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
+    ):
+        if len(way[0].leaves) <= DRAWN:
+            trees.draw(axes, way)
+        else:
+            trees.draw_accumulators(axes, way[0])
+        axes.set_title(title, fontsize=11)
+    if leaves <= DRAWN:
+        trees.kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return made
 
 
 def _kept(side: Added) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe import floats
-from probe.errors import InputError
+from probe.errors import InputError, one_of
 from probe.explain import Explanation
 from probe.explain.evidence import Added, Evidence
 from probe.order import ways
@@ -60,7 +60,7 @@ def form_of(target: Target, name: str | None = None) -> str:
     if name is None:
         return target.name
     if name not in FORMS:
-        raise InputError("form", name, "there is no such form", f"use one of {', '.join(FORMS)}")
+        raise InputError("form", name, "there is no such form", one_of(name, FORMS))
     return name
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from probe import machine
+from probe import machine, public
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, InlineSession, open_session
@@ -26,11 +26,11 @@ from probe.sweep.plan import Item, Plan, Plans, axis_values
 from probe.sweep.summary import Failure, Summary, TargetSummary
 from probe.target import Target
 
+public.opens(__name__)
 COLUMNAR = ("differences", "outputs")
 """Tables whose rows come as columns: there may be millions."""
 
-PATIENCE = 3
-"""Processes that may be lost in a row, with no result between, before a case is left."""
+PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
 
 @dataclass(frozen=True)

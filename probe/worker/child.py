@@ -78,7 +78,8 @@ class Worker:
 
         Requests, by ``request["do"]``:
 
-        - ``start`` (backend, switches, device): imports the library. Answer: ``facts``.
+        - ``start`` (backend, switches, device; ``home`` of another package's backend, see
+          ``backends.home``): imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
         - ``run`` (key, or spec; x, w, b; ``at``: see ``Call.at``): answer ``y`` and ``seconds``;
@@ -118,7 +119,8 @@ class Worker:
     def start(self, request, arrays):
         self.calls.clear()
         self.operators.clear()
-        self.backend = backends.get(request["backend"])()
+        home = request.get("home")  # of another package's backend: its class, and where that is
+        self.backend = (backends.loaded(*home) if home else backends.get(request["backend"]))()
         facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
         facts = dict(facts, numpy_version=np.__version__)
         facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])

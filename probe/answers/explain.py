@@ -1,0 +1,84 @@
+"""Why two runs differ, asked in Python or by ``probe explain``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.case import Case
+from probe.explain import Explanation, lines
+from probe.explain import explain as explained
+from probe.explain import kernels as named
+from probe.explain.evidence import Evidence, example
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(repr=False)
+class Explained(Answer):
+    """Why two runs differ. ``evidence``: one differing output in full; None where none differs."""
+
+    found: Explanation
+    evidence: Evidence | None
+
+    def report(self) -> dict[str, Any]:
+        evidence = None if self.evidence is None else self.evidence.to_json()
+        return self.found.to_json() | {"example": evidence}
+
+    def lines(self) -> tuple[str, str, str]:
+        return lines.told(self.found)
+
+    def drawn(self) -> Figure | None:
+        """Both sides' trees of one output; of sides that agree, how the first output is added."""
+        from probe.reproduction import picture
+
+        found, evidence = self.found, self.evidence
+        words = [lines.side_of(found, side) for side in (found.left, found.right)]
+        if evidence is not None and evidence.left.way and evidence.right.way:
+            return picture.figure(evidence, (words[0], words[1]))
+        if not found.compared:
+            return None
+        places = [(int(p[0, 0]), int(p[0, 1])) for p in (found.pairs.left, found.pairs.right)]
+        ways = [found.left.way(places[0]), found.right.way(places[1])]
+        shown = [(way, word) for way, word in zip(ways, words, strict=True) if way is not None]
+        return picture.ways(shown) if shown else None
+
+
+def explain(
+    case: Case,
+    target: str | Target = DEFAULT_TARGET,
+    at: int | None = None,
+    against: int | None = None,
+    *,
+    vary: str = "length",
+    against_target: str | Target | None = None,
+    against_padding: object = None,
+    kernels: str = "said",
+) -> Explained:
+    """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
+
+    ``vary``: length, batch, filters or channels. With ``against_target`` (another library, device
+    or switch) or ``against_padding`` the two sides may have the same shape: leave ``against`` out.
+    ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
+    symbols sampled while it runs) or ``none``; each source starts the target again. Costs a start
+    and a reveal on each side. Errors: InputError; TargetError where a target fails.
+
+    >>> import probe
+    >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
+    >>> why = probe.explain(case, "tensorflow,onednn=0", 5, 40)  # doctest: +SKIP
+    >>> why.causes, why.replayed  # doctest: +SKIP
+    """
+    where, other = target_of(target), target_of(against_target or target)
+    named.checked(kernels)
+    found = explained(
+        *(case, where, at, against),
+        vary=vary,
+        against_target=other,
+        against_padding=against_padding,
+    )
+    evidence = example(found)
+    found.kernels = named.named(found, kernels)
+    return Explained(found, evidence)

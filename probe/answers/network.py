@@ -1,0 +1,221 @@
+"""Where a network changes with its padding, asked in Python or by ``probe network``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.answers import DEFAULT_TARGET, Answer, Progress, silent, targets_of
+from probe.case.arguments import count, sizes
+from probe.errors import InputError, TargetError
+from probe.launch import open_session
+from probe.network import Geometry, Network
+from probe.network.report import Report, described, examine
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Bars = Callable[[str], AbstractContextManager[Progress]]
+
+
+@dataclass(repr=False)
+class Examined(Answer):
+    """A network on one target or several: ``found`` has a report for each that did not fail."""
+
+    found: Sequence[Report]
+    model: Network
+    fixed: int
+    failures: Sequence[dict[str, str]]
+    written: Sequence[str]
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "network": self.described,
+            "targets": {one.target: one.to_json() for one in self.found},
+            "failures": list(self.failures),
+            "written": list(self.written),
+        }
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The network: its layers with their receptive windows, and what is not part of it."""
+        return described(self.model, self.fixed)
+
+    @property
+    def finding(self) -> bool:
+        """Whether some outputs that read content have other bits, or are lacking."""
+        return any(report.finding for report in self.found)
+
+    def lines(self) -> tuple[str, str, str]:
+        told = self.described
+        beyond = told["beyond"]
+        layers = f"{len(told['layers']):,} layers"
+        if beyond:
+            layers = f"the first {layers}; what follows from {beyond['name']} on is not judged"
+        verdicts = [f"{one.target}: {_verdicts(one)}" for one in self.found]
+        verdicts += [f"{one['target']}: failed: {one['message']}" for one in self.failures]
+        firsts = [
+            f"{one.target}: {first.name} at content {each.need.content:,}"
+            for one in self.found
+            for each in one.comparisons[:1]
+            if (first := each.first) is not None
+        ]
+        return (
+            f"{told['name']}, {layers}, against fixed length {self.fixed:,}",
+            "; ".join(verdicts),
+            f"first layer that differs: {'; '.join(firsts) or 'none'}",
+        )
+
+    def drawn(self) -> Figure | None:
+        """|ulp| by layer and content, a panel a target; a dot: differs by itself."""
+        import pandas
+
+        from probe import plots
+        from probe.plots import networks
+
+        shown = [one for one in self.found if one.comparisons]
+        if not shown:
+            return None
+        names = [layer.name for layer in shown[0].comparisons[0].layers]
+        figure, every = plots.panels(len(shown), 2, 6.0, 1.6 + 0.22 * len(names))
+        ulps = []
+        for axes, report in zip(every, shown, strict=True):
+            contents = [one.need.content for one in report.comparisons]
+            tables = [[_ulp(at) for at in one.layers] for one in report.comparisons]
+            own = [[at.own for at in one.layers] for one in report.comparisons]
+            frames = [pandas.DataFrame(np.array(t).T, names, contents) for t in (tables, own)]
+            networks.layer_map(axes, frames[0], frames[1])
+            axes.set(xlabel="positions of content", title=report.target)
+            ulps.append(frames[0].to_numpy())
+        plots.ulp_legend(figure, *ulps)
+        return figure
+
+
+def _ulp(at: Any) -> float:
+    if not at.compared:
+        return np.nan
+    return np.inf if at.max_ulp is None else float(at.max_ulp)
+
+
+def _verdicts(report: Report) -> str:
+    counted: dict[str, int] = {}
+    for one in report.comparisons:
+        counted[one.verdict] = counted.get(one.verdict, 0) + 1
+    total = len(report.comparisons)
+    return ", ".join(f"{name} at {n:,} of {total:,} contents" for name, n in counted.items())
+
+
+def network(
+    model: Any,
+    target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
+    *,
+    lengths: Iterable[int] | None = None,
+    fixed: int | None = None,
+    padded: int | None = None,
+    value: float = 0.0,
+    height: int | str | Iterable[int] | None = None,
+    seed: int = 0,
+    safe: bool = True,
+    plan: str | Path | None = None,
+    bars: Bars | None = None,
+) -> Examined:
+    """Runs a chain of layers at short padded lengths and at its fixed one, and compares all.
+
+    ``model``: a file as ``probe network --help`` lists them, a Keras model, a PyTorch module, or a
+    ``probe.network.Network``. ``lengths``: of content; 1, a tenth and a quarter of the fixed length
+    if not given. ``fixed``: the length to which users pad the content, with which short runs are
+    compared; the model's own if it says one. ``padded``: pad to this length instead of each
+    content's least. ``value``: what padding holds. ``height``: the axes before the length.
+    ``safe``: seek safe lengths. ``plan``: a folder for plan.json and padded.py. ``bars``: gives
+    a progress bar for a target. Errors: InputError; TargetError where the only target fails.
+    """
+    where = targets_of(target)
+    loaded = model if isinstance(model, Network) else read(model, height, fixed)
+    length = fixed or loaded.fixed
+    if length is None:
+        raise InputError("fixed", None, "the model does not say a length", FIXED)
+    geometry = loaded.geometry(length)
+    contents = _contents(lengths, length)
+    for one in contents:
+        geometry.check(one)
+    drawn = count("seed", seed, least=0)
+    reports: list[Report] = []
+    failures: list[dict[str, str]] = []
+    for each in where:
+        asked = (each, geometry, contents, padded, value, drawn, safe, plan is not None, bars)
+        try:
+            reports.append(_examined(*asked))
+        except TargetError as error:
+            if len(where) == 1:
+                raise
+            failures.append({"target": each.text, "kind": error.kind, "message": error.why})
+    saved = _saved(None if plan is None else Path(plan), reports, len(where) > 1)
+    return Examined(reports, loaded, length, failures, saved)
+
+
+def read(model: Any, height: int | str | Iterable[int] | None, fixed: int | None) -> Network:
+    """The chain of a model. InputError: it can't be read, or leaves a size open: then both."""
+    shape = None
+    if height is not None:
+        text = str(height) if isinstance(height, int | str) else "x".join(map(str, height))
+        shape = sizes("height", text, text.count("x") + 1)
+    try:
+        return Network.load(model, shape)
+    except InputError as error:
+        if error.name != "height" or height is not None or fixed is not None:
+            raise
+        todo = f"{error.todo}, and, unless the model says the length, --fixed N: {MEANING}"
+        raise InputError("height", None, error.why, todo) from None
+
+
+MEANING = "the length that content is padded to where the model is used"
+FIXED = f"give --fixed N: {MEANING}"
+"""What to do where neither the user nor the model says a fixed length."""
+
+
+def _contents(lengths: Iterable[int] | None, fixed: int) -> list[int]:
+    if lengths is not None:
+        return sorted(set(lengths))
+    return sorted({1, max(fixed // 10, 1), max(fixed // 4, 1)})
+
+
+def _examined(
+    where: Target,
+    geometry: Geometry,
+    contents: list[int],
+    padded: int | None,
+    value: float,
+    seed: int,
+    safe: bool,
+    every: bool,
+    bars: Bars | None,
+) -> Report:
+    """One target's report, in a session of its own."""
+    wanted = list(range(1, max(contents) + 1)) if every else contents
+    no_bar: AbstractContextManager[Progress] = nullcontext(silent)
+    bar = no_bar if bars is None else bars(where.text)
+    with bar as tell, open_session(where) as session:
+        return examine(
+            *(session, geometry, contents, padded, value, seed),
+            safe=wanted if safe or every else (),
+            progress=tell,
+        )
+
+
+def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[str]:
+    """Writes the plans, in a folder a target where there are ``several``; the files' names."""
+    if folder is None:
+        return []
+    found: list[str] = []
+    for report in reports:
+        assert report.plan is not None
+        name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in report.target)
+        into = folder / name if several else folder
+        found += map(str, report.plan.save(into))
+    return found

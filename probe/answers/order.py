@@ -1,0 +1,164 @@
+"""In which order outputs are added, asked of a case or of any function, or by ``probe order``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.case import Case
+from probe.errors import InputError
+from probe.explain import Side, run_side, way_json
+from probe.explain.rows import ranges
+from probe.launch import open_session
+from probe.order import functions
+from probe.order.orders import require_length
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DRAWN = 3
+"""Ways of adding that are drawn, the most frequent first."""
+
+
+@dataclass(repr=False)
+class Ordered(Answer):
+    """How every output of one call is added. ``found.orders`` is None where nothing is known."""
+
+    found: Side
+
+    def report(self) -> dict[str, Any]:
+        """``ranges`` of a way: start, stop, ... of the flat indices of its outputs."""
+        side = self.found
+        told: dict[str, Any] = {
+            "case": side.case.to_json(),
+            "target": side.target.text,
+            "shape": list(side.case.output_shape()),
+            "outputs": side.replays.size,
+            "control": side.control,
+            "refusal": side.refusal or None,
+            "evidence": side.evidence or None,
+        }
+        if side.orders is None:
+            none: dict[str, Any] = {"orders": [], "replayed": 0, "not_a_sum": 0}
+            if side.refusal == "not-a-sum":
+                none["not_a_sum"] = side.replays.size
+            return told | none | {"calls": None, "checks": None, "seconds": None}
+        orders = side.orders
+        return told | {
+            "orders": _ways(side),
+            "replayed": int((orders.replayed & side.replays).sum()),
+            "not_a_sum": int(orders.not_a_sum.sum()),
+            "calls": orders.calls,
+            "checks": orders.checks,
+            "seconds": round(orders.seconds, 3),
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        side, told = self.found, self.report()
+        if not told["orders"]:
+            why = "not a sum in one order" if told["not_a_sum"] else side.refusal or "not known"
+            about = f"{why}: {told['outputs']:,} of {told['outputs']:,} outputs have no order"
+            return (self._asked(), about, side.evidence)
+        ways, first = told["orders"], told["orders"][0]
+        counted = f"{len(ways):,} way{'s' * (len(ways) > 1)} of adding"
+        fused = {"all": "every product fused (FMA)", "none": "no product fused"}
+        rounding = fused.get(first["rounding"], "some products fused (FMA)")
+        return (
+            self._asked(),
+            f"{counted}; replayed {told['replayed']:,} of {told['outputs']:,} outputs",
+            f"{rounding}, sums in {first['accumulator']}: {first['tree']}",
+        )
+
+    def _asked(self) -> str:
+        case, target = self.found.case, self.found.target
+        what = f"{case.in_channels:,} {case.dtype} numbers by"
+        return f"{what if isinstance(target, functions.Own) else case.label + ' on'} {target.text}"
+
+    @property
+    def tree(self) -> str | None:
+        """The order of most outputs, such as ``(((0+1)+2)+3)``; None where none is known."""
+        ways = self.report()["orders"]
+        return ways[0]["tree"] if ways else None
+
+    def drawn(self) -> Figure | None:
+        """The trees of the most frequent ways of adding."""
+        from probe.reproduction import picture
+
+        orders = self.found.orders
+        if orders is None or not orders.ways:
+            return None
+        counts = orders.counts()
+        ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:DRAWN]
+        outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
+        return picture.ways([(orders.ways[number], outputs[number]) for number in ranked])
+
+
+def _ways(side: Side) -> list[dict[str, Any]]:
+    """The ways of adding of a side whose orders are known, the most frequent first."""
+    assert side.orders is not None
+    told = []
+    for number, way in enumerate(side.orders.ways):
+        mine = side.orders.index == number
+        where = {"outputs": int(mine.sum()), "ranges": ranges(mine)}
+        told.append(way_json(way, side.case.dtype) | where)
+    return sorted(told, key=lambda one: -one["outputs"])
+
+
+def order(
+    what: Case | Callable[..., Any],
+    target: str | Target | int = DEFAULT_TARGET,
+    *,
+    n: int | None = None,
+    dtype: str = "float32",
+    products: bool | None = None,
+) -> Ordered:
+    """Reveals in which order, and with which roundings, every output is added, and replays it.
+
+    ``what`` is a case with its length set, run on ``target``; or any Python function that adds,
+    with ``n``, how many: ``probe.order(f, n)``. Then ``f(x)`` adds the n numbers of the array x, or
+    ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
+    some 2 n times. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes
+    two arrays; None: as many as it needs. What is not a sum in one order is called so, with the
+    evidence: exact sums (``math.fsum``), compensated ones, or no sums at all.
+
+    >>> import numpy as np
+    >>> import probe
+    >>> def halves(x):  # any function of yours
+    ...     if len(x) == 1:
+    ...         return x[0]
+    ...     return halves(x[: len(x) // 2]) + halves(x[len(x) // 2 :])
+    >>> probe.order(halves, 5)
+    5 float32 numbers by halves
+    1 way of adding; replayed 1 of 1 outputs
+    no product fused, sums in float32: ((0+1)+(2+(3+4)))
+
+    Errors: InputError, also where f fails or returns no number; TargetError.
+    """
+    if not isinstance(what, Case):
+        return _of_function(what, target if n is None else n, dtype, products)
+    if isinstance(target, int) or n is not None:
+        why = "a case says itself how much is added"
+        raise InputError("n", target if n is None else n, why, "leave it out")
+    case, where = require_length(what), target_of(target)
+    with open_session(where) as session:
+        return Ordered(run_side(session, case))
+
+
+def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ordered:
+    if not callable(f):
+        why = f"{type(f).__name__} is neither a case nor a function"
+        raise InputError("what", repr(f)[:40], why, "give probe.Case(...), or f and n")
+    if not isinstance(n, int):
+        raise InputError("n", "(none)", "how many numbers does it add?", "write probe.order(f, 9)")
+    case = functions.case_of(f, n, dtype, products)
+    side = run_side(functions.FunctionSession(f, case), case)
+    refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
+    if refused and functions.exactly_rounded(f, case):
+        side.evidence = (
+            f"exactly rounded: on {len(functions.SETS)} sets of operands it gave the exact sum, "
+            f"rounded once; no order of additions does; {side.evidence}"
+        )
+    return Ordered(side)

@@ -1,0 +1,286 @@
+"""Where bits differ along an axis, asked in Python or by ``probe sweep``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.answers import DEFAULT_TARGET, Answer, Progress, silent, targets_of
+from probe.case import Case
+from probe.case.arguments import choice
+from probe.errors import InputError, TargetError
+from probe.launch import open_session
+from probe.search import by_order
+from probe.search.by_order import ByOrder
+from probe.store import Store
+from probe.sweep import observations
+from probe.sweep import sweep as swept
+from probe.sweep.plan import Plans, axis_values
+from probe.sweep.summary import Summary
+from probe.target import Target
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+@dataclass(repr=False)
+class Swept(Answer):
+    """A case at many values of an axis, each compared with the largest, bit for bit."""
+
+    found: Summary
+    case: Case
+    values: Sequence[int]
+
+    def report(self) -> dict[str, Any]:
+        """With several targets, their totals beside them."""
+        report = self.found.to_json()
+        if "targets" in report:
+            parts = list(report["targets"].values())
+            for name in ("compared", "differing", "not_compared", "comparisons", "stored_before"):
+                report[name] = sum(part[name] for part in parts)
+            ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
+            report["max_ulp"] = max(ulps) if ulps else None
+            report["failures"] = [
+                {"target": name} | failure
+                for name, part in report["targets"].items()
+                for failure in part["failures"]
+            ]
+        return report | {"case": self.case.to_json()}
+
+    def lines(self) -> tuple[str, str, str]:
+        told = self.report()
+        far = "" if told["max_ulp"] is None else f", up to {told['max_ulp']:,} ulp"
+        count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
+        each = [
+            f"{name}: differs at {_few(sorted({one.at for one in found.differences}))}"
+            for name, found in self.found.targets.items()
+            if found.differences
+        ]
+        each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
+        stable = "every length agrees with the longest, with these operands"
+        return (
+            _asked(self.case, self.found.vary, self.values, self.found.targets),
+            count + far * bool(told["differing"]),
+            "; ".join(each) or stable.replace("length", self.found.vary),
+        )
+
+    def drawn(self) -> Figure | None:
+        """|ulp| by target and value of the axis: the largest of each comparison."""
+        import pandas
+
+        from probe import plots
+
+        grid = pandas.DataFrame(
+            np.nan, index=list(self.found.targets), columns=list(self.values[:-1])
+        )
+        for name, one in self.found.targets.items():
+            if one.comparisons:
+                grid.loc[name] = 0.0
+            for each in one.differences:
+                far = np.inf if each.max_ulp is None else float(each.max_ulp)
+                grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
+        figure = _strips(grid, self.found.vary, f"|ulp| against {self.found.against}")
+        plots.ulp_legend(figure, grid.to_numpy())
+        return figure
+
+
+@dataclass
+class ByOrders:
+    """Sweeps by order by target, those that failed, and where it was stored."""
+
+    targets: dict[str, ByOrder] = field(default_factory=dict)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    store: str | None = None
+
+
+@dataclass(repr=False)
+class SweptByOrder(Answer):
+    """A case at many values of an axis, whose ways of adding are compared, whatever the data."""
+
+    found: ByOrders
+    case: Case
+    values: Sequence[int]
+    vary: str
+
+    def report(self) -> dict[str, Any]:
+        """One target's at the top level, several under ``targets``."""
+        parts = {target: one.to_json() for target, one in self.found.targets.items()}
+        about = {
+            "by": "order",
+            "failures": self.found.failures,
+            "store": self.found.store,
+            "case": self.case.to_json(),
+        }
+        if len(parts) + len(self.found.failures) == 1 and parts:
+            (part,) = parts.values()
+            return part | about
+        totals = {
+            name: sum(part[name] for part in parts.values())
+            for name in ("compared", "differing", "unknown")
+        }
+        return {"targets": parts} | totals | about
+
+    @property
+    def failed(self) -> bool:
+        """Whether a target failed, or failed at the value that all others are compared with."""
+        known = ("", "nondeterministic", "not-a-sum")
+        refused = [one.base.refusal not in known for one in self.found.targets.values()]
+        return bool(self.found.failures) or any(refused)
+
+    def lines(self) -> tuple[str, str, str]:
+        told = self.report()
+        unknown = f", of {told['unknown']:,} it is not known" if told["unknown"] else ""
+        count = f"{told['differing']:,} of {told['compared']:,} outputs are added in another way"
+        each = [
+            f"{name}: differs at {_few([at.at for at in one.values if at.outputs])}"
+            for name, one in self.found.targets.items()
+            if one.differing
+        ]
+        each += [f"{one['target']}: failed" for one in self.found.failures]
+        return (
+            f"{_asked(self.case, self.vary, self.values, self.found.targets)}, by order",
+            count + unknown,
+            "; ".join(each) or f"every {self.vary} adds as the longest does",
+        )
+
+    def drawn(self) -> Figure | None:
+        """The share of the outputs that are added otherwise, by target and value of the axis."""
+        import pandas
+
+        from probe import plots
+
+        names = list(self.found.targets)
+        grid = pandas.DataFrame(np.nan, index=names, columns=list(self.values[:-1]))
+        for name, one in self.found.targets.items():
+            for at in one.values:
+                if at.compared > at.unknown:
+                    grid.loc[name, at.at] = at.outputs / at.compared
+        if grid.empty:
+            return None
+        figure, (axes,) = plots.panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
+        plots.share_bar(figure, plots.share_map(axes, grid), [axes], "added in another way")
+        axes.set_xlabel(self.vary)
+        return figure
+
+
+def _strips(grid: pandas.DataFrame, vary: str, title: str) -> Figure:
+    from probe import plots
+
+    figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
+    plots.length_strips(axes, grid)
+    axes.set(xlabel=vary, title=title)
+    return figure
+
+
+def _asked(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
+    shown = case.with_(length=None) if vary == "length" else case
+    span = f"{values[0]:,} to {values[-2]:,} against {values[-1]:,}"
+    return f"{shown.label}: {vary} {span} on {', '.join(targets)}"
+
+
+def _few(values: Sequence[int]) -> str:
+    shown = ", ".join(f"{value:,}" for value in values[:6])
+    return shown + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
+
+
+def sweep(
+    case: Case,
+    lengths: Iterable[int],
+    target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
+    *,
+    vary: str = "length",
+    by: str = "bits",
+    store: str | Path | Store | None = None,
+    control: str = "every",
+    keep: int | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Swept | SweptByOrder:
+    """Runs ``case`` at many lengths and compares each with the longest, output by output.
+
+    ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels), such
+    as ``range(5, 41)``. ``target``: one or several. ``by``: ``bits``, or ``order``: the ways of
+    adding are compared, whatever the operands. ``store``: a folder; what is there is not measured
+    again; None keeps nothing. ``control``: ``every`` shape runs again, or only ``differing`` ones.
+    ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
+    side. Errors: InputError before anything runs. A target's failure is part of the answer.
+
+    >>> import probe
+    >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
+    >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
+    """
+    values, chosen = _values(lengths), targets_of(target)
+    choice("control", control, ("every", "differing"))
+    choice("by", by, ("bits", "order"))
+    Plans([case], vary, *axis_values(values, vary))
+    tell = progress or silent
+    kept = Store.here(Path(store)) if isinstance(store, str | Path) else store
+    if by == "order":
+        return SweptByOrder(_by_order(case, chosen, values, vary, kept, tell), case, values, vary)
+    found = swept(
+        *([case], chosen, values, vary, kept),
+        control=control,
+        workers=workers,
+        keep=keep,
+        progress=lambda now: tell(now.done, now.total, now.target),
+    )
+    if kept is not None and not found.interrupted:
+        kept.compact()
+    return Swept(found, case, values)
+
+
+def _values(lengths: Iterable[int] | str) -> list[int]:
+    """Ascending, each once."""
+    whole = None if isinstance(lengths, str) else list(lengths)
+    if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
+        raise InputError("lengths", lengths, "not whole numbers", "write range(5, 41) or [5, 9]")
+    return sorted({int(one) for one in whole})
+
+
+def _by_order(
+    case: Case,
+    targets: Sequence[Target],
+    values: Sequence[int],
+    vary: str,
+    store: Store | None,
+    tell: Progress,
+) -> ByOrders:
+    """One target after the other."""
+    found = ByOrders(store=None if store is None else str(store.path))
+    for target in targets:
+        try:
+            found.targets[target.text] = _one(case, target, values, vary, store, tell)
+        except TargetError as error:
+            failed = {"target": target.text, "kind": error.kind, "message": error.why}
+            found.failures.append(failed)
+    if store is not None:
+        store.compact()
+    return found
+
+
+def _one(
+    case: Case,
+    target: Target,
+    values: Sequence[int],
+    vary: str,
+    store: Store | None,
+    tell: Progress,
+) -> ByOrder:
+    """One target's sweep by order, stored."""
+    with open_session(target) as session:
+        row = observations.run_row(target, session.facts, session.variables)
+        found = by_order.sweep(
+            *(session, case, values, vary),
+            progress=lambda done, total: tell(done, total, target.text),
+        )
+    if store is not None:
+        store.append("runs", row)
+        store.append("cases", observations.case_row(found.case))
+        for table, rows in found.rows(row["run_id"]).items():
+            store.append(table, rows)
+    return found

@@ -1,0 +1,191 @@
+"""Any Python function that adds, as a target: its order is revealed as a library's is.
+
+The function stands where a library's product or sum stands, so the masks, the controls and the
+replay are the ones that every target gets. It is called in this process.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from probe import floats, operands, ulp
+from probe.backends.contract import Backend, Operator, Unsupported
+from probe.case import Case
+from probe.case.arguments import choice, count
+from probe.errors import InputError
+from probe.launch import InlineSession
+from probe.worker import child
+
+Function = Callable[..., Any]
+
+SETS = tuple((kind, seed) for kind in ("normal", "cancel") for seed in range(8))
+"""Operands on which a function that is no sum in one order is compared with the exact sum."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Stands for the target of a function: its name."""
+
+    text: str
+    name: str = "function"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class FunctionSession(InlineSession):
+    """``f`` as a started target of ``case``: a sum, or a product with one row and one filter."""
+
+    def __init__(self, f: Function, case: Case) -> None:
+        module = (getattr(f, "__module__", None) or "").partition(".")[0]
+        name = getattr(f, "__qualname__", None) or type(f).__name__
+        plain = name.rpartition(">.")[2]
+        self.target = Own(  # type: ignore[assignment]
+            plain if module in ("", "__main__", "builtins") else f"{module}.{plain}"
+        )
+        self.variables, self.facts = {}, {}
+        self._worker, self.alive = child.Worker(), True
+        self._worker.backend = _Functions(f, case.weighted)  # type: ignore[assignment]
+
+
+class _Functions(Backend):
+    """The library that has one function."""
+
+    def __init__(self, f: Function, two: bool) -> None:
+        self.f, self.two = f, two
+
+    def operator(self, spec: dict[str, Any]) -> Operator:
+        return _Call(spec, self.f, self.two)
+
+
+class _Call(Operator):
+    """The function as an operator. It gets copies: it may change what it is given."""
+
+    def __init__(self, spec: dict[str, Any], f: Function, two: bool) -> None:
+        super().__init__(spec)
+
+        def call(x: np.ndarray, w: np.ndarray, b: None) -> Any:
+            with np.errstate(all="ignore"):
+                return f(x.copy(), w.copy()) if two else f(x.copy())
+
+        self.call = call
+
+    def input(self, x: np.ndarray) -> np.ndarray:
+        return floats.from_container(x.reshape(-1), self.spec["dtype"])
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return floats.from_container(w.reshape(-1), self.spec["dtype"])
+
+    def bias(self, b: None) -> None:
+        """There is none."""
+
+    def output(self, y: Any) -> np.ndarray:
+        found = container(y, self.spec["dtype"])
+        if isinstance(found, str):
+            raise Unsupported(found)
+        return found.reshape(1, 1, 1)
+
+
+def container(y: Any, dtype: str) -> np.ndarray | str:
+    """One result as a container array of one element; or why it is none of ``dtype``."""
+    try:
+        values = np.asarray(y).astype(np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        return f"it returned {type(y).__name__}, not a number"
+    if values.size != 1:
+        return f"it returned {values.size} numbers, not one"
+    rounded = floats.round_to(values, dtype)
+    kept = floats.widen(rounded, dtype)
+    if kept[0] != values[0] and not np.isnan(values[0]):
+        return f"it returned {float(values[0])!r}, which is no {dtype}"
+    return rounded
+
+
+def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None = None) -> Case:
+    """The sum, or with two arrays the product, that ``f`` is asked as. InputError: it isn't one.
+
+    ``f`` is called a few times with plain numbers, so that what it lacks is said at once.
+    """
+    dtype = choice("dtype", dtype, floats.FORMATS)
+    two = _takes_two(f) if products is None else products
+    case = Case("dot" if two else "sum", in_channels=count("n", n), length=1, dtype=dtype)
+    shown = ", ".join(["x", "w"][: 1 + two])
+    for seed in range(4):
+        x, w, _ = case.with_(seed=seed).operands()
+        arrays = [x.reshape(-1), w.reshape(-1)][: 1 + two]
+        try:
+            with np.errstate(all="ignore"):
+                y = f(*arrays)
+        except Exception as error:
+            why = f"f({shown}) with {n} {dtype} numbers raises {type(error).__name__}: {error}"
+            todo = "give products=False for f(x)" if two else "give products=True for f(x, w)"
+            raise InputError("f", _name(f), why, todo) from error
+        found = container(y, dtype)
+        if isinstance(found, str):
+            todo = f"let it return one {dtype}"
+            todo += "" if dtype == "float64" else ", or give dtype='float64'"
+            raise InputError("f", _name(f), f"of {n} {dtype} numbers {found}", todo)
+    return case
+
+
+def _takes_two(f: Function) -> bool:
+    """Whether ``f`` needs two arrays; of what does not say what it needs: whether it takes them."""
+    try:
+        needed = [
+            one
+            for one in inspect.signature(f).parameters.values()
+            if one.default is one.empty
+            and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):
+        try:
+            f(np.ones(2), np.ones(2))
+        except Exception:
+            return False
+        return True
+    return len(needed) == 2
+
+
+def _name(f: Function) -> str:
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def exactly_rounded(f: Function, case: Case) -> bool:
+    """Whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
+    return all(_exact(f, case.with_(operands=kind, seed=seed)) for kind, seed in SETS)
+
+
+def _exact(f: Function, case: Case) -> bool:
+    x, w, _ = operands.generate(case)
+    wide = [floats.widen(array, case.dtype).reshape(-1) for array in (x, w)]
+    if not case.weighted:
+        wide[1] = np.ones_like(wide[0])
+    total = sum(
+        (Fraction(a) * Fraction(b) for a, b in zip(*(v.tolist() for v in wide), strict=True)),
+        Fraction(0),
+    )
+    arrays = [floats.from_container(array.reshape(-1), case.dtype) for array in (x, w)]
+    with np.errstate(all="ignore"):
+        found = container(f(*arrays[: 1 + case.weighted]), case.dtype)
+    return not isinstance(found, str) and bool(
+        ulp.equal(found, nearest(total, case.dtype), case.dtype)
+    )
+
+
+def nearest(value: Fraction, dtype: str) -> np.ndarray:
+    """The number of ``dtype`` nearest to a fraction, ties to even: a container of one element.
+
+    The double on the way is rounded to odd, so that rounding it again is rounding once.
+    """
+    double = float(value)
+    if dtype != "float64" and Fraction(double) != value:
+        even = not int(np.float64(double).view(np.uint64)) & 1
+        towards = np.inf if Fraction(double) < value else -np.inf
+        double = float(np.nextafter(double, towards)) if even else double
+    return floats.round_to(np.array([double]), dtype)
