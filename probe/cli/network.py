@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe.cli import numbers
-from probe.cli.options import fail_on_option, number, output_options, target_option, targets_of
+from probe.cli.options import (
+    fail_on_option,
+    number,
+    output_options,
+    target_option,
+    targets_of,
+    trust_option,
+)
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
@@ -36,10 +43,14 @@ if TYPE_CHECKING:
     metavar="DIR",
     type=click.Path(path_type=Path),
     help="Write plan.json and padded.py there, for all contents up to the longest of --lengths; "
-    "in a folder a target where there are several.",
+    "in a folder a target where there are several. Refused for a model that is read in part.",
 )
+@trust_option
 @target_option(several=True)
-@fail_on_option(finding="some outputs that read content have other bits, or are lacking")
+@fail_on_option(
+    finding="some outputs that read content have other bits or are lacking, or that is unknown "
+    "because the model is read in part"
+)
 @output_options
 def network(
     model: str,
@@ -51,14 +62,18 @@ def network(
     seed: str,
     safe: bool,
     plan: Path | None,
+    trust: bool,
     targets: tuple[str, ...],
     fail_on: str | None,
     out: Output,
 ) -> int:
     """Runs a network at a short padded length and at its fixed one, and compares all activations.
 
-    MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt), an ONNX model (.onnx), a
-    description (.json), or the network of the report, nine-layers:width=16,kernel=5. Of two spatial
+    MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt, with --trust), an ONNX model
+    (.onnx), a description (.json), or the network of the report, nine-layers:width=16,kernel=5. It
+    is read as a chain: each layer fed by the one before it alone. From the first layer on that
+    joins branches, carries a state or reads all positions it is not judged: then the first line
+    says which part is, and the verdict is unknown unless that part itself differs. Of two spatial
     axes the length is the one that the model leaves open, or the longer one. The layer
     where bits first differ is explained as probe explain does. Last come, for every content
     length, the shortest padded length and the shortest one that changes no bit. Where one of
@@ -68,12 +83,15 @@ def network(
     from probe.cli.show import networks as show
     from probe.errors import InputError, TargetError
     from probe.network import Network
-    from probe.network.report import described
+    from probe.network.plan import refused
+    from probe.network.report import described, verdict
 
     where = targets_of(targets)
     shape = None if height is None else sizes("height", height, height.count("x") + 1)
     with out.working(f"reading {model}"):
-        loaded = Network.load(model, shape)
+        loaded = Network.load(model, shape, trust)
+    if plan is not None and loaded.part:
+        raise refused("plan", plan, loaded.part)
     length = number("fixed", fixed) or loaded.fixed
     if length is None:
         raise InputError("fixed", None, "the model does not say a length", "give --fixed N")
@@ -94,7 +112,9 @@ def network(
             failures.append({"target": target.text, "kind": error.kind, "message": error.why})
     saved = _saved(plan, reports, len(where) > 1)
     told = described(loaded, length)
-    found = {"network": told, "targets": {one.target: one.to_json() for one in reports}}
+    found: dict[str, Any] = {"verdict": verdict(reports, bool(failures))}
+    found |= {name: told[name] for name in ("examined", "operations_total", "part")}
+    found |= {"network": told, "targets": {one.target: one.to_json() for one in reports}}
     out.give(
         found | {"failures": failures, "written": saved},
         lambda: show.networks(told, reports, failures, out.results.width, saved),

@@ -16,6 +16,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Keep the results in DIR/<machine>; nothing is kept if not given.",
 )
-@fail_on_option(finding="lengths change the default's way of adding, and no remedy is exact")
+@trust_option
+@fail_on_option(
+    finding="lengths change the default's way of adding and no remedy is exact, or that is unknown "
+    "because the model is read in part"
+)
 @output_options
 def remedies(
     model: str | None,
@@ -72,6 +77,7 @@ def remedies(
     only: str | None,
     target: str,
     folder: Path | None,
+    trust: bool,
     fail_on: str | None,
     out: Output,
 ) -> int:
@@ -80,7 +86,8 @@ def remedies(
     A remedy is exact where every output is added in the same order, with the same roundings, at
     each of the lengths; no operands are lucky. All are timed in turns in one run: pad to a safe
     length, chunks of one size, float64, one thread, the library's switches, probe.stable. MODEL
-    is a file of Keras, PyTorch or ONNX, or nine-layers (see `probe network`).
+    is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
+    `probe network`); where it is read in part nothing is recommended, and the first line says so.
     """
     from probe.cli.show import remedies as show
     from probe.remedies.rows import report, rows
@@ -95,7 +102,7 @@ def remedies(
     given["only"] = None if only is None else _names(only, where)
     given["fixed"] = number("fixed", fixed)
     with out.progress("remedies") as tell:
-        found = _measured(model, words, where, given, tell)
+        found = _measured(model, words, where, given | {"trust": trust}, tell)
     if folder is not None:
         with Store.here(folder) as store:
             for table, found_rows in rows(found).items():
@@ -130,7 +137,7 @@ def _measured(
         raise InputError(name, value, "the model says what is computed", f"leave out --{name}")
     from probe.network import Network
 
-    network = Network.load(model)
+    network = Network.load(model, trust=given["trust"])
     return measure_network(
         network,
         where,

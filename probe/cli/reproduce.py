@@ -15,6 +15,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     help="A network, as probe network reads it, instead of a case: --length N is its content, "
     "--at its padded length (the least if not given), --against the fixed one (the model's own).",
 )
+@trust_option
 @click.option("--keep", is_flag=True, help="No shrinking: the case and its operands as they are.")
 @click.option("--form", metavar="NAME", help="Whose bug form; the target's own if not given.")
 @click.option(
@@ -88,6 +90,7 @@ def reproduce(
     store: Path | None,
     row: str | None,
     network: str | None,
+    trust: bool,
     keep: bool,
     form: str | None,
     also: tuple[str, ...],
@@ -109,7 +112,7 @@ def reproduce(
     checked(kernels)
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
-        made = _network(network, words, target, sides, count, out)
+        made = _network(network, words, target, sides, (count, trust), out)
         made.explanation.kernels = named(made.explanation, kernels)
         room.write(made, folder, form)
         report = made.to_json() | {"out": str(folder)}
@@ -139,7 +142,7 @@ def _network(
     words: dict[str, str],
     target: str,
     sides: dict[str, str | None],
-    times: int,
+    asked: tuple[int, bool],
     out: Output,
 ) -> Reproduction:
     """A network's reproduction. Raises InputError for words that a network has none of."""
@@ -148,6 +151,7 @@ def _network(
     from probe.network import Network
     from probe.reproduction import networks
 
+    times, trust = asked
     for name, value in {**words, **sides}.items():
         known = ("length", "seed", "height", "at", "against", "vary")
         if value is not None and name not in known:
@@ -159,7 +163,7 @@ def _network(
     (where,) = targets_of((target,))
     with out.working(f"reproducing {model} on {where.text}"):
         return networks.reproduce(
-            Network.load(model, given),
+            Network.load(model, given, trust),
             count("length", words["length"]),
             where,
             number("against", sides["against"]),
