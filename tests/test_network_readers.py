@@ -59,7 +59,7 @@ def test_files_of_pytorch_that_hold_no_module_say_what_to_do(tmp_path):
     torch.save(torch.nn.Sequential(convolution).bfloat16(), path)
     assert "dtype=bfloat16: networks are run in float32" in refusal(path, trust=True)
     torch.jit.save(torch.jit.trace(convolution.float(), torch.zeros(1, 2, 9)), path)
-    assert "TorchScript" in refusal(path) and "export it to ONNX" in refusal(path)
+    assert "TorchScript" in refusal(path) and "export the model to ONNX" in refusal(path)
     path.write_bytes(b"cno_such_package\nNet\n.")
     assert "PYTHONPATH" in refusal(path, trust=True)
 

@@ -127,7 +127,8 @@ TABLES = {
 }
 
 ABOUT = {
-    "networks": "One row a network. What other tables say of one with a `part` holds for that part.",
+    "networks": "One row a network. What other tables say of one with a `part` holds for that part "
+    "alone.",
     "activations": "One row a layer of a network, run at a padded length against the fixed one.",
     "padded_lengths": "One row a length of content: how far to pad it.",
     "programs": "One row a length of content and a way to pad it: the network as one program.",

@@ -32,7 +32,7 @@ FILES = {
 OBJECTS = {"keras": "keras_model", "torch": "torch_module", "onnx": "onnx_model"}
 """Packages of whose objects we know the reader."""
 
-EXPORTED = "programs of torch.export (.pt2) are not supported, so none is loaded"
+EXPORTED = "programs of torch.export (.pt2) are not supported; loading one may unpickle, so none is"
 TO_ONNX = "export the model to ONNX"
 HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {builder.NAME}"
 
@@ -73,12 +73,9 @@ class Progress:
         """Another ``times`` layers of the model are read, whole."""
         self.ends += [len(writer.layers)] * times
 
-    def counts(self, layers: int) -> dict[str, int | None]:
-        """``examined`` and ``operations_total`` of a network of the first ``layers`` layers."""
-        return {
-            "examined": sum(end <= layers for end in self.ends),
-            "operations_total": self.total,
-        }
+    def examined(self, layers: int) -> int:
+        """How many of them the first ``layers`` layers of the chain hold."""
+        return sum(end <= layers for end in self.ends)
 
 
 def read(source: Any, height: tuple[int, ...] | None, trust: bool = False) -> Network:
@@ -152,7 +149,7 @@ def chain(
             beyond = Beyond(dense[0].name, "dense", why, BEHIND)
             layers = layers[: layers.index(dense[0])]
     given = (layers, writer.rank, own, writer.dtype, name, shape[-1], beyond, turned)
-    return Network(*given, **progress.counts(len(layers)))
+    return Network(*given, progress.examined(len(layers)), progress.total)
 
 
 def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> bool:

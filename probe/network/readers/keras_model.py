@@ -1,8 +1,9 @@
 """Keras models: Sequential, and functional ones that are a chain; channels last.
 
 Layers that do nothing outside of training (Dropout, noise, regularisation) are left out. Models
-inside models are read through. Classes that are not Keras' own end the chain, whatever their name. BatchNormalization is written as ``scale`` and ``shift``, taken
-together in float64: Keras computes it in several roundings, which the whole model shows.
+inside models are read through. Classes that are not Keras' own end the chain, whatever their name.
+BatchNormalization is written as ``scale`` and ``shift``, taken together in float64: Keras computes
+it in several roundings, which the whole model shows.
 """
 
 from __future__ import annotations

@@ -204,6 +204,8 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for node in graph.nodes:
         if node.op == "placeholder" and before is None:
             before = node
+        elif node.op == "get_attr":  # numbers of the model's own
+            continue
         elif node.op == "output":
             if node.args != (before,):
                 yield prefix, Stop(f"{prefix}output", "output", OUTPUTS)
@@ -222,9 +224,10 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _why(node: Any, before: Any, said: str) -> str:
     """Why the chain ends at a step of a traced forward."""
-    if node.op == "placeholder" or len(node.all_input_nodes) > 1:
+    given = [one for one in node.all_input_nodes if one.op != "get_attr"]
+    if node.op == "placeholder" or len(given) > 1:
         return JOINS
-    if node.all_input_nodes != [before]:
+    if given != [before]:
         return FORKS
     return WHOLE if said in ("flatten", "mean", "amax") else UNKNOWN
 
