@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 
-@click.command(short_help="Why a network changes with its padding, and how far to pad it.")
+@click.command(short_help="Why a chain of layers changes with its padding, and how far to pad it.")
 @click.argument("model", metavar="MODEL")
 @click.option("--fixed", metavar="N", help="The fixed length; the model's own if not given.")
 @click.option(

@@ -52,8 +52,9 @@ if TYPE_CHECKING:
 @click.option(
     "--network",
     metavar="MODEL",
-    help="A network, as probe network reads it, instead of a case: --length N is its content, "
-    "--at its padded length (the least if not given), --against the fixed one (the model's own).",
+    help="A network, read as a chain of layers as probe network does, instead of a case: "
+    "--length N is its content, --at its padded length (the least if not given), --against the "
+    "fixed one (the model's own).",
 )
 @trust_option
 @click.option("--keep", is_flag=True, help="No shrinking: the case and its operands as they are.")

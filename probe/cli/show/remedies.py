@@ -21,12 +21,14 @@ def summary(measured: Measured) -> RenderableType:
     lines = f"{label}\n{what} {numbers.text(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, whatever the operands"
     parts: list[RenderableType] = [Text(lines), "", _table(measured)]
-    refused = [one for one in measured.found if measured.refusal(one)]
-    if refused:
+    refused = [one for one in measured.found if one.refusal]
+    alone = [one for one in measured.found if measured.verdict(one) != one.verdict]
+    if refused or alone:
         parts.append("")
-    for one in refused:
-        why = "exact in this part alone" if measured.part and not one.refusal else one.refusal
-        parts.append(Text(f"{one.remedy.name}: {why}", "yellow"))
+    parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused]
+    if alone:
+        names = ", ".join(one.remedy.name for one in alone)
+        parts.append(Text(f"exact in this part, not known for the model: {names}", "yellow"))
     parts.append("")
     parts.append(Text(advise(measured).text, "bold"))
     return Group(*parts)

@@ -89,7 +89,6 @@ def _named(path: Path) -> list[str] | None:
         inside = [name for name in members if name.rpartition("/")[2] == "data.pkl"]
         if not inside:
             return None
-        archive.testzip()
         return _followed(io.BytesIO(archive.read(inside[0])))
 
 

@@ -261,7 +261,10 @@ def _input(module: Any, parts: list[tuple[str, Any]]) -> tuple[int, int]:
         kind = type(part).__name__
         if kind in ("Conv1d", "Conv2d", "Conv3d"):
             return int(kind[4]), part.in_channels
+    name, first = parts[0] if parts else ("", None)
     why = "it has no convolution, which would say the axes and channels of the input"
+    if (kind := type(first).__name__) in ENDLESS:
+        why = f"there is no layer to examine: {name} ({kind}) {ENDLESS[kind]}"
     raise InputError("network", type(module).__name__, why, "give a chain of convolutions")
 
 
