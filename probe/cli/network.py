@@ -81,7 +81,7 @@ def network(
     """
     from probe.case.arguments import count, sizes
     from probe.cli.show import networks as show
-    from probe.errors import InputError, TargetError
+    from probe.errors import InputError
     from probe.network import Network
     from probe.network.plan import refused
     from probe.network.report import described, verdict
@@ -100,16 +100,8 @@ def network(
     for one in contents:
         geometry.check(one)
     to, drawn = number("padded", padded), count("seed", seed, least=0)
-    reports: list[Report] = []
-    failures: list[dict[str, str]] = []
-    for target in where:
-        asked = (target, geometry, contents, to, value, drawn, safe, plan is not None, out)
-        try:
-            reports.append(_examined(*asked))
-        except TargetError as error:
-            if len(where) == 1:
-                raise
-            failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+    asked = (geometry, contents, to, value, drawn, safe, plan is not None, out)
+    reports, failures = _all(where, asked)
     saved = _saved(plan, reports, len(where) > 1)
     told = described(loaded, length)
     found: dict[str, Any] = {"verdict": verdict(reports, bool(failures))}
@@ -128,6 +120,22 @@ def _contents(lengths: str | None, fixed: int) -> list[int]:
     if lengths is not None:
         return numbers.parse("lengths", lengths)
     return sorted({1, max(fixed // 10, 1), max(fixed // 4, 1)})
+
+
+def _all(where: list[Target], asked: tuple[Any, ...]) -> tuple[list[Report], list[dict[str, str]]]:
+    """Every target's report, and which of several targets failed. Raises TargetError of one."""
+    from probe.errors import TargetError
+
+    reports: list[Report] = []
+    failures: list[dict[str, str]] = []
+    for target in where:
+        try:
+            reports.append(_examined(target, *asked))
+        except TargetError as error:
+            if len(where) == 1:
+                raise
+            failures.append({"target": target.text, "kind": error.kind, "message": error.why})
+    return reports, failures
 
 
 def _examined(

@@ -26,7 +26,7 @@ OWN = {
     *("", "activations", "constraints", "dtype_policies", "initializers", "layers", "losses"),
     *("metrics", "models", "ops", "optimizers", "quantizers", "random", "regularizers"),
 }
-"""Modules of Keras whose classes and functions need no trust. Others load files, or set switches."""
+"""Modules of Keras whose classes and functions need no trust. Others may load files."""
 
 WEIGHTS = "it holds weights alone, and they say no architecture"
 
