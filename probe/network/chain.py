@@ -128,6 +128,8 @@ class Network:
         if self.beyond is None:
             return ""
         rest = f"what follows from `{self.beyond.name}` on is not judged"
+        if self.examined is None:
+            return f"its first layers; {rest}"
         if not self.examined:
             return f"a part of its first layer; {rest}"
         read = "layer 1" if self.examined == 1 else f"layers 1 to {self.examined}"
