@@ -358,7 +358,7 @@ def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
     assert np.allclose(ours, theirs, atol=1e-5)
     path = tmp_path / "module.pt"
     torch.save(module, path)
-    assert Network.load(path).id == found.id
+    assert Network.load(path, trust=True).id == found.id
     path = tmp_path / "module.onnx"
     torch.onnx.export(
         module, x, path, input_names=["x"], dynamic_axes={"x": {2: "n"}}, dynamo=False

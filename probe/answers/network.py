@@ -15,7 +15,8 @@ from probe.case.arguments import count, sizes
 from probe.errors import InputError, TargetError
 from probe.launch import open_session
 from probe.network import Geometry, Network
-from probe.network.report import Report, described, examine
+from probe.network.plan import refused
+from probe.network.report import Report, described, examine, verdict
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ class Examined(Answer):
     written: Sequence[str]
 
     def report(self) -> dict[str, Any]:
+        told = self.described
         return {
-            "network": self.described,
+            "verdict": self.verdict,
+            **{name: told[name] for name in ("examined", "operations_total", "part")},
+            "network": told,
             "targets": {one.target: one.to_json() for one in self.found},
             "failures": list(self.failures),
             "written": list(self.written),
@@ -48,16 +52,18 @@ class Examined(Answer):
         return described(self.model, self.fixed)
 
     @property
+    def verdict(self) -> str:
+        """``equal``, ``differs`` or ``unknown``, of the model over all targets."""
+        return verdict(self.found, bool(self.failures))
+
+    @property
     def finding(self) -> bool:
-        """Whether some outputs that read content have other bits, or are lacking."""
+        """Whether outputs that read content differ or are missing, or whether that is unknown."""
         return any(report.finding for report in self.found)
 
     def lines(self) -> tuple[str, str, str]:
         told = self.described
-        beyond = told["beyond"]
-        layers = f"{len(told['layers']):,} layers"
-        if beyond:
-            layers = f"the first {layers}; what follows from {beyond['name']} on is not judged"
+        layers = told["part"] or f"{len(told['layers']):,} layers"
         verdicts = [f"{one.target}: {_verdicts(one)}" for one in self.found]
         verdicts += [f"{one['target']}: failed: {one['message']}" for one in self.failures]
         firsts = [
@@ -123,6 +129,7 @@ def network(
     seed: int = 0,
     safe: bool = True,
     plan: str | Path | None = None,
+    trust: bool = False,
     bars: Bars | None = None,
 ) -> Examined:
     """Runs a chain of layers at short padded lengths and at its fixed one, and compares all.
@@ -132,11 +139,14 @@ def network(
     if not given. ``fixed``: the length to which users pad the content, with which short runs are
     compared; the model's own if it says one. ``padded``: pad to this length instead of each
     content's least. ``value``: what padding holds. ``height``: the axes before the length.
-    ``safe``: seek safe lengths. ``plan``: a folder for plan.json and padded.py. ``bars``: gives
-    a progress bar for a target. Errors: InputError; TargetError where the only target fails.
+    ``safe``: seek safe lengths. ``plan``: a folder for plan.json and padded.py; refused for a model
+    that is read in part. ``trust``: read a file that runs code of its own. ``bars``: gives a
+    progress bar for a target. Errors: InputError; TargetError where the only target fails.
     """
     where = targets_of(target)
-    loaded = model if isinstance(model, Network) else read(model, height, fixed)
+    loaded = model if isinstance(model, Network) else read(model, height, fixed, trust)
+    if plan is not None and loaded.part:
+        raise refused("plan", plan, loaded.part)
     length = fixed or loaded.fixed
     if length is None:
         raise InputError("fixed", None, "the model does not say a length", FIXED)
@@ -159,14 +169,16 @@ def network(
     return Examined(reports, loaded, length, failures, saved)
 
 
-def read(model: Any, height: int | str | Iterable[int] | None, fixed: int | None) -> Network:
+def read(
+    model: Any, height: int | str | Iterable[int] | None, fixed: int | None, trust: bool = False
+) -> Network:
     """The chain of a model. InputError: it can't be read, or leaves a size open: then both."""
     shape = None
     if height is not None:
         text = str(height) if isinstance(height, int | str) else "x".join(map(str, height))
         shape = sizes("height", text, text.count("x") + 1)
     try:
-        return Network.load(model, shape)
+        return Network.load(model, shape, trust)
     except InputError as error:
         if error.name != "height" or height is not None or fixed is not None:
             raise

@@ -70,6 +70,7 @@ def remedies(
     chunks: Iterable[int] | None = None,
     only: Iterable[str] | None = None,
     store: str | Path | None = None,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> Remedied:
     """Judges every remedy of a case or a network, times it and compares it with exact sums.
@@ -78,7 +79,8 @@ def remedies(
     more, each compared with the largest; of a model lengths of content. ``fixed``: of a model, the
     size that content is padded to. ``content``: the length at which costs are told; about a tenth
     of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``: names
-    of remedies. ``store``: a folder for the results. Errors: InputError; TargetError where the
+    of remedies. ``store``: a folder for the results. ``trust``: read a
+    model file that runs code of its own. Errors: InputError; TargetError where the
     default can't run.
     """
     where, tell = target_of(target), progress or silent
@@ -92,7 +94,7 @@ def remedies(
             raise InputError("fixed", fixed, why, "add it to --lengths")
         found = measure(subject, where, values, content=content, **more)
     else:
-        model = subject if isinstance(subject, Network) else Network.load(subject)
+        model = subject if isinstance(subject, Network) else Network.load(subject, trust=trust)
         found = measure_network(model, where, values, fixed, at=content, **more)
     if store is not None:
         with Store.here(Path(store)) as kept:

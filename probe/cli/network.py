@@ -15,6 +15,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ FIXED = (
 )
 
 
-@click.command(cls=Words, short_help="Why a network changes with its padding, how far to pad it.")
+@click.command(
+    cls=Words,
+    short_help="Why a chain of layers changes with its padding, and how far to pad it.",
+)
 @click.argument("model", metavar="MODEL")
 @click.option("--fixed", metavar="N", help=FIXED)
 @click.option(
@@ -45,10 +49,14 @@ FIXED = (
     metavar="DIR",
     type=click.Path(path_type=Path),
     help="Write plan.json and padded.py there, for all contents up to the longest of --lengths; "
-    "in a folder a target where there are several.",
+    "in a folder a target where there are several. Refused for a model that is read in part.",
 )
+@trust_option
 @target_option(several=True)
-@fail_on_option(finding="some outputs that read content have other bits, or are lacking")
+@fail_on_option(
+    finding="some outputs that read content have other bits or are lacking, or that is unknown "
+    "because the model is read in part"
+)
 @output_options
 def network(
     model: str,
@@ -60,14 +68,18 @@ def network(
     seed: str,
     safe: bool,
     plan: Path | None,
+    trust: bool,
     targets: tuple[str, ...],
     fail_on: str | None,
     out: Output,
 ) -> int:
     """Runs a network at a short padded length and at its fixed one, and compares all activations.
 
-    MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt), an ONNX model (.onnx), a
-    description (.json), or the network of the report, nine-layers:width=16,kernel=5. Of two spatial
+    MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt, with --trust), an ONNX model
+    (.onnx), a description (.json), or the network of the report, nine-layers:width=16,kernel=5. It
+    is read as a chain: each layer fed by the one before it alone. From the first layer on that
+    joins branches, carries a state or reads all positions it is not judged: then the first line
+    says which part is, and the verdict is unknown unless that part itself differs. Of two spatial
     axes the length is the one that the model leaves open, or the longer one. The layer
     where bits first differ is explained as probe explain does. Last come, for every content
     length, the shortest padded length and the shortest one that changes no bit. Where one of
@@ -80,7 +92,7 @@ def network(
 
     where = targets_of(targets)
     with out.working(f"reading {model}"):
-        loaded = read(model, height, number("fixed", fixed))
+        loaded = read(model, height, number("fixed", fixed), trust)
     found = examined(
         *(loaded, where),
         lengths=None if lengths is None else numbers.parse("lengths", lengths),

@@ -193,6 +193,15 @@ def targets_of(texts: tuple[str, ...]) -> list[Target]:
     return list(dict.fromkeys(Target.parse(text) for text in texts))
 
 
+def trust_option(command: Command) -> Command:
+    """Adds ``--trust``; the command gets ``trust``, for ``Network.load``."""
+    doc = (
+        "Read a model file that runs code of its own: a pickled PyTorch module, Keras' Lambda or "
+        "classes that are not Keras' own. Give it for files whose origin you trust."
+    )
+    return click.option("--trust", is_flag=True, help=doc)(command)
+
+
 def output_options(command: Command) -> Command:
     """Adds ``--json`` and ``--verbose``; the command gets ``out``, an ``Output``."""
 

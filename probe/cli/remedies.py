@@ -18,6 +18,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +62,11 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Keep the results in DIR/<machine>; nothing is kept if not given.",
 )
-@fail_on_option(finding="lengths change the default's way of adding, and no remedy is exact")
+@trust_option
+@fail_on_option(
+    finding="lengths change the default's way of adding and no remedy is exact, or that is unknown "
+    "because the model is read in part"
+)
 @output_options
 def remedies(
     model: str | None,
@@ -73,6 +78,7 @@ def remedies(
     only: str | None,
     target: str,
     folder: Path | None,
+    trust: bool,
     fail_on: str | None,
     out: Output,
 ) -> int:
@@ -81,7 +87,8 @@ def remedies(
     A remedy is exact where every output is added in the same order, with the same roundings, at
     each of the lengths; no operands are lucky. All are timed in turns in one run: pad to a safe
     length, chunks of one size, float64, one thread, the library's switches, probe.stable. MODEL
-    is a file of Keras, PyTorch or ONNX, or nine-layers (see `probe network`).
+    is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
+    `probe network`); where it is read in part nothing is recommended, and the first line says so.
     """
     from probe.cli.show import remedies as show
     from probe.errors import InputError
@@ -99,7 +106,9 @@ def remedies(
     given["only"] = None if only is None else _names(only, where)
     given["fixed"] = number("fixed", fixed)
     with out.progress("remedies") as tell:
-        found = _measured(model, words, where, given | {"progress": tell, "store": folder})
+        found = _measured(
+            model, words, where, given | {"progress": tell, "store": folder, "trust": trust}
+        )
     told = found.report()
     out.give(told, lambda: show.summary(found.found))
     return int(bool(fail_on) and told["recommended"] is None)

@@ -16,6 +16,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    trust_option,
 )
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ if TYPE_CHECKING:
 @click.option(
     "--network",
     metavar="MODEL",
-    help="A network, as probe network reads it, instead of a case: --length N is its content, "
-    "--at its padded length (the least if not given), --against the fixed one (the model's own).",
+    help="A network, read as a chain of layers as probe network does, instead of a case: "
+    "--length N is its content, --at its padded length (the least if not given), --against the "
+    "fixed one (the model's own).",
 )
+@trust_option
 @click.option("--keep", is_flag=True, help="No shrinking: the case and its operands as they are.")
 @click.option("--form", metavar="NAME", help="Whose bug form; the target's own if not given.")
 @click.option(
@@ -89,6 +92,7 @@ def reproduce(
     store: Path | None,
     row: str | None,
     network: str | None,
+    trust: bool,
     keep: bool,
     form: str | None,
     also: tuple[str, ...],
@@ -111,7 +115,7 @@ def reproduce(
     checked(kernels)
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
-        made = _network(network, words, target, sides, count, out)
+        made = _network(network, words, target, sides, (count, trust), out)
         report = written(made, folder, form, kernels).report()
         return out.give(report, lambda: show.reproduced(report))
     finding, (left, right), others = _finding(words, target, sides, store, row)
@@ -137,7 +141,7 @@ def _network(
     words: dict[str, str],
     target: str,
     sides: dict[str, str | None],
-    times: int,
+    asked: tuple[int, bool],
     out: Output,
 ) -> Reproduction:
     """A network's reproduction. Raises InputError for words that a network has none of."""
@@ -146,6 +150,7 @@ def _network(
     from probe.network import Network
     from probe.reproduction import networks
 
+    times, trust = asked
     for name, value in {**words, **sides}.items():
         known = ("length", "seed", "height", "at", "against", "vary")
         if value is not None and name not in known:
@@ -157,7 +162,7 @@ def _network(
     (where,) = targets_of((target,))
     with out.working(f"reproducing {model} on {where.text}"):
         return networks.reproduce(
-            Network.load(model, given),
+            Network.load(model, given, trust),
             count("length", words["length"]),
             where,
             number("against", sides["against"]),

@@ -30,11 +30,20 @@ def check_dtype(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Beyond:
-    """A layer at which the chain had to stop: its window is not finite or not known."""
+    """A layer at which the chain had to stop: its window is not finite or not known.
+
+    ``todo``: what the user can do about what follows from it on.
+    """
 
     name: str
     kind: str
     why: str
+    todo: str = ""
+
+    @property
+    def text(self) -> str:
+        """The layer and the reason: ``add (Add) joins two branches``."""
+        return f"{self.name} ({self.kind}) {self.why}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +54,10 @@ class Network:
     it (empty for one axis). ``fixed``: the length that the model was made for, None if it doesn't
     say. ``turned``: that axis is the first spatial one of the model, and targets run it so.
     ``beyond``: the first layer of the model that is not part of the chain, None where the
-    chain is the whole model. Layers are checked to fit each other. Raises InputError.
+    chain is the whole model; then ``part`` is what every answer says first. ``examined``: of the
+    ``operations_total`` layers that the model has, those that the chain holds whole, in the
+    model's own count (see ``load``); None where nobody counted them. Layers are checked to fit
+    each other. Raises InputError.
     """
 
     layers: tuple[Layer, ...]
@@ -56,15 +68,19 @@ class Network:
     fixed: int | None = None
     beyond: Beyond | None = None
     turned: bool = False
+    examined: int | None = None
+    operations_total: int | None = None
 
     def __post_init__(self) -> None:
         if not self.layers:
             why = "there is no layer to examine"
+            todo = "give a chain that begins with convolutions"
             if self.beyond:
-                why += f": {self.beyond.name} ({self.beyond.kind}) {self.beyond.why}"
-            raise InputError(
-                "network", self.name, why, "give a chain that begins with convolutions"
-            )
+                why, todo = f"{why}: {self.beyond.text}", self.beyond.todo or todo
+            raise InputError("network", self.name, why, todo)
+        if self.beyond is None and self.operations_total is None:
+            object.__setattr__(self, "examined", len(self.layers))
+            object.__setattr__(self, "operations_total", len(self.layers))
         if len(self.height) != self.rank - 1:
             why = f"{len(self.height)} sizes for the {self.rank - 1} axes before the length"
             raise InputError("height", by(self.height) or None, why, "give one size for each")
@@ -76,24 +92,52 @@ class Network:
         for one, two in zip(self.layers, self.layers[1:], strict=False):
             if one.filters != two.in_channels:
                 why = f"it takes {two.in_channels} channels, and {one.name} gives {one.filters}"
-                raise InputError("layer", two.name, why, "mend the chain")
+                raise InputError("layer", two.name, why, "fix the chain")
         self.sizes(self.shortest)
 
     @classmethod
-    def load(cls, source: Any, height: Sequence[int] | None = None) -> Network:
+    def load(cls, source: Any, height: Sequence[int] | None = None, trust: bool = False) -> Network:
         """The chain of a Keras model, a PyTorch module, an ONNX model, or a description.
 
         ``source``: an object of these libraries, a path (``.keras``, ``.h5``, ``.pt``, ``.pth``,
         ``.onnx``, ``.json``), a mapping as ``to_json`` gives it, or ``nine-layers``, see
         :func:`probe.network.builder.nine_layers`. ``height``: sizes of the spatial axes before
         the length where the model leaves them open. A layer whose window is not finite or not
-        known (global pooling, recurrent, attention) ends the chain, see ``beyond``; InputError
-        where nothing is left before it, or where the model can't be read. A PyTorch file is
-        unpickled, which runs what it says: load only files that you trust.
+        known (global pooling, recurrent, attention), or that joins branches, ends the chain, see
+        ``beyond``; InputError where nothing is left before it, or where the model can't be read.
+
+        ``trust``: files that can run code of their own are refused unless it is given: PyTorch's
+        pickled modules, and Keras files with Lambda layers or classes that are not Keras' own.
+        Objects need none, nor do ONNX files, descriptions, and all other Keras files.
+
+        ``operations_total`` counts of Keras all layers of ``model.summary()``, those of models
+        inside it one by one, without InputLayer; of PyTorch the modules without children and the
+        functions of the traced forward; of ONNX the graph's nodes, without those that give
+        constants; of a description its layers. A model is read as it is in evaluation.
         """
         given = None if height is None else tuple(height)
-        found: Network = import_module(READERS).read(source, given)
+        found: Network = import_module(READERS).read(source, given, trust)
         return found
+
+    @property
+    def part(self) -> str:
+        """What every answer about a model that is read in part says first; empty for a whole one.
+
+        ``layers 1 to 6 of 19; what follows from `add` on is not judged``.
+        """
+        if self.beyond is None:
+            return ""
+        rest = f"what follows from `{self.beyond.name}` on is not judged"
+        if self.examined is None:
+            return f"its first layers; {rest}"
+        if not self.examined:
+            return f"a part of its first layer; {rest}"
+        read = "layer 1" if self.examined == 1 else f"layers 1 to {self.examined}"
+        if self.operations_total is None:
+            return f"{read} of more that can't be counted; {rest}"
+        if self.examined >= self.operations_total:
+            rest = f"{self.beyond.name} {self.beyond.why}"
+        return f"{read} of {self.operations_total}; {rest}"
 
     @property
     def in_channels(self) -> int:
@@ -158,6 +202,9 @@ class Network:
             "in_channels": self.in_channels,
         }
         found |= {"turned": True} if self.turned else {}
+        if self.beyond is not None:
+            counts = {"examined": self.examined, "operations_total": self.operations_total}
+            found["part"] = vars(self.beyond) | counts
         return found | {"layers": [layer.to_json() for layer in self.layers]}
 
     def save(self, path: str | Path) -> None:
@@ -171,6 +218,8 @@ class Network:
         told = {
             key: content[key] for key in ("rank", "height", "dtype", "turned") if key in content
         }
+        if self.beyond is not None:  # a part is no model, though its layers be another's all
+            told["part"] = True
         told["layers"] = [
             {key: value for key, value in layer.items() if key != "name"}
             for layer in content["layers"]

@@ -21,11 +21,15 @@ from probe.case import padding
 from probe.case.arguments import by, choice, count, flag, sizes
 from probe.case.operators import OPERATORS
 from probe.errors import InputError
-from probe.network.chain import Network, check_dtype
+from probe.network.chain import Beyond, Network, check_dtype
 from probe.network.layers import ACTIVATIONS, CONVOLUTIONS, ELEMENTWISE, OPS, POOLS, Layer
 from probe.operands.draw import normal
 
-KEYS = ("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers", "turned")
+KEYS = (
+    *("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers", "turned"),
+    "part",
+)
+PART = ("name", "kind", "why", "todo", "examined", "operations_total")
 WORDS = (
     *("name", "op", "kernel", "stride", "dilation", "padding", "groups", "filters", "ceil_mode"),
     *("pad_with", "activation", "parameters", "weights", "bias", "scale", "shift"),
@@ -40,7 +44,7 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
     try:
         given = json.loads(source) if isinstance(source, str) else dict(source)
     except ValueError as error:
-        raise InputError("network", repr(source)[:40], f"not JSON ({error})", "mend it") from None
+        raise InputError("network", repr(source)[:40], f"not JSON ({error})", "fix it") from None
     if not isinstance(given, dict) or not isinstance(given.get("layers"), list):
         why = "it has no list of layers"
         raise InputError("network", repr(given)[:40], why, 'write {"layers": [{"op": ...}]}')
@@ -67,7 +71,22 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
         str(given.get("name", "network")),
         None if fixed is None else count("fixed", fixed),
         turned=_turned(flag("turned", given.get("turned", False)), rank),
+        **_part(given.get("part")),
     )
+
+
+def _part(given: Any) -> dict[str, Any]:
+    """What a description says of the model that it is a part of; nothing for a whole one."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InputError("part", repr(given)[:40], "not an object", "leave it out")
+    _refuse("part", given, PART)
+    counts: dict[str, Any] = {
+        name: count(name, given[name], least=0) for name in PART[-2:] if given.get(name) is not None
+    }
+    words = {name: str(given.get(name, "")) for name in PART[:4]}
+    return counts | {"beyond": Beyond(**words)}
 
 
 def _turned(given: bool, rank: int) -> bool:

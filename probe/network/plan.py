@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from probe import ulp
+from probe.errors import InputError
 from probe.network.geometry import Need
 from probe.network.running import content, padded
 from probe.network.safe import PROGRAM_SETS, SafeLengths
@@ -54,7 +55,8 @@ class Plan:
     ``constant``: outputs of padding alone at the fixed length, (1, *height, outputs, channels).
     ``axis``: of (batch, ..., channels), the one that is padded; ``constant`` has the length last.
     ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
-    outputs had other bits in the check; a plan with any must not be used.
+    outputs had other bits in the check; a plan with any must not be used. ``part``: of a model that
+    was read in part, ``Network.part``: then it holds for that part alone, and is not written.
     """
 
     network: str
@@ -71,6 +73,7 @@ class Plan:
     tried: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     axis: int = -2
+    part: str = ""
 
     def padded(self, length: int) -> int:
         """The padded length for content of ``length``. KeyError outside of the plan."""
@@ -92,13 +95,24 @@ class Plan:
         return found | {"dtype": str(self.constant.dtype)}
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Writes ``plan.json`` and ``padded.py`` into a folder; their paths. Errors: OSError."""
+        """Writes ``plan.json`` and ``padded.py`` into a folder; their paths.
+
+        Errors: OSError; InputError for a model that was read in part.
+        """
+        if self.part:
+            raise refused("plan", folder, self.part)
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         files = folder / "plan.json", folder / "padded.py"
         files[0].write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
         files[1].write_text(SCRIPT, encoding="utf-8")
         return list(files)
+
+
+def refused(name: str, value: object, part: str) -> InputError:
+    """Why there is no plan for a model that was read in part."""
+    why = f"a plan is for whole models, and this one is read in part: {part}"
+    return InputError(name, value, why, "leave it out, or give the part as a model of its own")
 
 
 def make(
@@ -108,7 +122,10 @@ def make(
     checks: int = CHECKS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
-    """The plan for these content lengths on the session of ``lengths``. Errors: TargetError."""
+    """The plan for these content lengths on the session of ``lengths``. Errors: TargetError.
+
+    Of a model that was read in part it holds for that part's outputs alone, and says so: ``part``.
+    """
     geometry, network, session = lengths.geometry, lengths.network, lengths.session
     table = lengths.table(contents, progress)
     nothing = np.zeros(network.input_shape(1), network.dtype)[..., :0, :]
@@ -124,6 +141,7 @@ def make(
         assumptions(lengths),
         tried=lengths.lengths_tried,
         axis=-3 if network.turned else -2,
+        part=network.part,
         facts={
             name: session.facts.get(name)
             for name in ("library", "library_version", "numpy_version", "threads")
@@ -199,7 +217,7 @@ def rule(lengths: SafeLengths) -> str:
     """
     if any(lengths.programs.values()):
         return ""
-    bounds = []
+    bounds, network = [], lengths.network
     for number, seen in sorted(lengths.widths.items()):
         bad = [width.outputs for width in seen.values() if width.alike < width.outputs]
         good = [width.outputs for width in seen.values() if width.alike == width.outputs]
@@ -207,8 +225,10 @@ def rule(lengths: SafeLengths) -> str:
             continue
         if not good or min(good) <= max(bad):
             return ""
-        name = lengths.network.layers[number].name
+        name = network.layers[number].name
         bounds.append(f"{name} gives at least {min(good)} position{'s' * (min(good) > 1)}")
+    if not bounds and network.part:
+        return f"every length that holds the windows up to {network.layers[-1].name}"
     return " and ".join(bounds) if bounds else "every length that holds the windows is safe"
 
 

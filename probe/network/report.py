@@ -21,7 +21,8 @@ class Report:
     """What ``examine`` found on one target.
 
     ``shown``: the comparison whose first divergence is explained in full, with its ``evidence``;
-    None where nothing differs. ``plan`` is None where safe lengths weren't asked for.
+    None where nothing differs. ``plan`` is None where safe lengths weren't asked for. ``part``:
+    ``Network.part``, empty for a model that was read whole.
     """
 
     target: str
@@ -29,11 +30,27 @@ class Report:
     shown: Comparison | None = None
     evidence: Evidence | None = None
     plan: Plan | None = None
+    part: str = ""
 
     @property
     def finding(self) -> bool:
-        """Whether some outputs that read content have other bits, or are lacking."""
-        return any(one.verdict != "equal" for one in self.comparisons)
+        """Whether some activations that read content have other bits or are lacking, or whether
+        that is unknown."""
+        return self.verdict != "equal"
+
+    @property
+    def verdict(self) -> str:
+        """``differs``, ``equal``, or ``unknown``, of the contents that were compared.
+
+        ``differs``: some activations differ that read the same, or some are lacking. Of a part that
+        holds for these activations; whether the model's outputs differ too is unknown. ``equal``
+        is said of whole models alone, ``unknown`` of parts in which nothing differs, and where the
+        same shape gives other bits again.
+        """
+        found = {one.verdict for one in self.comparisons}
+        if found - {"equal", "nondeterministic"}:
+            return "differs"
+        return "unknown" if self.part or found - {"equal"} or not found else "equal"
 
     def to_json(self) -> dict[str, Any]:
         """One target of what ``probe network --json`` prints."""
@@ -47,11 +64,12 @@ class Report:
             del plan["constant"]
         return {
             "target": self.target,
+            "verdict": self.verdict,
             "comparisons": [one.to_json() for one in self.comparisons],
             "explained": None if self.shown is None else self.shown.to_json()["first"],
             "explanation": explanation,
-            "plan": plan,
-        }
+            "plan": None if self.part else plan,
+        } | ({"safe_in_part": plan} if self.part else {})
 
 
 def examine(
@@ -70,7 +88,8 @@ def examine(
     safe lengths are sought. Errors: TargetError; InputError where a content doesn't fit.
     """
     tell = progress or (lambda done, total, text: None)
-    comparer, report = Comparer(session, geometry, value), Report(session.target.text)
+    comparer = Comparer(session, geometry, value)
+    report = Report(session.target.text, part=geometry.network.part)
     for done, length in enumerate(contents):
         tell(done, len(contents), f"content {length:,}")
         found = comparer.compare(length, padded, seed)
@@ -87,6 +106,12 @@ def examine(
             progress=lambda done, total: tell(done, total, "safe lengths"),
         )
     return report
+
+
+def verdict(reports: Sequence[Report], failed: bool = False) -> str:
+    """The verdict over several targets: ``differs`` on one is enough, ``equal`` takes all."""
+    found = {one.verdict for one in reports} | ({"unknown"} if failed else set())
+    return next((word for word in ("differs", "unknown") if word in found), "equal")
 
 
 def described(network: Network, fixed: int) -> dict[str, Any]:
@@ -115,4 +140,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
         "shortest": network.shortest,
         "layers": layers,
         "beyond": beyond,
+        "part": network.part or None,
+        "examined": network.examined,
+        "operations_total": network.operations_total,
     }

@@ -30,4 +30,7 @@ def network_row(network: Network, fixed: int, source: str | None = None) -> dict
         "field": last.field,
         "jump": last.jump,
         "json": words,
+        "examined": network.examined,
+        "operations_total": network.operations_total,
+        "part": network.part or None,
     }

@@ -1,7 +1,12 @@
-"""Pictures of networks: where short and fixed part, how far to pad, what each way costs."""
+"""Pictures of networks: where short and fixed part, how far to pad, what each way costs.
+
+``part`` of each is ``networks.part`` of the network that is drawn: a model that was read in part is
+named as one above the picture, null or empty stands for a whole one.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +37,16 @@ WAYS = {
 """Ways to run short content, and their colours: red is the one that changes bits."""
 
 
-def layer_map(axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24) -> None:
+def note_part(axes: Axes, part: object) -> None:
+    """Says above a picture which part of a model it shows, if it shows a part."""
+    if isinstance(part, str) and part:
+        text = textwrap.fill(f"part of a model: {part}", 80)
+        axes.set_title(text, loc="left", fontsize=7, color=plots.DIFFERS)
+
+
+def layer_map(
+    axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24, part: object = None
+) -> None:
     """|ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
 
     A dot marks a layer that differs by itself. The two frames have the same shape.
@@ -41,6 +55,7 @@ def layer_map(axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24
     rows, columns = np.nonzero(own.to_numpy(dtype=float) > 0)
     axes.plot(columns, rows, **OWN)
     axes.tick_params(length=0)
+    note_part(axes, part)
 
 
 def own_mark() -> Line2D:
@@ -48,7 +63,7 @@ def own_mark() -> Line2D:
     return Line2D([], [], label="differs by itself: order or rounding of its own", **OWN)
 
 
-def padding_steps(axes: Axes, lengths: pd.DataFrame) -> None:
+def padding_steps(axes: Axes, lengths: pd.DataFrame, part: object = None) -> None:
     """Padded length by content: the least and, where it is another, the safe one.
 
     ``lengths``: rows of ``padded_lengths`` of one network on one target.
@@ -65,9 +80,10 @@ def padding_steps(axes: Axes, lengths: pd.DataFrame) -> None:
     axes.plot(content, content, color=plots.QUIET, lw=0.8, ls=":")
     axes.set(xlabel="positions of content", ylabel="padded length", ylim=(0, None))
     axes.set_xlim(1, content.max())
+    note_part(axes, part)
 
 
-def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str]) -> None:
+def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str], part: object = None) -> None:
     """The largest difference by layer, a line a row: how it grows on the way down."""
     colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
     for number, (name, values) in enumerate(scaled.iterrows()):
@@ -81,6 +97,7 @@ def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str]) -> None:
     axes.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
     axes.set_ylabel("largest difference, in eps x largest activation")
     axes.grid(axis="y", color="#e9ecef", lw=0.8)
+    note_part(axes, part)
 
 
 def program_bars(

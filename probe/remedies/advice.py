@@ -11,6 +11,8 @@ from probe.remedies.found import Found, Measured, times
 class Advice:
     """``name``: the remedy to use, ``none`` where lengths agree already, None where none is exact.
 
+    None too where the model was read in part: nothing is recommended then.
+
     ``ratio``: its time at the content's length over the default's there; ``of_fixed``: over the
     default's time at the fixed length. ``keeping``: the cheapest exact one that also gives the
     default's bits at the fixed length, for users who have results to match; None if there is none.
@@ -25,6 +27,8 @@ class Advice:
 
 def advise(measured: Measured) -> Advice:
     """What to do, in one sentence."""
+    if measured.part:
+        return Advice(None, f"nothing is recommended: {measured.part}")
     exact = [one for one in measured.found if one.verdict == "exact" and one.seconds]
     keeping = _cheapest(measured, [one for one in exact if one.keeps])
     kept = None if keeping is None else keeping.remedy.name

@@ -79,6 +79,21 @@ class Measured:
         return self.subject.label if isinstance(self.subject, Case) else self.subject.name
 
     @property
+    def part(self) -> str:
+        """``Network.part``: what to say first of a model read in part; empty otherwise."""
+        return "" if isinstance(self.subject, Case) else self.subject.part
+
+    def verdict(self, one: Found) -> str:
+        """A remedy's verdict; of a model that was read in part ``exact`` is not known."""
+        return "not known" if self.part and one.verdict == "exact" else one.verdict
+
+    def refusal(self, one: Found) -> str:
+        """Why a remedy can't be used, or why its verdict is not known."""
+        if self.part and one.verdict == "exact":
+            return f"exact in the part that was read alone: {self.part}"
+        return one.refusal
+
+    @property
     def default(self) -> Found:
         """The target as it is."""
         return self.found[0]

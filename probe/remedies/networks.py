@@ -46,7 +46,8 @@ def measure_network(
 
     ``lengths``: of content, each compared with ``fixed`` (the network's own if not given). ``at``:
     the content length whose cost is told; a tenth of ``fixed`` if not given, and compared too.
-    Errors: as of ``measure``.
+    Of a network that is a part of its model (``network.part``) nothing is recommended, and no
+    verdict is ``exact``: see ``Measured.verdict``. Errors: as of ``measure``.
     """
     fixed = network.fixed if fixed is None else fixed
     if fixed is None:
@@ -144,7 +145,7 @@ class _Work:
                 yield self.padded(safe) if name == "pad" else self.layerwise(name, remedy, safe)
 
     def padded(self, own: SafeLengths) -> Found:
-        """The default at safe lengths."""
+        """Runs the network unchanged, padded to its safe length."""
         sizes = tuple(own.safe(one) for one in self.contents)
         doc = f"zeros up to {few(sizes)} positions"
         found = Found(Remedy("pad", self.where, doc), compared=len(sizes), sizes=sizes)

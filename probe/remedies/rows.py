@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from probe.case import Case
-from probe.network import Network
 from probe.network.rows import network_row
 from probe.remedies.advice import advise
 from probe.remedies.found import Found, Measured
@@ -46,11 +45,11 @@ def _told(measured: Measured, one: Found, recommended: bool) -> Row:
     found = to_json(measured, one)
     named = {"remedy": "name", "about": "about", "place": "target", "keeps": "keeps_bits"}
     return {column: found[name] for column, name in named.items()} | {
-        "verdict": one.verdict,
+        "verdict": measured.verdict(one),
         "compared": one.compared or 0,
         "differing": one.differing,
         "unknown": one.unknown,
-        "refusal": one.refusal or None,
+        "refusal": measured.refusal(one) or None,
         "seconds": found["seconds"],
         "seconds_fixed": found["seconds_fixed"],
         "ratio": found["ratio"],
@@ -83,12 +82,12 @@ def to_json(measured: Measured, one: Found) -> Row:
         "name": one.remedy.name,
         "about": one.remedy.doc,
         "target": one.remedy.where.text,
-        "verdict": one.verdict,
+        "verdict": measured.verdict(one),
         "compared": one.compared,
         "differing": one.differing,
         "unknown": one.unknown,
         "causes": dict(sorted(one.causes.items())),
-        "refusal": one.refusal or None,
+        "refusal": measured.refusal(one) or None,
         "seconds": measured.seconds(one, measured.content),
         "seconds_fixed": measured.seconds(one, measured.fixed),
         "ratio": measured.ratio(one, measured.content),
@@ -102,11 +101,18 @@ def to_json(measured: Measured, one: Found) -> Row:
 
 
 def report(measured: Measured) -> Row:
-    """The object that ``probe remedies --json`` prints, ``store`` aside."""
+    """The object that ``probe remedies --json`` prints, ``store`` aside.
+
+    ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
+    """
     subject, advice = measured.subject, advise(measured)
-    told: Row = {"network": subject.name} if isinstance(subject, Network) else {}
+    words = {"exact": "equal", "differs": "differs", "not known": "unknown"}
+    told: Row = {"verdict": words[measured.verdict(measured.default)]}
     if isinstance(subject, Case):
-        told = {"case": subject.to_json()}
+        told["case"] = subject.to_json()
+    else:
+        told |= {"network": subject.name, "part": subject.part or None}
+        told |= {"examined": subject.examined, "operations_total": subject.operations_total}
     return told | {
         "target": measured.target.text,
         "lengths": list(measured.lengths),

@@ -69,6 +69,8 @@ class Padded:
         """Its layers, and the lengths."""
         layers = self.axes.layers
         what = f"{len(layers)} layers up to {layers[-1].label}"
+        if self.network.part:
+            what += " (of a model that is read in part)"
         lengths = f"padded length {self.at} against {self.against}"
         return f"network of {what}; content of {self.x.shape[-2]} positions, {lengths}"
 
@@ -87,6 +89,7 @@ class Padded:
             "at": self.at,
             "against": self.against,
             "not_zero": {"x": int(np.count_nonzero(self.x))},
+            "part": self.network.part or None,
         }
 
 
@@ -119,8 +122,9 @@ def reproduce(
         if not found.steady:
             raise Nondeterministic(f"{network.name}: the same run again gives other bits")
         if first is None or found.explanation is None:
+            where = f" in {network.part}" if network.part else ""
             why = (
-                f"no activation differs at {found.padded} positions"
+                f"no activation differs at {found.padded} positions{where}"
                 if first is None
                 else (f"{first.name} differs, and no sum: {', '.join(first.causes)}")
             )

@@ -67,7 +67,7 @@ REMEDIES = second(
     ),
     Column("error_max", "float", "the largest of these", "1", null="not run"),
     Column("keeps", "flag", "whether `fixed` has the default's bits", null="not run"),
-    Column("recommended", "flag", "whether it is the cheapest exact one"),
+    Column("recommended", "flag", "whether it is the cheapest exact one; never of a part"),
 )
 
 REPRODUCTIONS = second(

@@ -20,6 +20,19 @@ NETWORKS = second(
     Column("field", "int", "what an output of the last layer reads of the input", "positions"),
     Column("jump", "int", "how far apart neighbouring outputs read", "positions"),
     Column("json", "json", "the layers in the words of a description, without their numbers"),
+    Column(
+        *("examined", "int", "layers of the model, in its own count, that `layers` holds whole"),
+        *("layers",),
+        null="not counted",
+    ),
+    Column(
+        *("operations_total", "int", "layers of the whole model, in its own count", "layers"),
+        null="not counted",
+    ),
+    Column(
+        *("part", "text", "of a model that was read in part: which, and where it ends"),
+        null="read whole",
+    ),
 )
 
 ACTIVATIONS = second(
@@ -114,7 +127,8 @@ TABLES = {
 }
 
 ABOUT = {
-    "networks": "One row a network.",
+    "networks": "One row a network. What other tables say of one with a `part` holds for that part "
+    "alone.",
     "activations": "One row a layer of a network, run at a padded length against the fixed one.",
     "padded_lengths": "One row a length of content: how far to pad it.",
     "programs": "One row a length of content and a way to pad it: the network as one program.",

@@ -40,25 +40,28 @@ def networks(
 
 
 def heading(told: Mapping[str, Any]) -> Text:
-    """The network in two lines, and what of the model is not part of it."""
+    """The network in two lines; before them, what of the model is not part of it."""
     last, count = told["layers"][-1], len(told["layers"])
-    text = Text(
-        f"{told['name']}: {numbers.counted(count, 'layer')}, fixed length {told['fixed']:,}"
-    )
+    said = f"{numbers.counted(count, 'layer')}, fixed length {told['fixed']:,}"
+    if not told["part"]:
+        text = Text(f"{told['name']}: {said}")
+    else:
+        text = Text(f"{told['name']}: {told['part']}", "yellow")
+        text.append(f"\nread as a chain of {said}", "default")
     text.append(
         f"\nan output reads {last['field']:,} positions, neighbours are {last['jump']:,} apart; "
-        f"{numbers.counted(last['outputs'], 'output')} at the fixed length"
+        f"{numbers.counted(last['outputs'], 'output')} at the fixed length",
+        "default",
     )
     if beyond := told["beyond"]:
-        text.append(
-            f"\nnot examined: {beyond['name']} and what follows; {beyond['kind']} {beyond['why']}",
-            "yellow",
-        )
+        todo = f"; {beyond['todo']}" if beyond["todo"] else ""
+        said = f"{beyond['name']} ({beyond['kind']}) {beyond['why']}{todo}"
+        text.append(f"\nnot examined: {said}", "yellow")
     return text
 
 
 def _one(report: Report, width: int) -> Iterator[RenderableType]:
-    yield _contents(report.comparisons)
+    yield _contents(report.comparisons, report.part)
     for why in dict.fromkeys(one.no_program for one in report.comparisons if one.no_program):
         yield Text(f"not run as one program: {why}", "dim")
     shown = report.shown or next(
@@ -74,9 +77,21 @@ def _one(report: Report, width: int) -> Iterator[RenderableType]:
     if report.plan is not None:
         yield Text("")
         yield _plan(report.plan)
+    if report.part:
+        yield Text(f"\n{_of_part(report)}", "bold")
 
 
-def _contents(comparisons: Sequence[Comparison]) -> RenderableType:
+def _of_part(report: Report) -> str:
+    """The verdict for a model that was read in part."""
+    if report.verdict == "differs":
+        return (
+            "differs within the part that was read; whether the outputs of the whole model differ "
+            "is unknown"
+        )
+    return f"unknown whether the model is safe: {report.part}"
+
+
+def _contents(comparisons: Sequence[Comparison], part: str) -> RenderableType:
     right = ("content", "padded", "kept", "tail")
     rows = table(
         *right, "differs from", "outputs that differ", "same shape again", "is", right=right
@@ -84,6 +99,9 @@ def _contents(comparisons: Sequence[Comparison]) -> RenderableType:
     for one in comparisons[:MOST]:
         last, first = one.layers[-1], one.first
         colour = {"equal": "green", "rounding": "red"}.get(one.verdict, "yellow")
+        said = _verdict(one)
+        if part and one.verdict == "equal":
+            colour, said = "yellow", f"equal up to {last.name}"
         rows.add_row(
             f"{one.need.content:,}",
             f"{one.padded:,}",
@@ -92,7 +110,7 @@ def _contents(comparisons: Sequence[Comparison]) -> RenderableType:
             "-" if first is None else first.name,
             _outputs(one, last),
             "equal" if one.steady else "differs",
-            Text(_verdict(one), colour),
+            Text(said, colour),
         )
     if len(comparisons) <= MOST:
         return rows
@@ -165,8 +183,9 @@ def _plan(plan: Plan) -> RenderableType:
         span = str(one.first) if one.first == one.last else f"{one.first:,}..{one.last:,}"
         moved = "red" if one.padded > one.least else "default"
         rows.add_row(span, f"{one.least:,}", Text(f"{one.padded:,}", moved), f"{one.kept:,}")
-    head = Text("safe lengths", "bold")
-    head.append(f": {plan.rule or 'no single bound says it, so the table does'}", "default")
+    head = Text("safe lengths" if not plan.part else "safe for the part that was read", "bold")
+    rule = plan.rule or "no single bound says it, so the table does"
+    head.append(f": {rule}", "default")
     checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
     if plan.failed:
         checked.append(f"other bits at content {numbers.text(plan.failed)}", "red")

@@ -17,13 +17,18 @@ COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 def summary(measured: Measured) -> RenderableType:
     """A row a remedy, then why some are not known, then what to do."""
     what = "lengths" if isinstance(measured.subject, Case) else "content lengths"
-    lines = f"{measured.label}\n{what} {numbers.text(list(measured.lengths))} against "
+    label = f"{measured.label}: {measured.part}" if measured.part else measured.label
+    lines = f"{label}\n{what} {numbers.text(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, whatever the operands"
     parts: list[RenderableType] = [Text(lines), "", _table(measured)]
     refused = [one for one in measured.found if one.refusal]
-    if refused:
+    alone = [one for one in measured.found if measured.verdict(one) != one.verdict]
+    if refused or alone:
         parts.append("")
     parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused]
+    if alone:
+        names = ", ".join(one.remedy.name for one in alone)
+        parts.append(Text(f"exact in this part, not known for the model: {names}", "yellow"))
     parts.append("")
     parts.append(Text(advise(measured).text, "bold"))
     return Group(*parts)
@@ -39,7 +44,7 @@ def _table(measured: Measured) -> RenderableType:
         counted = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
         rows.add_row(
             Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
-            Text(one.verdict, COLOURS[one.verdict]),
+            Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
             counted,
             _seconds(measured, one),
             times(measured.ratio(one, measured.content)),

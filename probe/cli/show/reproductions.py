@@ -68,7 +68,10 @@ def _difference(found: Mapping[str, Any]) -> Text:
 
 def reproduced(found: Mapping[str, Any]) -> RenderableType:
     """What was written, and what it says."""
-    head = Text(found["label"], style="bold")
+    head = Text()
+    if part := found["case"].get("part"):
+        head.append(f"{part}\n", "yellow")
+    head.append(found["label"], "bold")
     parts: list[RenderableType] = [head, _difference(found), causes.counted(found["causes"])]
     if found["calls"] is not None:
         parts.append(Text(f"{found['calls']} cases tried; {ENDED[found['ended']]}"))

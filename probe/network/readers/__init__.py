@@ -32,49 +32,82 @@ FILES = {
 OBJECTS = {"keras": "keras_model", "torch": "torch_module", "onnx": "onnx_model"}
 """Packages of whose objects we know the reader."""
 
+EXPORTED = "programs of torch.export (.pt2) are not supported; loading one may unpickle, so none is"
+TO_ONNX = "export the model to ONNX"
 HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {builder.NAME}"
 
 WHOLE = "reads all positions, so its window is as long as the input"
 STEPS = "carries a state from position to position, so its window has no end"
 PAIRS = "weighs every position by every other one, so its window is as long as the input"
-UNKNOWN = "is not known here, so what it reads isn't either"
+UNKNOWN = "is not supported, so what it reads is not known"
+JOINS = "joins several branches; only chains, each layer fed by the one before it alone, are read"
+FORKS = "takes what an earlier layer gives: a second branch; only chains of layers are read"
+CUSTOM = "is a class of its own, and what it computes is not known"
+OUTPUTS = "is another output of the model; the last layer's alone is judged"
+HOOKED = "runs code of its own around the layer (a hook)"
+
+BRANCHED = "give each branch, or what follows them, as a model of its own"
+BEHIND = "ask about the layers from there on one by one with probe explain"
+"""What users can do about a model that branches, and about any other end of the chain."""
 
 
 class Stop(Exception):
     """The chain ends at this layer: see :class:`probe.network.Beyond`."""
 
-    def __init__(self, name: str, kind: str, why: str) -> None:
-        self.beyond = Beyond(name, kind, why)
-        super().__init__(f"{name} ({kind}) {why}")
+    def __init__(self, name: str, kind: str, why: str, todo: str = "") -> None:
+        todo = todo or (BRANCHED if why in (JOINS, FORKS) else BEHIND)
+        self.beyond = Beyond(name, kind, why, todo)
+        super().__init__(self.beyond.text)
 
 
-def read(source: Any, height: tuple[int, ...] | None) -> Network:
+class Progress:
+    """How far a reader came: the layers of the chain behind each of the model's own layers.
+
+    ``total``: how many the model has, None where nobody can count them.
+    """
+
+    def __init__(self, total: int | None) -> None:
+        self.total, self.ends = total, list[int]()
+
+    def reached(self, writer: Writer, times: int = 1) -> None:
+        """Another ``times`` layers of the model are read, whole."""
+        self.ends += [len(writer.layers)] * times
+
+    def examined(self, layers: int) -> int:
+        """How many of them the first ``layers`` layers of the chain hold."""
+        return sum(end <= layers for end in self.ends)
+
+
+def read(source: Any, height: tuple[int, ...] | None, trust: bool = False) -> Network:
     """See ``Network.load``."""
     if isinstance(source, Network):
         return source
     if isinstance(source, Mapping):
         return from_json(source, height)
     if isinstance(source, str | Path):
-        return _file(source, height)
+        return _file(source, height, trust)
     for parent in type(source).__mro__:
         if reader := OBJECTS.get(parent.__module__.split(".")[0]):
             return _reader(reader).from_object(source, height)
     raise InputError("network", type(source).__name__, "this is no model", HOW)
 
 
-def _file(source: str | Path, height: tuple[int, ...] | None) -> Network:
+def _file(source: str | Path, height: tuple[int, ...] | None, trust: bool) -> Network:
     if str(source).partition(":")[0] == builder.NAME:
         return builder.parse(str(source))
     path = Path(source)
     ending = path.suffix.lower()
+    if ending == ".pt2":
+        raise InputError("network", source, EXPORTED, TO_ONNX)
     if ending not in (*FILES, ".json"):
-        raise InputError("network", source, f"{ending or 'no ending'} is no model's", HOW)
+        why = f"unsupported file type {ending}" if ending else "the file has no extension"
+        raise InputError("network", source, why, HOW)
     if not path.is_file():
         raise InputError("network", source, "there is no such file", "check the name")
     try:
         if ending == ".json":
             return from_json(_text(path), height)
-        found: Network = _reader(FILES[ending]).from_file(path, height)
+        found: Network = _reader(FILES[ending]).from_file(path, height, trust)
     except InputError as error:  # by what the user gave, not by a name inside
         if error.name != "network":
             raise
@@ -100,6 +133,7 @@ def chain(
     height: tuple[int, ...] | None,
     name: str,
     beyond: Beyond | None,
+    progress: Progress,
 ) -> Network:
     """The network of the layers written. ``shape``: the model's spatial sizes, None where open."""
     layers = tuple(writer.layers)
@@ -112,9 +146,10 @@ def chain(
         dense = [layer for layer in layers if layer.op == "dense"]
         if dense and own != (1,):
             why = "multiplies rows of two axes, of which the first one is long"
-            beyond = Beyond(dense[0].name, "dense", why)
+            beyond = Beyond(dense[0].name, "dense", why, BEHIND)
             layers = layers[: layers.index(dense[0])]
-    return Network(layers, writer.rank, own, writer.dtype, name, shape[-1], beyond, turned=turned)
+    given = (layers, writer.rank, own, writer.dtype, name, shape[-1], beyond, turned)
+    return Network(*given, progress.examined(len(layers)), progress.total)
 
 
 def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> bool:

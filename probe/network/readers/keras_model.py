@@ -1,8 +1,9 @@
 """Keras models: Sequential, and functional ones that are a chain; channels last.
 
 Layers that do nothing outside of training (Dropout, noise, regularisation) are left out. Models
-inside models are read through. BatchNormalization is written as ``scale`` and ``shift``, taken
-together in float64: Keras computes it in several roundings, which the whole model shows.
+inside models are read through. Classes that are not Keras' own end the chain, whatever their name.
+BatchNormalization is written as ``scale`` and ``shift``, taken together in float64: Keras computes
+it in several roundings, which the whole model shows.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
 from probe.network.layers import ACTIVATIONS
 from probe.network.readers import (
+    BRANCHED,
+    CUSTOM,
+    FORKS,
+    JOINS,
+    OUTPUTS,
     PAIRS,
     STEPS,
     UNKNOWN,
     WHOLE,
+    Progress,
     Stop,
     chain,
+    keras_file,
     missing,
     other_dtype,
     unreadable,
@@ -69,8 +77,13 @@ ACTIVATION_LAYERS = {
 }
 
 
-def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
-    """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it."""
+def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
+    """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it.
+
+    Without ``trust`` classes that are not Keras' own are refused before Keras sees the file.
+    """
+    with _silent():
+        named = keras_file.check(path, trust)
     try:
         with _silent():
             import keras
@@ -78,9 +91,12 @@ def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
         raise missing("keras") from None
     try:
         with _silent():
-            model = keras.models.load_model(path, compile=False)
+            own = keras_file.imported(named)
+            more = {"compile": False, "custom_objects": own, "safe_mode": not trust}
+            model = keras.models.load_model(path, **more)
     except Exception as error:
-        raise unreadable(path, error) from None
+        advice = keras_file.IN_PYTHON if named else "save the model again"
+        raise unreadable(path, error, advice) from None
     return from_object(model, height).with_(name=path.name)
 
 
@@ -104,14 +120,16 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
     if rank not in (1, 2, 3) or shape[-1] is None:
         why = "it takes no input of shape (batch, positions, channels), or of more axes"
         raise InputError("network", model.name, why, "build it with one, channels last")
-    writer = Writer(rank, int(shape[-1]), _dtype(model))
+    writer, progress = Writer(rank, int(shape[-1]), _dtype(model)), Progress(_count(model))
     beyond: Beyond | None = None
     try:
         for layer in _chain(model):
             _write(writer, layer)
+            progress.reached(writer)
+        _check_outputs(model)
     except Stop as stop:
         beyond = stop.beyond
-    return chain(writer, shape[1:-1], height, model.name, beyond)
+    return chain(writer, shape[1:-1], height, model.name, beyond, progress)
 
 
 def _input_shape(model: Any) -> tuple[int | None, ...]:
@@ -139,6 +157,7 @@ def _chain(model: Any) -> Iterator[Any]:
     """The layers in the order of the data. Stop where one is not fed by its predecessor alone."""
     import keras
 
+    _check_own(model)
     before = None
     for layer in model.layers:
         if type(layer).__name__ == "InputLayer":
@@ -153,6 +172,32 @@ def _chain(model: Any) -> Iterator[Any]:
             yield layer
 
 
+def _count(model: Any) -> int:
+    """All layers of ``model.summary()``, those of models inside it one by one; no InputLayer."""
+    import keras
+
+    return sum(
+        _count(layer) if isinstance(layer, keras.Model) else type(layer).__name__ != "InputLayer"
+        for layer in model.layers
+    )
+
+
+def _check_own(layer: Any) -> None:
+    """Stop at a class that is not Keras' own: its name says nothing of what it computes."""
+    if type(layer).__module__.split(".")[0] != "keras":
+        raise Stop(layer.name, type(layer).__name__, CUSTOM)
+
+
+def _check_outputs(model: Any) -> None:
+    """Stop where a functional model gives more than what its last layer does."""
+    outputs = list(getattr(model, "outputs", None) or ())
+    if len(outputs) > 1:
+        last = model.layers[-1]
+        others = [one._keras_history.operation for one in outputs]
+        name = next((one.name for one in others if one is not last), last.name)
+        raise Stop(name, "output", OUTPUTS, BRANCHED)
+
+
 def _check_fed(layer: Any, before: Any) -> None:
     """Stop where a layer of a functional model takes more or other than what is before it."""
     nodes = layer._inbound_nodes
@@ -160,11 +205,14 @@ def _check_fed(layer: Any, before: Any) -> None:
         tensor._keras_history.operation for tensor in (nodes[0].input_tensors if nodes else [])
     ]
     if len(nodes) != 1 or feeding != [before]:
-        raise Stop(layer.name, type(layer).__name__, "joins several branches; a chain has one")
+        why = FORKS if len(nodes) == len(feeding) == 1 else JOINS
+        _check_own(layer)
+        raise Stop(layer.name, type(layer).__name__, why)
 
 
 def _write(writer: Writer, layer: Any) -> None:
     kind, name = type(layer).__name__, layer.name
+    _check_own(layer)
     if kind in IDLE:
         return
     if (dtype := _dtype(layer)) != writer.dtype:
@@ -258,7 +306,8 @@ def _activation(writer: Writer, layer: Any) -> None:
     if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:
         return
     if named not in ACTIVATIONS:
-        raise Stop(layer.name, str(named), UNKNOWN)
+        alone = type(layer).__name__ == "Activation"
+        raise Stop(layer.name if alone else f"{layer.name}/{named}", str(named), UNKNOWN)
     name = layer.name if type(layer).__name__ == "Activation" else f"{layer.name}/{named}"
     parameters = {"alpha": 0.2} if named == "leaky_relu" else {}
     writer.add("activation", name, activation=named, parameters=parameters)

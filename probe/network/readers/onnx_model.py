@@ -16,7 +16,21 @@ from probe.case.arguments import by
 from probe.errors import InputError
 from probe.network import Network
 from probe.network.description import Writer
-from probe.network.readers import PAIRS, STEPS, UNKNOWN, WHOLE, Stop, chain, missing, unreadable
+from probe.network.readers import (
+    BRANCHED,
+    FORKS,
+    JOINS,
+    OUTPUTS,
+    PAIRS,
+    STEPS,
+    UNKNOWN,
+    WHOLE,
+    Progress,
+    Stop,
+    chain,
+    missing,
+    unreadable,
+)
 
 ENDLESS = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "Flatten", "ReduceMean"), WHOLE),
@@ -44,8 +58,8 @@ SPELLED: dict[str, tuple[tuple[str, str | float | None], ...]] = {
 a number, or what the activation is of (``x``)."""
 
 
-def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
-    """The chain of an ``.onnx`` file. InputError where it can't be read."""
+def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
+    """The chain of an ``.onnx`` file, which runs no code. InputError where it can't be read."""
     try:
         import onnx
     except ImportError:
@@ -77,12 +91,13 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
     if channels is None:
         why = "its input is not (batch, channels, positions), or with more axes"
         raise InputError("network", name, why, "export it with such a shape and known channels")
-    writer, beyond = Writer(rank, channels), None
+    writer, beyond, progress = Writer(rank, channels), None, Progress(len(nodes))
     try:
-        _Walk(writer, constants, last).through(nodes, given[0].name, graph)
+        _Walk(writer, constants, last, progress).through(nodes, given[0].name, graph)
     except Stop as stop:
         beyond = stop.beyond
-    return chain(writer, tuple(shape[1:-1] if last else shape[2:]), height, name, beyond)
+    spatial = tuple(shape[1:-1] if last else shape[2:])
+    return chain(writer, spatial, height, name, beyond, progress)
 
 
 def _starts_last(nodes: list[Any], rank: int) -> bool:
@@ -115,20 +130,24 @@ def _moves(node: Any, rank: int) -> str:
 class _Walk:
     """Writes nodes from the input on. ``last``: whether channels are last there, not first."""
 
-    def __init__(self, writer: Writer, constants: dict[str, np.ndarray], last: bool) -> None:
+    def __init__(
+        self, writer: Writer, constants: dict[str, np.ndarray], last: bool, progress: Progress
+    ) -> None:
         self.writer, self.constants, self.last = writer, constants, last
+        self.progress = progress
 
     def through(self, nodes: list[Any], value: str, graph: Any) -> None:
         """All nodes; ``value``: the input's name. Raises Stop."""
         from onnx import helper
 
         while nodes:
-            node = nodes.pop(0)
+            before, node = len(nodes), nodes.pop(0)
             name = node.name or node.output[0]
             if spelled := _spelled([node, *nodes], value, self.constants):
                 self.writer.add("activation", name, activation=spelled)
                 rest = len(SPELLED[spelled]) - 1
                 value, nodes = nodes[rest - 1].output[0], nodes[rest:]
+                self.progress.reached(self.writer, rest + 1)
                 continue
             words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
             at, arrays = self._given(node, value, name)
@@ -144,8 +163,10 @@ class _Walk:
                 self.writer.add("normalisation", name, scale=scale, shift=shift)
             else:
                 self._write(node, name, words, arrays, at)
-        if value not in [one.name for one in graph.output]:
-            raise Stop(value, "output", "is not the end of the graph: it has more branches")
+            self.progress.reached(self.writer, before - len(nodes))
+        for output in graph.output:
+            if output.name != value:
+                raise Stop(output.name, "output", OUTPUTS, BRANCHED)
 
     def _given(self, node: Any, value: str, name: str) -> tuple[int, list[np.ndarray | None]]:
         """Which input the chain's value is, and the arrays of the others. Raises Stop."""
@@ -153,15 +174,14 @@ class _Walk:
         if given.count(value) != 1 or any(
             one and one not in self.constants for one in set(given) - {value}
         ):
-            why = "takes more or other than what comes before it; a chain has one branch"
-            raise Stop(name, node.op_type, why)
+            raise Stop(name, node.op_type, JOINS if value in given else FORKS)
         return given.index(value), [self.constants.get(one) for one in given]
 
     def _write(
         self, node: Any, name: str, words: dict[str, Any], arrays: list[Any], at: int
     ) -> None:
         writer, kind = self.writer, node.op_type
-        if kind in IDLE:
+        if kind in IDLE and not _trains(words, arrays):
             return
         if kind == "Transpose":
             self._transpose(node, name)
@@ -182,7 +202,7 @@ class _Walk:
             alpha = {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind)
             parameters = {} if alpha is None else {"alpha": float(words.get("alpha", alpha))}
             writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
-        elif kind in WINDOWED and at == 0 and not self.last:
+        elif kind in WINDOWED and at == 0 and not self.last and not _trains(words, []):
             self._windowed(kind, name, words, arrays)
         else:
             raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
@@ -240,6 +260,12 @@ class _Walk:
             flat: np.ndarray = array.reshape(-1) * np.ones(channels, array.dtype)
             return flat
         return None
+
+
+def _trains(words: dict[str, Any], arrays: list[Any]) -> bool:
+    """Whether a Dropout or a BatchNormalization is in its training mode, and so does something."""
+    held = arrays[2] if len(arrays) > 2 else None
+    return bool(words.get("training_mode", 0)) or (held is not None and bool(np.any(held)))
 
 
 def _is_constant(node: Any, constants: dict[str, np.ndarray]) -> bool:

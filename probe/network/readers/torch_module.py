@@ -1,7 +1,8 @@
 """PyTorch modules: ``nn.Sequential``, nested ones, and any module whose forward is one chain.
 
 Other modules are traced by ``torch.fx``, and their graph must be a chain of modules. A file is a
-pickled module (``torch.save(module, path)``); weights alone say no architecture.
+pickled module (``torch.save(module, path)``), which runs code when it is read and so needs trust;
+weights alone say no architecture. Classes that are not PyTorch's own end the chain, or are traced.
 """
 
 from __future__ import annotations
@@ -17,20 +18,27 @@ from probe.errors import InputError
 from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
 from probe.network.readers import (
+    CUSTOM,
+    FORKS,
+    HOOKED,
+    JOINS,
+    OUTPUTS,
     PAIRS,
     STEPS,
+    TO_ONNX,
     UNKNOWN,
     WHOLE,
+    Progress,
     Stop,
     chain,
     first_is_long,
     missing,
     other_dtype,
+    torch_file,
     unreadable,
 )
 
 IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
-EXPORT = "export it to ONNX"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
 ENDLESS = {
     "LSTM": STEPS,
@@ -75,9 +83,13 @@ FUNCTIONS = {
 }
 """Functions of ``torch.nn.functional``, and the modules that compute the same."""
 
+UNPACKS = ("getitem", "getattr", "size")
+"""Steps of a traced forward that compute nothing."""
 
-def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
-    """The chain of a pickled module. InputError where PyTorch can't read it."""
+
+def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
+    """The chain of a pickled module. InputError without ``trust``, or where it can't be read."""
+    torch_file.check(path, trust)
     try:
         import torch
     except ImportError:
@@ -87,15 +99,12 @@ def from_file(path: Path, height: tuple[int, ...] | None) -> Network:
             warnings.simplefilter("ignore")
             module = torch.load(path, map_location="cpu", weights_only=False)
     except (AttributeError, ImportError) as error:
-        raise unreadable(path, error, f"{IMPORTABLE}, or {EXPORT}") from None
+        raise unreadable(path, error, f"{IMPORTABLE}, or {TO_ONNX}") from None
     except Exception as error:
         raise unreadable(path, error) from None
-    if isinstance(module, torch.jit.ScriptModule):
-        why = "it holds TorchScript, whose layers are no modules any more"
-        raise InputError("network", path, why, f"save the module that was scripted, or {EXPORT}")
     if not isinstance(module, torch.nn.Module):
         why = f"it holds {type(module).__name__}, and weights alone say no architecture"
-        raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
+        raise InputError("network", path, why, torch_file.WHOLE_MODULE)
     return from_object(module, height).with_(name=path.name)
 
 
@@ -103,33 +112,82 @@ def from_object(module: Any, height: tuple[int, ...] | None) -> Network:
     """The chain of a module; the number of axes and channels are those of its first layer."""
     parts = list(_leaves(module, ""))
     rank, channels = _input(module, parts)
-    writer = Writer(rank, channels, _dtype(module))
+    writer, progress = Writer(rank, channels, _dtype(module)), Progress(_count(module))
     beyond: Beyond | None = None
     try:
         for name, part in parts:
             if isinstance(part, Stop):
                 raise part
             _write(writer, name, part)
+            progress.reached(writer)
     except Stop as stop:
         beyond = stop.beyond
     shape: tuple[int | None, ...] = (*(1,) * (rank - 1), None)
     if rank == 2 and first_is_long(tuple(writer.layers), (None, None)):
         shape = shape[::-1]
-    return chain(writer, shape, height, type(module).__name__, beyond)
+    return chain(writer, shape, height, type(module).__name__, beyond, progress)
+
+
+def _is_sequence(module: Any) -> bool:
+    """Whether a module runs its children one after the other, and nothing else."""
+    import torch
+
+    sequence = torch.nn.Sequential
+    return isinstance(module, sequence) and type(module).forward is sequence.forward
+
+
+def _is_leaf(module: Any) -> bool:
+    """PyTorch's own modules, and those of other classes that have nothing inside."""
+    if _is_sequence(module):
+        return False
+    return _is_own(module) or not list(module.children())
+
+
+def _is_own(module: Any) -> bool:
+    """Whether a module's class is PyTorch's: only then its name says what it computes."""
+    return str(type(module).__module__).startswith("torch.nn.")
+
+
+def _hooked(module: Any) -> bool:
+    """Whether code is run around the module's forward."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """(name, module) in the order of the data; a Stop in place of what is no chain."""
-    import torch
-
-    named = type(module).__module__.startswith("torch.nn.")
-    if isinstance(module, torch.nn.Sequential):
-        for name, child in module.named_children():
-            yield from _leaves(child, f"{prefix}{name}.")
-    elif named or not list(module.children()):
-        yield prefix.rstrip(".") or type(module).__name__, module
+    name, kind = prefix.rstrip(".") or type(module).__name__, type(module).__name__
+    if _hooked(module):
+        yield name, Stop(name, kind, HOOKED)
+    elif _is_sequence(module):
+        for child_name, child in module.named_children():
+            yield from _leaves(child, f"{prefix}{child_name}.")
+    elif _is_leaf(module):
+        yield name, module if _is_own(module) else Stop(name, kind, CUSTOM)
     else:
         yield from _traced(module, prefix)
+
+
+def _count(module: Any) -> int | None:
+    """Modules without children and functions of the forward; None where it can't be traced."""
+    import torch
+
+    if _is_leaf(module):
+        return 1
+    if _is_sequence(module):
+        found = [_count(child) for child in module.children()]
+    else:
+        try:
+            graph = torch.fx.symbolic_trace(module).graph
+        except Exception:
+            return None
+        found = [
+            _count(module.get_submodule(node.target)) if node.op == "call_module" else 1
+            for node in graph.nodes
+            if node.op.startswith("call_")
+            and getattr(node.target, "__name__", node.target) not in UNPACKS
+        ]
+    known = [one for one in found if one is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -139,29 +197,42 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         graph = torch.fx.symbolic_trace(module).graph
     except Exception as error:
         why = f"can't be traced: {' '.join(str(error).split())[:120]}"
-        yield prefix, Stop(prefix.rstrip(".") or "module", type(module).__name__, why)
+        todo = "write its forward without branches on values, as a chain of modules"
+        yield prefix, Stop(prefix.rstrip(".") or "module", type(module).__name__, why, todo)
         return
     before = None
     for node in graph.nodes:
         if node.op == "placeholder" and before is None:
             before = node
+        elif node.op == "get_attr":  # numbers of the model's own
+            continue
         elif node.op == "output":
+            if node.args != (before,):
+                yield prefix, Stop(f"{prefix}output", "output", OUTPUTS)
             return
         elif node.op == "call_module" and node.args == (before,) and not node.kwargs:
             before = node
             yield from _leaves(module.get_submodule(node.target), f"{prefix}{node.target}.")
-        elif node.args[:1] == (before,) and (part := _of_function(node)) is not None:
+        elif node.args[:1] == (before,) and (part := _of_function(node, module)) is not None:
             before = node
             yield f"{prefix}{node.name}", part
         else:
             said = getattr(node.target, "__name__", str(node.target))
-            why = "is no module applied to what comes before it, so there is no chain"
-            why = ENDLESS["Flatten"] if said == "flatten" else why
-            yield prefix, Stop(f"{prefix}{node.name}", said, why)
+            yield prefix, Stop(f"{prefix}{node.name}", said, _why(node, before, said))
             return
 
 
-def _of_function(node: Any) -> Any:
+def _why(node: Any, before: Any, said: str) -> str:
+    """Why the chain ends at a step of a traced forward."""
+    given = [one for one in node.all_input_nodes if one.op != "get_attr"]
+    if node.op == "placeholder" or len(given) > 1:
+        return JOINS
+    if given != [before]:
+        return FORKS
+    return WHOLE if said in ("flatten", "mean", "amax") else UNKNOWN
+
+
+def _of_function(node: Any, module: Any) -> Any:
     """The module that computes what a traced function of its input does; None for others."""
     import torch
     from torch.nn import functional
@@ -173,7 +244,8 @@ def _of_function(node: Any) -> Any:
     if kind is None or len(node.args) > 5:  # behind these, functions and modules disagree
         return None
     if kind == "Dropout":
-        return torch.nn.Dropout()
+        drops = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", True)
+        return None if drops and not module.training else torch.nn.Dropout()
     try:
         return getattr(torch.nn, kind)(*node.args[1:], **node.kwargs)
     except TypeError:
@@ -183,10 +255,16 @@ def _of_function(node: Any) -> Any:
 def _input(module: Any, parts: list[tuple[str, Any]]) -> tuple[int, int]:
     """(spatial axes, channels) of the first layer that says."""
     for _, part in parts:
+        if isinstance(part, Stop) and part is parts[0][1]:
+            todo = part.beyond.todo
+            raise InputError("network", type(module).__name__, part.beyond.text, todo)
         kind = type(part).__name__
         if kind in ("Conv1d", "Conv2d", "Conv3d"):
             return int(kind[4]), part.in_channels
+    name, first = parts[0] if parts else ("", None)
     why = "it has no convolution, which would say the axes and channels of the input"
+    if (kind := type(first).__name__) in ENDLESS:
+        why = f"there is no layer to examine: {name} ({kind}) {ENDLESS[kind]}"
     raise InputError("network", type(module).__name__, why, "give a chain of convolutions")
 
 

@@ -1,0 +1,263 @@
+"""Model files of strangers: what runs code of its own is refused unless it is trusted."""
+
+import json
+import os
+import pickle
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from probe.cli import shell
+from probe.errors import InputError
+from probe.network import Network
+from probe.network.readers import keras_file, torch_file
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+COMMANDS = {
+    "network": ["network", "{model}", "--fixed", "32", "--lengths", "4"],
+    "remedies": ["remedies", "{model}", "--fixed", "32", "--lengths", "4", "--only", "pad"],
+    "reproduce": ["reproduce", "--network", "{model}", "--length", "4", "--against", "32"],
+}
+
+
+class Creates:
+    """What a pickle of it does when it is read: it makes a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def refusal(source, **more):
+    with pytest.raises(InputError) as caught:
+        Network.load(source, **more)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(f"network={source}: ")
+    return str(caught.value)
+
+
+def run(words, capsys):
+    status = shell.run(words)
+    return status, capsys.readouterr().err
+
+
+def malicious(folder, kind):
+    """A file that makes ``folder / "made"`` when it is read, and what of it is told."""
+    marker, path = folder / "made", folder / "model.pt"
+    torch = pytest.importorskip("torch")
+    if kind == "plain":
+        path.write_bytes(pickle.dumps(Creates(marker), protocol=2))
+    elif kind == "protocol 4":
+        path.write_bytes(pickle.dumps({"weights": Creates(marker)}, protocol=4))
+    else:
+        zipped = kind == "zip"
+        torch.save([Creates(marker)], path, _use_new_zipfile_serialization=zipped)
+    return path, marker
+
+
+@pytest.mark.parametrize("kind", ["plain", "protocol 4", "zip", "before 1.6"])
+def test_a_malicious_pickle_does_nothing_without_trust(tmp_path, kind):
+    path, marker = malicious(tmp_path, kind)
+    said = refusal(path)
+    assert "mkdir" in said and "runs code" in said and "--trust" in said
+    assert not marker.exists()
+    refusal(path, trust=True)  # it holds no model; but now its code has run
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_needs_trust_for_a_pickled_module(tmp_path, command, capsys):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "model.pt"
+    torch.save(torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3)), path)
+    words = [word.format(model=path) for word in COMMANDS[command]]
+    words += ["--target", "reference"]
+    words += ["--out", str(tmp_path / "out")] if command == "reproduce" else []
+    status, error = run(words, capsys)
+    assert status == 2 and error.count("\n") == 1
+    assert "torch.nn.modules.container.Sequential" in error and "--trust" in error
+    status, error = run([*words, "--trust"], capsys)
+    if command == "reproduce":  # the reference never changes, so there is nothing to reproduce
+        assert status == 2 and "no activation differs" in error
+    else:
+        assert status == 0
+    assert Network.load(path, trust=True).part == ""
+    assert Network.load(torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3))).part == ""  # an object
+
+
+def test_weights_torchscript_and_exported_programs_are_refused_for_what_they_are(tmp_path):
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3), torch.nn.BatchNorm1d(3)).eval()
+    path = tmp_path / "model.pt"
+    for held in (module.state_dict(), {"model": module.half().state_dict(), "epoch": 3}):
+        for zipped in (True, False):
+            torch.save(held, path, _use_new_zipfile_serialization=zipped)
+            for trust in (True, False):
+                assert "weights alone say no architecture" in refusal(path, trust=trust)
+    module = module.float()
+    torch.jit.save(torch.jit.trace(module, torch.zeros(1, 2, 9)), path)
+    assert "TorchScript" in refusal(path) and "TorchScript" in refusal(path, trust=True)
+    program = torch.export.export(module, (torch.zeros(1, 2, 9),))
+    torch.export.save(program, tmp_path / "model.pt2")
+    (tmp_path / "renamed.pt").write_bytes((tmp_path / "model.pt2").read_bytes())
+    for name in ("model.pt2", "renamed.pt"):
+        for trust in (True, False):
+            said = refusal(tmp_path / name, trust=trust)
+            assert "not supported" in said and "export the model to ONNX" in said
+
+
+def test_what_a_pickle_names_is_looked_up_nowhere(tmp_path, monkeypatch):
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"cno_such_package.sub\nNet\n(tR.")
+    assert "no_such_package.sub.Net" in refusal(path)
+    path.write_bytes(b"c\x1b[31mred\nNet\n(tR.")  # no escape sequences on the user's screen
+    assert "\x1b" not in refusal(path)
+
+
+def own_loss(wanted, given):
+    return wanted - given
+
+
+def lambda_model(layers, keras):
+    twice = layers.Lambda(lambda x: 2 * x, name="twice")
+    return keras.Sequential([keras.Input((32, 2)), layers.Conv1D(3, 3), twice])
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_a_lambda_layer_needs_trust(tmp_path, ending, capsys):
+    keras = pytest.importorskip("keras")
+    path = tmp_path / f"model.{ending}"
+    lambda_model(keras.layers, keras).save(path)
+    said = refusal(path)
+    assert "layer twice is a " in said and "Lambda" in said and "--trust" in said
+    for words in COMMANDS.values():
+        words = [word.format(model=path) for word in words] + ["--target", "reference"]
+        words += ["--out", str(tmp_path / "out")] if words[0] == "reproduce" else []
+        status, error = run(words, capsys)
+        assert status == 2 and "layer twice" in error and error.count("\n") == 1
+    found = Network.load(path, trust=True)
+    assert found.part == "layer 1 of 2; what follows from `twice` on is not judged"
+
+
+def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monkeypatch):
+    keras = pytest.importorskip("keras")
+    (tmp_path / "of_mine.py").write_text(
+        "import keras, pathlib\n"
+        f"pathlib.Path({str(tmp_path / 'made')!r}).touch()\n"
+        "@keras.saving.register_keras_serializable('Mine')\n"
+        "class Own(keras.layers.Layer):\n"
+        "    def call(self, x):\n"
+        "        return x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import of_mine
+
+    parts = [keras.Input((32, 2)), keras.layers.Conv1D(3, 3), of_mine.Own(name="own")]
+    model = keras.Sequential(parts)
+    for ending in ("keras", "h5"):
+        model.save(tmp_path / f"model.{ending}")
+    monkeypatch.delitem(sys.modules, "of_mine")
+    keras.saving.get_custom_objects().clear()
+    (tmp_path / "made").unlink()
+    for ending in ("keras", "h5"):
+        assert "layer own is a " in refusal(tmp_path / f"model.{ending}")
+    assert not (tmp_path / "made").exists()  # the module that the file names was not imported
+    found = Network.load(tmp_path / "model.keras", trust=True)
+    assert found.beyond.name == "own" and (tmp_path / "made").exists()
+
+
+def test_keras_files_of_keras_own_layers_need_no_trust(tmp_path):
+    keras = pytest.importorskip("keras")
+    layers = keras.layers
+    entry = keras.Input((32, 2))
+    x = layers.Conv1D(3, 3, activation="relu", kernel_regularizer="l2")(entry)
+    x = layers.BatchNormalization(gamma_initializer="ones")(x)
+    x = keras.Sequential([layers.Dense(4, activation=keras.ops.tanh)], name="inner")(x)
+    model = keras.Model(entry, layers.Add()([x, layers.Activation("gelu")(x)]))
+    model.compile("adam", loss=own_loss)  # for training, which is not read
+    for ending in ("keras", "h5"):
+        model.save(tmp_path / f"model.{ending}")
+        found = Network.load(tmp_path / f"model.{ending}")
+        assert (found.examined, found.operations_total) == (4, 5), found.part
+
+
+def test_a_class_is_looked_at_wherever_a_file_hides_it():
+    inner = {"class_name": "system", "module": "os", "config": "x", "registered_name": None}
+    layer = {"class_name": "Dense", "module": "keras.layers", "config": {"name": "d"}}
+    layer["config"]["activation"] = [inner]
+    config = {"class_name": "Sequential", "module": "keras", "config": {"layers": [layer]}}
+    found = [one for one in keras_file._classes(config, "") if one.holds_code]
+    assert [(one.layer, one.module, one.name) for one in found] == [("d", "os", "system")]
+    weird = {"class_name": "f", "module": "kerasx.layers", "config": {}}
+    assert keras_file.Named("", "f", weird["module"], "").holds_code
+
+
+ENDINGS = ("keras", "h5", "hdf5", "pt", "pth", "onnx", "json")
+GARBAGE = {
+    "empty": b"",
+    "text": b"this is no model",
+    "zeros": bytes(300),
+    "zip": None,
+    "json": b'{"class_name": 3, "layers": [1]}',
+    "list": b"[[[]]]",
+    "pickled list": pickle.dumps([1, 2]),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_odd_files_are_one_line_whatever_their_ending(tmp_path, ending, capsys):
+    if ending in ("keras", "h5", "hdf5"):
+        pytest.importorskip("keras")
+    library = {"onnx": "onnx", "pt": "torch", "pth": "torch"}.get(ending)
+    if library:
+        pytest.importorskip(library)
+    for name, content in GARBAGE.items():
+        path = tmp_path / f"model.{ending}"
+        if content is None:
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("config.json", json.dumps({"a": [{"class_name": None}]}))
+                archive.writestr("archive/data.pkl", b"\x80\x02(")
+        else:
+            path.write_bytes(content)
+        for more in ([], ["--trust"]):
+            words = ["network", str(path), "--fixed", "9", "--target", "reference", *more]
+            status, error = run(words, capsys)
+            assert (status, error.count("\n")) == (2, 1), (name, more, error)
+            assert "File not found" not in error and "mistake of probe's" not in error
+
+
+def test_truncated_models_are_one_line(tmp_path, capsys):
+    torch, keras = pytest.importorskip("torch"), pytest.importorskip("keras")
+    module = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3))
+    torch.save(module, tmp_path / "model.pt")
+    torch.save(module, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    model = keras.Sequential([keras.Input((32, 2)), keras.layers.Conv1D(3, 3)])
+    for ending in ("keras", "h5"):
+        model.save(tmp_path / f"model.{ending}")
+    for name in ("model.pt", "old.pt", "model.keras", "model.h5"):
+        whole = (tmp_path / name).read_bytes()
+        for size in (1, 100, len(whole) // 2, len(whole) - 30):
+            path = tmp_path / f"cut-{name}"
+            path.write_bytes(whole[:size])
+            for more in ([], ["--trust"]):
+                words = ["network", str(path), "--fixed", "9", "--target", "reference", *more]
+                status, error = run(words, capsys)
+                assert (status, error.count("\n")) == (2, 1), (name, size, more, error)
+                assert "File not found" not in error and "mistake of probe's" not in error
+
+
+def test_stand_ins_take_whatever_a_pickle_does_to_them(tmp_path):
+    made = {
+        "set": {1, 2},
+        "array": np.arange(3),
+        "error": ValueError("x"),
+        "b": bytearray(b"x"),
+    }
+    for protocol in range(5):
+        path = tmp_path / "model.pt"
+        path.write_bytes(pickle.dumps(made, protocol=protocol))
+        assert torch_file._named(path), protocol
