@@ -41,7 +41,7 @@ class Torch(Backend):
     module = "torch"
     keys = KEYS
     devices = ("cpu", "cuda:N")
-    doc = "torch.nn.functional, NCHW, and torch.matmul"
+    doc = "torch.nn.functional, NCHW, F.linear and torch.matmul"
     suggestions = (
         *(",mkldnn=0", ",mkldnn=0,threads=1", ",threads=1", ",threads=2"),
         *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",deterministic=1"),
@@ -155,7 +155,7 @@ class TorchOperator(Operator):
         self.dtype = getattr(torch, spec["dtype"])
         self.narrow = spec["dtype"] == "bfloat16"
         rank = len(spec["kernel"])
-        self.function = getattr(torch.nn.functional, f"conv{rank}d")
+        self.function = None if product else getattr(torch.nn.functional, f"conv{rank}d")
         self.pads = {}
         self.call = self._refusing(self._call(device.startswith("cuda")))
 

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--vary",
     metavar="AXIS",
-    default="length",
-    show_default=True,
-    help="The axis: length, batch, filters or channels.",
+    help="The axis: length, batch, filters or channels; length if not given (dense: batch).",
 )
 @click.option("--against-target", metavar="U", help="Another target for the right side.")
 @click.option("--against-padding", metavar="P", help="Another padding for the right side.")
@@ -72,7 +70,7 @@ def explain(
     target: str,
     at: str | None,
     against: str | None,
-    vary: str,
+    vary: str | None,
     against_target: str | None,
     against_padding: str | None,
     store: Path | None,
@@ -94,10 +92,12 @@ def explain(
     from probe.explain import explain as explained
     from probe.explain import kernels as named
     from probe.explain.evidence import example
+    from probe.window import axis_of
 
     case, sides = case_of(words), targets_of((target, against_target or target))
     named.checked(kernels)
     others = bool(against_target or against_padding)
+    vary = axis_of(case, vary)
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
         found = explained(

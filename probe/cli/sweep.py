@@ -42,9 +42,7 @@ DEFAULT_STORE = Path("results", "sweep")
 @click.option(
     "--vary",
     metavar="AXIS",
-    default="length",
-    show_default=True,
-    help="The axis: length, batch, filters or channels.",
+    help="The axis: length, batch, filters or channels; length if not given (dense: batch).",
 )
 @click.option(
     "--by",
@@ -92,7 +90,7 @@ DEFAULT_STORE = Path("results", "sweep")
 def sweep(
     words: dict[str, str],
     values: str,
-    vary: str,
+    vary: str | None,
     by: str,
     targets: tuple[str, ...],
     folder: Path,
@@ -110,8 +108,11 @@ def sweep(
     """
     from probe import sweep as room
     from probe.cli.show import sweeps
+    from probe.window import axis_of
 
-    case, wanted = case_of(words), numbers.parse(_named(vary), values)
+    case = case_of(words)
+    vary = axis_of(case, vary)
+    wanted = numbers.parse(_named(vary), values)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)

@@ -41,6 +41,7 @@ class Plan:
     """
 
     def __init__(self, case: Case, vary: str, values: Sequence[int], against: int) -> None:
+        vary = window.axis_of(case, vary)
         case = case.with_(length=None) if vary == "length" else case
         self.case = window.case_for(case, vary, (against,))
         self.vary, self.values, self.against = vary, values, against
