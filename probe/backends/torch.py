@@ -26,7 +26,9 @@ KEYS = {
     "isa": onednn.KEY,
     "threads": Key(None, "one a core", "threads within an operator"),
     "deterministic": Key(("0", "1"), "0", "torch.use_deterministic_algorithms"),
-    "linear": Key(("0", "1"), "1 with a bias, else 0", "matmul as F.linear; 0: torch.matmul"),
+    "linear": Key(
+        ("0", "1"), "1 with a bias and for dense, else 0", "products as F.linear; 0: torch.matmul"
+    ),
     "tf32": Key(("0", "1"), "1", "cuDNN may round float32 products to TF32; GPUs alone"),
     "benchmark": Key(("0", "1"), "0", "cuDNN takes the algorithm that it timed best; GPUs alone"),
 }

@@ -13,8 +13,6 @@ def is_linear(spec, switches):
     """Whether ``F.linear`` computes this spec."""
     if "linear" not in switches:
         return spec["op"] == "dense" or (spec["op"] == "matmul" and spec["bias"])
-    if spec["op"] == "dense" and switches["linear"] == "0":
-        raise Unsupported("op=dense: it is F.linear, and linear=0 is torch.matmul; use op=matmul")
     if switches["linear"] == "1" and spec["op"] not in ("matmul", "dense"):
         raise Unsupported(f"op={spec['op']}: linear=1 is for matmul and dense")
     return switches["linear"] == "1"

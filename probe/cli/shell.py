@@ -117,6 +117,9 @@ def _failed(error: Exception, verbose: bool) -> int:
     if isinstance(error, OSError) and error.strerror:
         _say(f"file={error.filename or '(output)'}: {error.strerror}; check it and try again")
         return 2
+    if isinstance(error, MemoryError):
+        _say(f"memory={error or 'all of it'}: more than is free; use a smaller case")
+        return ProbeError.exit_code
     if verbose:
         traceback.print_exception(error)
     told = "" if verbose else "; --verbose shows where, please report it"

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probe import operands, window
+from probe import memory, operands, window
 from probe.case import Case
 from probe.errors import InputError
 
@@ -48,7 +48,7 @@ class Plan:
         for value in (values[0], against) if vary == "length" else (*values, against):
             window.case_at(self.case, vary, value)
         self.base = window.case_at(self.case, vary, against)
-        self.base.output_shape()  # says so where the length is neither given nor varied
+        memory.require(self.base)  # says so too where the length is neither given nor varied
         self.id = self.case.id
 
     @cached_property
