@@ -157,7 +157,7 @@ class TorchOperator(Operator):
         self.dtype = getattr(torch, spec["dtype"])
         self.narrow = spec["dtype"] == "bfloat16"
         rank = len(spec["kernel"])
-        self.function = None if product else getattr(torch.nn.functional, f"conv{rank}d")
+        self.function = getattr(torch.nn.functional, f"conv{rank or 1}d")
         self.pads = {}
         self.call = self._refusing(self._call(device.startswith("cuda")))
 

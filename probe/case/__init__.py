@@ -126,8 +126,9 @@ class Case:
         if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
             why = f"{len(self.bias)} numbers for {self.filters} filters"
             raise InputError("bias", self.bias, why, "give one number, or one for each filter")
-        open_axes = self.length is None or not self.spatial_rank
-        axes = self.other_axes + (() if open_axes else (self.length,))
+        axes = self.other_axes
+        if self.length is not None and self.spatial_rank:
+            axes = (*axes, self.length)
         for axis, size in enumerate(axes):
             if self._outputs(axis, size) < 1:
                 name = "length" if axis == self.spatial_rank - 1 else "height"
@@ -208,8 +209,7 @@ class Case:
         length = self.length if length is None else length
         if length is None:
             raise InputError("length", None, "this case has no length yet", "give one, length=N")
-        size = operators.length(self.op, length)
-        return (*self.other_axes, size) if self.spatial_rank else ()
+        return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
 
     def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
         """(batch, *spatial, in_channels); None takes the case's own."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 CASE_WORDS = {
-    "op": ("conv1d|conv2d|conv3d|...", "The operator."),
+    "op": ("conv1d|conv2d|dense|...", "The operator; dense, or linear: rows of a dense layer."),
     "kernel": ("5|1x5", "Kernel size; one number serves every axis."),
     "in_channels": ("N", "Input channels; 1 if not given."),
     "filters": ("N", "Output channels; 1 if not given (depthwise: the channels)."),
@@ -26,7 +26,7 @@ CASE_WORDS = {
     "padding": ("valid|same|same_lower|caffe|N|L:R", "Padding, one N or L:R an axis."),
     "ceil_mode": ("true", "Pooling: the last window may reach beyond the padded input."),
     "pad_with": ("nothing|zeros", "Pooling: what padding puts into windows; nothing if not given."),
-    "batch": ("N", "Batch size; 1 if not given."),
+    "batch": ("N", "Batch size, the rows of a dense layer; 1 if not given."),
     "height": ("N|4x6", "The spatial axes before the last; the kernel's extent if not given."),
     "length": ("N", "The last spatial axis."),
     "dtype": ("float32|float64|float16|bfloat16", "Format of all operands; float32 if not given."),

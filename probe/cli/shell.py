@@ -87,7 +87,11 @@ def commands(ctx: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr."""
+    """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
+
+    0 done, 1 a finding where ``--fail-on`` asks for it, 2 wrong input or too little memory, 3 the
+    target failed, 70 a mistake of probe's own, 130 interrupted.
+    """
     try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
     except (click.Abort, KeyboardInterrupt):

@@ -97,13 +97,16 @@ class BatchNormalization(keras.layers.BatchNormalization):
             return super().call(inputs, training=training, mask=mask)
         _require_tensorflow()
         ops, wide = keras.ops, keras.backend.result_type(inputs.dtype, "float32")
-        used = (self.gamma if self.scale else None), (self.beta if self.center else None)
-        numbers = [
-            None if one is None else ops.cast(one, wide)
-            for one in (self.moving_mean, self.moving_variance, *used)
-        ]
-        how = self.epsilon, self.axis, self.accumulate
-        outputs = normalised(ops.cast(inputs, wide), *numbers, *how)
+        outputs = normalised(
+            ops.cast(inputs, wide),
+            ops.cast(self.moving_mean, wide),
+            ops.cast(self.moving_variance, wide),
+            ops.cast(self.gamma, wide) if self.scale else None,
+            ops.cast(self.beta, wide) if self.center else None,
+            self.epsilon,
+            self.axis,
+            self.accumulate,
+        )
         return ops.cast(outputs, self.compute_dtype)
 
 

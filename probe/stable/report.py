@@ -11,13 +11,13 @@ Layers = tuple[tuple[str, str], ...]
 #: of additions, and no function that a vector unit and its tail may compute in different ways.
 EXACT = frozenset(
     "Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout Flatten Unflatten ReLU ReLU6 "
-    "Hardtanh LeakyReLU Threshold MaxPool1d MaxPool2d MaxPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
-    "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d "
-    "ReflectionPad2d ReplicationPad1d ReplicationPad2d PixelShuffle ChannelShuffle Embedding "
-    "InputLayer SpatialDropout1D SpatialDropout2D SpatialDropout3D Reshape Permute RepeatVector "
-    "MaxPooling1D MaxPooling2D MaxPooling3D GlobalMaxPooling1D GlobalMaxPooling2D "
-    "GlobalMaxPooling3D ZeroPadding1D ZeroPadding2D ZeroPadding3D Cropping1D Cropping2D Cropping3D "
-    "Concatenate Add Subtract Multiply Maximum Minimum GaussianNoise".split()
+    "Hardtanh LeakyReLU Threshold MaxPool1d MaxPool2d MaxPool3d AdaptiveMaxPool1d "
+    "AdaptiveMaxPool2d ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d "
+    "ReflectionPad1d ReflectionPad2d ReplicationPad1d ReplicationPad2d PixelShuffle "
+    "ChannelShuffle Embedding InputLayer SpatialDropout1D SpatialDropout2D SpatialDropout3D "
+    "Reshape Permute RepeatVector MaxPooling1D MaxPooling2D MaxPooling3D GlobalMaxPooling1D "
+    "GlobalMaxPooling2D GlobalMaxPooling3D ZeroPadding1D ZeroPadding2D ZeroPadding3D Cropping1D "
+    "Cropping2D Cropping3D Concatenate Add Subtract Multiply Maximum Minimum GaussianNoise".split()
 )
 #: Names of activations of which the same holds.
 EXACT_ACTIVATIONS = frozenset(("linear", "relu", "relu6", "leaky_relu"))
@@ -50,7 +50,7 @@ class Report:
         """Raises NotStable, which names the layers that were left, if there are any."""
         if self.left:
             names = ", ".join(f"{name} ({kind})" for name, kind in self.left)
-            why = "their bits may depend on the batch or the length; replace them, or use strict=False"
+            why = "their bits may depend on the batch or the length; replace them, or drop strict"
             raise NotStable(f"strict=True: left as they are: {names}: {why}")
 
     def __str__(self) -> str:

@@ -93,7 +93,8 @@ def stabilized(model, accumulate=None, strict=False):
     batch or the length. The copy's attribute ``stable_report`` lists what was replaced, kept and
     left. ``strict``: ``NotStable``, a ValueError, names the layers that would be left, if any.
     """
-    made, found = copy.deepcopy(model), {"replaced": [], "kept": [], "left": [], "unread": []}
+    made, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
+    found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     inside: list[str] = []
     for name, module in made.named_modules():
         if any(name.startswith(outer) for outer in inside):

@@ -60,8 +60,7 @@ def sweep(
 ) -> Summary:
     """Runs every case on every target at every value and compares with the largest value.
 
-    ``lengths``: values of the axis ``vary`` (``length``, ``batch``, ``filters``), two or more.
-    ``vary`` None: the length, of dense layers the batch.
+    ``lengths``: two or more values of the axis ``vary`` (None: length; dense layers: batch).
     ``control``: ``every``: each shape is run twice more, as it is and from another alignment;
     ``differing``: only the longest one and those that differ. ``workers``: targets that run side by
     side, a process each; None: as many as there are processors. Targets that use all processors
@@ -81,8 +80,7 @@ def sweep(
     for name, given in (("cases", cases), ("targets", targets)):
         if not given:
             raise InputError(name, "(none)", "there is nothing to run", "give one or more")
-    vary = window.axis_of(cases[0], vary)
-    values, against = axis_values(lengths, vary)
+    values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
     plans = Plans(cases, vary, values, against)
     if store is not None:
         store.flush()

@@ -62,12 +62,13 @@ class Agreement:
 
 
 def axis_of(case: Case, vary: str | None) -> str:
-    """The axis to vary: ``vary``, or for None the length, of a dense layer the batch. InputError."""
-    spatial = case.spatial_rank > 0
-    if choice("vary", vary or ("length" if spatial else "batch"), VARY) == "length" and not spatial:
+    """The axis to vary: ``vary``; for None the length, of a dense layer the batch. InputError."""
+    if vary is None:
+        return "length" if case.spatial_rank else "batch"
+    if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
         why = f"{case.op} has no length: its rows are its batch"
         raise InputError("vary", vary, why, "use batch, filters or channels")
-    return vary or ("length" if spatial else "batch")
+    return vary
 
 
 def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
