@@ -2,8 +2,8 @@
 
 Results go to stdout (``--json``: exactly one object), progress and notes to stderr. It exits with
 0 when done, 1 for a finding where ``--fail-on`` asks for it, 2 where the input is wrong or needs
-more memory than is free, 3 where the target failed, 70 after a mistake of probe's own (sysexits'
-EX_SOFTWARE; please report it) and 130 after Ctrl-C. Nothing heavy is imported before a command runs.
+more memory than is free, 3 where the target failed, 70 after a mistake of probe's own (EX_SOFTWARE;
+please report it) and 130 after Ctrl-C. Nothing heavy is imported before a command runs.
 """
 
 from __future__ import annotations
