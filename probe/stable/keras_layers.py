@@ -126,7 +126,8 @@ def stabilized(model, accumulate=None, strict=False):
     means over the batch, as always); in models within the model too. Other layers stay as they are:
     recurrent layers, attention, layer normalisation, softmax and the like may still depend on the
     batch or the length. The copy's attribute ``stable_report`` lists what was replaced, kept and
-    left. Under a compiler that fuses (XLA), take ``accumulate="float64"``. ``strict``: ``NotStable``, a ValueError, names the layers that would be left, if any.
+    left. Under a compiler that fuses (XLA), take ``accumulate="float64"``. ``strict``:
+    ``NotStable``, a ValueError, names the layers that would be left, if any.
     """
     found: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 
