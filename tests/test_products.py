@@ -32,7 +32,10 @@ SHAPES = [
     Case("dot", in_channels=37, filters=5, length=1),
     Case("sum", in_channels=37, length=3),
     Case("sum", in_channels=150, length=1),
+    Case("dense", in_channels=37, filters=5, batch=3),
+    Case("dense", in_channels=37, filters=5, batch=1, bias="normal"),
 ]
+LAYERS = ("matmul", "dense")
 
 
 def numpy_session():
@@ -58,7 +61,8 @@ def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started,
     if text.startswith(("keras", "litert", "opencv")):
         allowed = {(op, dtype) for op in ("dot", "sum") for dtype in conformance.DTYPES}
     if text.startswith(("litert", "opencv")):
-        allowed |= {("matmul", dtype) for dtype in conformance.DTYPES if dtype != "float32"}
+        narrow = [dtype for dtype in conformance.DTYPES if dtype != "float32"]
+        allowed |= {(op, dtype) for op in LAYERS for dtype in narrow}
     assert refused <= allowed
 
 
@@ -69,12 +73,13 @@ def test_products_and_sums_are_revealed_and_replayed(started, text):
 
 @pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
 def test_products_of_models_are_revealed_and_replayed(started, text):
-    assert not conforming.not_replayed(started(text), [one for one in SHAPES if one.op == "matmul"])
+    assert not conforming.not_replayed(started(text), [one for one in SHAPES if one.op in LAYERS])
 
 
 @pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
-def test_a_script_holds_the_model_of_a_product(started, text):
-    case, target = SHAPES[1].with_(length=9), Target.parse(text)
+@pytest.mark.parametrize("shape", [SHAPES[1].with_(length=9), SHAPES[-1].with_(batch=9)])
+def test_a_script_holds_the_model_of_a_product(started, text, shape):
+    case, target = shape, Target.parse(text)
     x, w, b = case.operands()
     found = scripts.library(target, "", case, (x, w, b))
     lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]

@@ -53,15 +53,16 @@ def explain(
     at: int | None = None,
     against: int | None = None,
     *,
-    vary: str = "length",
+    vary: str | None = None,
     against_target: str | Target | None = None,
     against_padding: object = None,
     kernels: str = "said",
 ) -> Explained:
     """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
 
-    ``vary``: length, batch, filters or channels. With ``against_target`` (another library, device
-    or switch) or ``against_padding`` the two sides may have the same shape: leave ``against`` out.
+    ``vary``: length, batch, filters or channels; None: length, of a dense layer batch. With
+    ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
+    have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
     symbols sampled while it runs) or ``none``; each source starts the target again. Costs a start
     and a reveal on each side. Errors: InputError; TargetError where a target fails.

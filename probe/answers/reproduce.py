@@ -62,7 +62,7 @@ def reproduce(
     against: int | None = None,
     *,
     out: str | Path,
-    vary: str = "length",
+    vary: str | None = None,
     against_target: str | Target | None = None,
     against_padding: object = None,
     by: str = "bits",

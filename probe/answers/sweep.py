@@ -22,6 +22,7 @@ from probe.sweep import sweep as swept
 from probe.sweep.plan import Plans, axis_values
 from probe.sweep.summary import Summary
 from probe.target import Target
+from probe.window import axis_of
 
 if TYPE_CHECKING:
     import pandas
@@ -193,7 +194,7 @@ def sweep(
     lengths: Iterable[int],
     target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
     *,
-    vary: str = "length",
+    vary: str | None = None,
     by: str = "bits",
     store: str | Path | Store | None = None,
     control: str = "every",
@@ -203,10 +204,11 @@ def sweep(
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
-    ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels), such
-    as ``range(5, 41)``. ``target``: one or several. ``by``: ``bits``, or ``order``: the ways of
-    adding are compared, whatever the operands. ``store``: a folder; what is there is not measured
-    again; None keeps nothing. ``control``: ``every`` shape runs again, or only ``differing`` ones.
+    ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels; None:
+    length, of a dense layer batch), such as ``range(5, 41)``. ``target``: one or several.
+    ``by``: ``bits``, or ``order``: the ways of adding are compared, whatever the operands.
+    ``store``: a folder; what is there is not measured again; None keeps nothing. ``control``:
+    ``every`` shape runs again, or only ``differing`` ones.
     ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
     side. Errors: InputError before anything runs. A target's failure is part of the answer.
 
@@ -214,7 +216,7 @@ def sweep(
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
-    values, chosen = _values(lengths), targets_of(target)
+    values, chosen, vary = _values(lengths), targets_of(target), axis_of(case, vary)
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
     Plans([case], vary, *axis_values(values, vary))

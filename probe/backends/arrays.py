@@ -26,7 +26,12 @@ def total(x, w):
     return np.sum(x, axis=-1)
 
 
-FUNCTIONS: Dict[str, Callable] = {"matmul": np.matmul, "dot": np.dot, "sum": total}
+FUNCTIONS: Dict[str, Callable] = {
+    "matmul": np.matmul,
+    "dot": np.dot,
+    "sum": total,
+    "dense": np.matmul,
+}
 
 
 class Arrays(Backend):

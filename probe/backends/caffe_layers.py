@@ -14,6 +14,8 @@ from probe.backends.reference import zeros_around
 #: One axis: padding on both sides, the first output that is kept, how many are, how many there are.
 Axis = namedtuple("Axis", "pad drop outputs there")
 
+PRODUCTS = ("matmul", "dense")
+
 
 def supported(spec):
     """Raises Unsupported where Caffe has no layer for the spec, or OpenCV no such numbers."""
@@ -21,8 +23,9 @@ def supported(spec):
         raise Unsupported(f"dtype={spec['dtype']}: OpenCV's Caffe layers are float32")
     if spec["padding"] == "same_lower":
         raise Unsupported("padding=same_lower: Caffe has explicit padding alone")
-    if "conv" not in spec["op"] and spec["op"] != "matmul" and not pooling.kind(spec):
-        built = "convolutions, pooling and matmul are built for Caffe"
+    known = "conv" in spec["op"] or spec["op"] in PRODUCTS or pooling.kind(spec)
+    if not known:
+        built = "convolutions, pooling, matmul and dense are built for Caffe"
         raise Unsupported(f"op={spec['op']}: {built}")
     if pooling.kind(spec) and any(step != 1 for step in spec["dilation"]):
         raise Unsupported("Caffe's pooling has no dilation")
@@ -74,8 +77,8 @@ def plan(spec, sizes):
 
 def weights(spec, w):
     """A container array (*kernel, channels/groups, filters) as Caffe's blob has it, a copy."""
-    if spec["op"] == "matmul":
-        return channels_first.copied(w[0].T)
+    if spec["op"] in PRODUCTS:
+        return channels_first.copied(w.reshape(w.shape[-2:]).T)
     if spec["op"].startswith("depthwise"):
         w = w.reshape(tuple(spec["kernel"]) + (1, spec["filters"]))
     return channels_first.kernels(w[None] if len(spec["kernel"]) == 1 else w)
@@ -83,7 +86,7 @@ def weights(spec, w):
 
 def prototxt(spec, shape, pads):
     """The text of a Caffe model of one layer, ``y``, for an input of that shape."""
-    kind, fields = parameters(spec, pads)
+    kind, fields = parameters(spec, pads, len(shape) - 1)
     return caffe.head("x", shape) + caffe.text("y", kind, ["x"], ["y"], fields)
 
 
@@ -92,7 +95,7 @@ def parameters(spec, pads, axis=2):
     kind, fields = pooling.kind(spec), []
     if not kind:
         fields = [f"num_output: {spec['filters']}", f"bias_term: {str(spec['bias']).lower()}"]
-    if spec["op"] == "matmul":
+    if spec["op"] in PRODUCTS:
         name, group, fields = "InnerProduct", "inner_product_param", fields + [f"axis: {axis}"]
     elif kind:
         fields = [f"pool: {'MAX' if kind == 'max' else 'AVE'}"] + _windows(spec, pads)

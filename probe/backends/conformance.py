@@ -77,6 +77,10 @@ def _products():
     for bias in (False, True):
         yield spec("matmul", [1], bias=bias, in_channels=4, filters=6), [5], 3
     yield spec("sum", [1], in_channels=9), [5], 3
+    for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (1, 3, 2)):
+        for bias in (False, True):
+            sizes = {"in_channels": channels, "filters": filters, "bias": bias}
+            yield spec("dense", [], **sizes), [], rows
 
 
 def _steps(op, kernel, sizes, channels):
@@ -121,7 +125,7 @@ def expected(made, x, w, b):
     for place in itertools.product(*(range(len(axis)) for axis in axes)):
         windows = [axis[index] for axis, index in zip(axes, place)]
         for taps in itertools.product(*windows):
-            kernel, inputs = zip(*taps)
+            kernel, inputs = (tuple(tap[k] for tap in taps) for k in range(2))
             for f in range(made["filters"]):
                 first = f // (made["filters"] // made["groups"]) * channels
                 read = x[(slice(None),) + inputs + (slice(first, first + channels),)]

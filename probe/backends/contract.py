@@ -12,7 +12,8 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
      "padding": "valid" | "same" | [[0, 0], [2, 2]], "dtype": "float32",
      "in_channels": 1, "filters": 1, "bias": true}
 
-``matmul``, ``dot`` and ``sum`` have the spec of a conv1d with a kernel of 1; ``products`` says
+``matmul``, ``dot`` and ``sum`` have the spec of a conv1d with a kernel of 1, ``dense`` that of a
+convolution without spatial axes: x (batch, channels), w (channels, filters). ``products`` says
 which arrays their calls are written with. A spec with ``split`` never comes here: ``split`` makes
 two.
 """

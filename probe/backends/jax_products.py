@@ -5,7 +5,7 @@ def operator(jax, spec):
     """f(x, w, b) for a spec."""
     if spec["op"] == "sum":
         return lambda x, w, b: jax.numpy.sum(x, axis=-1)
-    function = jax.numpy.dot if spec["op"] == "dot" else jax.numpy.matmul
+    function = jax.numpy.dot if spec["op"] in ("dot", "dense") else jax.numpy.matmul
 
     def product(x, w, b):
         y = function(x, w)

@@ -8,7 +8,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 - On TensorFlow a convolution with groups goes through XLA in every mode, because CPUs used to have
   none; called eagerly, it is compiled again at every call.
 - Strides with dilations are refused, except in depthwise convolutions, which are thinned out.
-- ``matmul`` is a Dense layer: the rows are its batch, and stacks of them have an axis more.
+- ``dense`` is a Dense layer, and so is ``matmul``: stacks of its rows have an axis more.
 - The bias is an addition, not ``tf.nn.bias_add``. There is no explicit padding: a ZeroPadding layer
   goes before a ``valid`` one.
 """
@@ -40,7 +40,7 @@ LAYERS = {
 
 def layers(keras, spec):
     """(convolution, padding layer or None) of a spec, built, for every length and batch."""
-    if spec["op"] == "matmul":
+    if spec["op"] in ("matmul", "dense"):
         layer = keras.layers.Dense(spec["filters"], use_bias=spec["bias"], dtype=spec["dtype"])
         layer.build((None, spec["in_channels"]))
         return layer, None
@@ -196,7 +196,7 @@ class Keras(Backend):
             return
         if self.library == "jax":
             raise Unsupported("dtype=float64: JAX below computes it in float32 by default")
-        if self.library == "torch" and spec["op"] == "matmul":
+        if self.library == "torch" and spec["op"] in ("matmul", "dense"):
             raise Unsupported("dtype=float64: Keras multiplies matrices in float32 on PyTorch")
 
     def chain(self, specs, operands):

@@ -1,7 +1,7 @@
 """A .tflite model of one convolution or matrix product, and these as parts of larger models.
 
 The bias is zeros where the spec has none, as converters write it. What an operator can't pad itself
-goes through PAD first. ``matmul`` is FULLY_CONNECTED over the last axis.
+goes through PAD first. ``matmul`` is FULLY_CONNECTED over the last axis, and so is ``dense``.
 """
 
 import numpy as np
@@ -18,7 +18,9 @@ OPERATORS = {
     "conv3d": ("CONV_3D", "Conv3DOptions"),
     "depthwise_conv2d": ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"),
     "matmul": ("FULLY_CONNECTED", "FullyConnectedOptions"),
+    "dense": ("FULLY_CONNECTED", "FullyConnectedOptions"),
 }
+PRODUCTS = ("matmul", "dense")
 
 
 def supported(spec):
@@ -32,8 +34,8 @@ def supported(spec):
 def weights(spec, w):
     """A container array (*kernel, channels/groups, filters) in the operator's layout, a copy."""
     spec = two_dimensional(spec)
-    if spec["op"] == "matmul":
-        w = w[0].T
+    if spec["op"] in PRODUCTS:
+        w = w.reshape(w.shape[-2:]).T
     if spec["op"] == "conv2d":
         w = np.moveaxis(w, -1, 0)
     return np.array(w, order="C").reshape(kernel_shape(spec))
@@ -69,10 +71,10 @@ def operator(graph, spec, x, w, b):
     x has the shape that ``Model`` takes; that of a matmul may have any number of axes.
     """
     spec = two_dimensional(spec)
-    if spec["op"] == "matmul":
-        shape = x.shape[:-1] + (spec["filters"],)
+    if spec["op"] in PRODUCTS:
+        shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
         options = "FullyConnectedOptions"
-        return graph.operator("FULLY_CONNECTED", [x, w, b], shape, options, keepNumDims=True)
+        return graph.operator("FULLY_CONNECTED", [x, w, b], shape, options, keepNumDims=keep)
     around = [zeros_around(spec, axis, size) for axis, size in enumerate(x.shape[1:-1])]
     sizes = tuple(size for _, size in around)
     if not all(sizes):
@@ -101,7 +103,7 @@ def kernel_shape(spec):
     """The shape of the operator's weights, for any spec but a conv1d."""
     kernel, filters = tuple(spec["kernel"]), spec["filters"]
     channels = spec["in_channels"] // spec["groups"]
-    if spec["op"] == "matmul":
+    if spec["op"] in PRODUCTS:
         return (filters, channels)
     if spec["op"] == "conv3d":
         return kernel + (channels, filters)

@@ -145,7 +145,8 @@ class ConvNode(Operator):
         backend.kind(spec["dtype"])
         self.models = {}
         self.backend, self.constant_weights = backend, backend.constant
-        self.layout = products.Layout(spec) if spec["op"] in products.OPS else channels_first
+        turned = products.Layout(spec, transposed=spec["op"] == "dense")
+        self.layout = turned if spec["op"] in products.OPS else channels_first
         fixed = backend.constant or pooling.kind(spec) or spec["op"] == "sum"
         self.call = backend.refusing(self._rebuilding() if fixed else self._fed())
 

@@ -1,8 +1,8 @@
 """Caffe models, run for real: ``cv2.dnn.readNetFromCaffe`` on a prototxt of one layer, NCHW.
 
 A convolution's ``blobs`` take the weights before the first pass. After it they are packed, and new
-ones change nothing, so new weights mean a new net (some 30 microseconds). ``matmul`` is
-InnerProduct, which reads its weights from the bytes of a model alone: see ``caffe``.
+ones change nothing, so new weights mean a new net (some 30 microseconds). ``matmul`` and ``dense``
+are InnerProduct, which reads its weights from the bytes of a model alone: see ``caffe``.
 The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV's.
 """
 
@@ -49,7 +49,8 @@ class OpenCV(Backend):
 
     def operator(self, spec):
         caffe_layers.supported(spec)
-        return InnerProduct(self, spec) if spec["op"] == "matmul" else CaffeLayer(self, spec)
+        product = spec["op"] in caffe_layers.PRODUCTS
+        return InnerProduct(self, spec) if product else CaffeLayer(self, spec)
 
     def chain(self, specs, operands):
         return opencv_chain.Chain(self, specs, operands)

@@ -3,6 +3,7 @@
 ``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one, x is
             a stack of matrices that share w
 ``dot``     the same, with one row or one column as a vector: dot product, matrix times vector
+``dense``   x (batch, in_channels) @ w (in_channels, filters), as layers do it
 ``sum``     x (batch, length, in_channels) over its last axis; the weights, all 1, go nowhere
 
 Of every other operator these functions give the arrays as they are.
@@ -10,7 +11,7 @@ Of every other operator these functions give the arrays as they are.
 
 from probe.backends import channels_first
 
-OPS = ("matmul", "dot", "sum")
+OPS = ("matmul", "dot", "sum", "dense")
 
 
 def left(spec, x):
@@ -23,15 +24,16 @@ def left(spec, x):
 def right(spec, w):
     """w (1, in_channels, filters) as it is written in the call."""
     if spec["op"] not in ("matmul", "dot"):
-        return w
+        return w[...]  # an object of its own, as of the others: it stands for new weights
     return w[0, :, 0] if spec["op"] == "dot" and w.shape[-1] == 1 else w[0]
 
 
 def restored(spec, y):
-    """The result of the call as (batch, length, filters)."""
+    """The result of the call as (batch, length, filters), of a dense layer (batch, filters)."""
     if spec["op"] == "sum":
         return y[..., None]
-    return y if spec["op"] not in OPS or y.ndim == 3 else y.reshape(1, -1, spec["filters"])
+    written = spec["op"] in ("matmul", "dot") and y.ndim < 3
+    return y.reshape(1, -1, spec["filters"]) if written else y
 
 
 class Layout:
@@ -53,5 +55,5 @@ class Layout:
         return channels_first.copied(w.T if self.transposed else w)
 
     def channels_last(self, y):
-        """The result as (batch, length, filters)."""
+        """The result as (batch, length, filters), of a dense layer (batch, filters)."""
         return restored(self.spec, y)

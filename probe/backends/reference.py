@@ -183,7 +183,9 @@ KEYS = {
         "winograd and fft form no products, random changes from call to call",
     ),
     "length_switch": Key(
-        None, "none", "sequential for shorter outputs, the algorithm from this length on"
+        None,
+        "none",
+        "sequential for shorter outputs, the algorithm from this length on (dense: rows)",
     ),
 }
 
@@ -257,7 +259,8 @@ class ReferenceOperator(Operator):
 
         def call(x, w, b):
             with np.errstate(all="ignore"):
-                y = (long if x.out[-1] >= switch else short)(x, w)
+                length = x.out[-1] if x.out else x.array.shape[2]
+                y = (long if length >= switch else short)(x, w)
                 return y if b is None else arithmetic.add(y, b)
 
         self.call = call

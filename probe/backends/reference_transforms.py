@@ -18,6 +18,8 @@ def refuse(spec, name, arithmetic):
     """Raises Unsupported for what neither transform does here."""
     if not arithmetic.native:
         raise Unsupported(f"dtype={spec['dtype']}: algorithm={name} is float32 and float64 alone")
+    if not spec["kernel"]:
+        raise Unsupported(f"op={spec['op']}: algorithm={name} is for convolutions")
     if spec["groups"] != 1:
         raise Unsupported(f"groups={spec['groups']}: algorithm={name} has one group")
 

@@ -16,4 +16,7 @@ def convolution(tf, spec, accumulate=None):
     kernel = list(spec["kernel"])
     shape = kernel + [spec["in_channels"] // spec["groups"], spec["filters"]]
 
+    if not kernel:  # a dense layer: a convolution of one position
+        words, shape = {}, [1] + shape
+        return lambda x, w: conv(x[:, None], tf.reshape(w, shape), accumulate=accumulate)[:, 0]
     return lambda x, w: conv(x, tf.reshape(w, shape), accumulate=accumulate, **words)

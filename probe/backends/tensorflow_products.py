@@ -13,7 +13,7 @@ from probe.backends.contract import Unsupported
 
 def function(tf, spec):
     """f(x, w) for a spec."""
-    if spec["op"] == "matmul":
+    if spec["op"] in ("matmul", "dense"):
         return tf.matmul
     if spec["op"] == "dot":
         return lambda x, w: tf.tensordot(x, w, 1)
@@ -93,7 +93,7 @@ class Session(tensorflow_operators.Session):
         if spec["op"] == "dot":
             raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
         tensorflow_operators.Session.__init__(self, tf, spec, convolve, config, device, constant)
-        self.shape = self.shape if spec["op"] == "sum" else self.shape[1:]
+        self.shape = self.shape[1:] if spec["op"] == "matmul" else self.shape
 
     def _shapes(self):
         rank = 3 if self.spec["op"] == "sum" else 2

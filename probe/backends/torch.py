@@ -26,7 +26,9 @@ KEYS = {
     "isa": onednn.KEY,
     "threads": Key(None, "one a core", "threads within an operator"),
     "deterministic": Key(("0", "1"), "0", "torch.use_deterministic_algorithms"),
-    "linear": Key(("0", "1"), "1 with a bias, else 0", "matmul as F.linear; 0: torch.matmul"),
+    "linear": Key(
+        ("0", "1"), "1 with a bias and for dense, else 0", "products as F.linear; 0: torch.matmul"
+    ),
     "tf32": Key(("0", "1"), "1", "cuDNN may round float32 products to TF32; GPUs alone"),
     "benchmark": Key(("0", "1"), "0", "cuDNN takes the algorithm that it timed best; GPUs alone"),
 }
@@ -41,7 +43,7 @@ class Torch(Backend):
     module = "torch"
     keys = KEYS
     devices = ("cpu", "cuda:N")
-    doc = "torch.nn.functional, NCHW, and torch.matmul"
+    doc = "torch.nn.functional, NCHW, F.linear and torch.matmul"
     suggestions = (
         *(",mkldnn=0", ",mkldnn=0,threads=1", ",threads=1", ",threads=2"),
         *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",deterministic=1"),
@@ -155,7 +157,7 @@ class TorchOperator(Operator):
         self.dtype = getattr(torch, spec["dtype"])
         self.narrow = spec["dtype"] == "bfloat16"
         rank = len(spec["kernel"])
-        self.function = getattr(torch.nn.functional, f"conv{rank}d")
+        self.function = getattr(torch.nn.functional, f"conv{rank or 1}d")
         self.pads = {}
         self.call = self._refusing(self._call(device.startswith("cuda")))
 

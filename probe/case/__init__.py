@@ -35,7 +35,7 @@ class Case:
     ``height=None`` is the dilated kernel's extent. ``weights=None`` generates them; else all of
     them, row by row. ``bias``: None (no bias), one number for all filters, one for each, or
     ``"normal"`` (generated). ``padding``: see :mod:`probe.case.padding`; ``operands``: see
-    :data:`probe.operands.KINDS`. ``matmul``, ``dot`` and ``sum`` need no ``kernel``.
+    :data:`probe.operands.KINDS`. ``matmul``, ``dot``, ``sum`` and ``dense`` need no ``kernel``.
 
     ``split``: the first ``split`` channels go through one call and the rest through a second one,
     whose outputs are added (each rounded to the dtype; the bias is the first call's). None: one
@@ -88,7 +88,8 @@ class Case:
         ceil_mode: bool | str = False,
         pad_with: str = "nothing",
     ) -> None:
-        op, dtype = spelled("op", op, OPERATORS), spelled("dtype", dtype, floats.FORMATS)
+        op = spelled("op", operators.ALIASES.get(str(op).lower(), op), OPERATORS)
+        dtype = spelled("dtype", dtype, floats.FORMATS)
         put: dict[str, Any] = {"op": op}
         rank = OPERATORS[op].spatial_rank
         put["kernel"] = operators.kernel(op, kernel)
@@ -96,7 +97,7 @@ class Case:
         put["groups"], put["filters"] = operators.groups_and_filters(
             op, put["in_channels"], groups, filters
         )
-        put["length"] = None if length is None else count("length", length)
+        put["length"] = operators.length(op, length)
         put["stride"] = sizes("stride", stride, rank)
         put["dilation"] = sizes("dilation", dilation, rank)
         put["padding"] = _padding(padding, rank)
@@ -126,7 +127,9 @@ class Case:
         if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
             why = f"{len(self.bias)} numbers for {self.filters} filters"
             raise InputError("bias", self.bias, why, "give one number, or one for each filter")
-        axes = self.other_axes + (() if self.length is None else (self.length,))
+        axes = self.other_axes
+        if self.length is not None and self.spatial_rank:
+            axes = (*axes, self.length)
         for axis, size in enumerate(axes):
             if self._outputs(axis, size) < 1:
                 name = "length" if axis == self.spatial_rank - 1 else "height"
@@ -185,7 +188,7 @@ class Case:
     @property
     def shortest_length(self) -> int:
         """The smallest length that has an output."""
-        return self._shortest(self.spatial_rank - 1)
+        return self._shortest(self.spatial_rank - 1) if self.spatial_rank else 1
 
     @property
     def group_channels(self) -> int:
@@ -207,7 +210,7 @@ class Case:
         length = self.length if length is None else length
         if length is None:
             raise InputError("length", None, "this case has no length yet", "give one, length=N")
-        return (*self.other_axes, count("length", length))
+        return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
 
     def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
         """(batch, *spatial, in_channels); None takes the case's own."""
@@ -345,8 +348,8 @@ class Case:
         parts = [f"{self.op} {by(self.kernel)}" if what.windows else self.op]
         parts += [f"{self.in_channels}" + f" -> {self.filters}" * what.weighted]
         parts += [f"split {self.split}+{self.in_channels - (self.split or 0)}"] * bool(self.split)
-        parts += [f"stride {by(self.stride)}"] * (set(self.stride) != {1})
-        parts += [f"dilation {by(self.dilation)}"] * (set(self.dilation) != {1})
+        parts += [f"stride {by(self.stride)}"] * bool(set(self.stride) - {1})
+        parts += [f"dilation {by(self.dilation)}"] * bool(set(self.dilation) - {1})
         grouped = self.groups > 1 and not what.depthwise
         parts += [f"{self.groups} groups"] * grouped
         parts += [self.padding_text] * (self.padding != "valid")
@@ -354,7 +357,8 @@ class Case:
         parts += [f"padded with {self.pad_with}"] * (self.pad_with != "nothing")
         parts += [f"batch {self.batch}"] * (self.batch > 1)
         parts += [f"height {by(self.other_axes)}"] * (self.height is not None)
-        parts += [f"length {self.length}"] * (self.length is not None)
+        has_length = self.length is not None and self.spatial_rank > 0
+        parts += [f"length {self.length}"] * has_length
         parts += [self.dtype] * (self.dtype != "float32")
         parts += [self.kind] * (self.kind != "normal")
         return ", ".join(parts)

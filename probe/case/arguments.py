@@ -43,6 +43,8 @@ def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
         entries = list(value)
     else:
         entries = [value]
+    if not rank and any(str(entry) != "1" for entry in entries):
+        raise InputError(name, value, "this operator has no spatial axis", "leave it out")
     if len(entries) == 1:
         entries *= rank
     if len(entries) != rank:

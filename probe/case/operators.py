@@ -5,6 +5,8 @@ w (1, in_channels, filters), that is ``length`` rows by ``filters`` columns. ``m
 matrices, a stack of them where ``batch`` is more than 1; ``dot`` is the same product with one row
 or one column handed over as a vector (dot product, matrix times vector). ``sum`` adds up the
 ``in_channels`` elements of each of ``length`` rows; its weights are 1 and no library sees them.
+``dense``, also called ``linear``, is a fully connected layer: x (batch, in_channels), w
+(in_channels, filters). It has no spatial axis: its rows are the batch, and its length is always 1.
 Pooling is by channel and has no weights either: ``max_pool2d`` keeps the largest element of a
 window, ``avg_pool2d`` their mean.
 """
@@ -41,11 +43,26 @@ OPERATORS = {
     "matmul": Operator(1, windows=False),
     "dot": Operator(1, windows=False, batched=False),
     "sum": Operator(1, windows=False, weighted=False),
+    "dense": Operator(0, windows=False),
     "max_pool1d": Operator(1, depthwise=True, weighted=False, pool="max"),
     "max_pool2d": Operator(2, depthwise=True, weighted=False, pool="max"),
     "avg_pool1d": Operator(1, depthwise=True, weighted=False, pool="avg"),
     "avg_pool2d": Operator(2, depthwise=True, weighted=False, pool="avg"),
 }
+
+ALIASES = {"linear": "dense"}
+"""Further names of operators: Keras says Dense, PyTorch says Linear."""
+
+
+def length(op: str, value: object) -> int | None:
+    """The last spatial axis; None leaves it open. An operator without such an axis has 1."""
+    size = None if value is None else count("length", value)
+    if OPERATORS[op].spatial_rank or size == 1:
+        return size
+    if size is None:
+        return 1
+    why = f"{op} has no length: its rows are its batch"
+    raise InputError("length", size, why, "leave it out, and write batch=N")
 
 
 def kernel(op: str, size: Sizes | None) -> tuple[int, ...]:
@@ -61,7 +78,7 @@ def height(value: Sizes, rank: int) -> tuple[int, ...]:
     """The spatial axes before the last."""
     if rank > 1:
         return sizes("height", value, rank - 1)
-    why = "this operator has one spatial axis only"
+    why = f"this operator has {'one' if rank else 'no'} spatial axis" + " only" * rank
     raise InputError("height", value, why, "leave it out, or use conv2d")
 
 

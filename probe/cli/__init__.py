@@ -1,8 +1,9 @@
 """The command line: thin. It reads words, calls the rooms, and prints what they found.
 
 Results go to stdout (``--json``: exactly one object), progress and notes to stderr. It exits with
-0 when done, 1 for a finding where ``--fail-on`` asks for it, 2 where the input is wrong, 3 where
-the target failed, 130 after Ctrl-C. Nothing heavy is imported before a command runs.
+0 when done, 1 for a finding where ``--fail-on`` asks for it, 2 where the input is wrong or needs
+more memory than is free, 3 where the target failed, 70 after a mistake of probe's own (EX_SOFTWARE;
+please report it) and 130 after Ctrl-C. Nothing heavy is imported before a command runs.
 """
 
 from __future__ import annotations

@@ -59,11 +59,14 @@ def bisect(
     what changed changed once, and says where what it met speaks against that.
     """
     from probe.cli import numbers
+    from probe.errors import InputError
     from probe.search.bisection import bisect as search
     from probe.store import Store
     from probe.target import Target
 
     case = case_of(words)
+    if not case.spatial_rank:
+        raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
     values = numbers.parse("lengths", lengths or f"{shortest}..{shortest + 14}")
     with Store.here(folder) as store:

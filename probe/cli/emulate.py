@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @target_option()
 @click.option("--out", "file", metavar="FILE", required=True, type=click.Path(path_type=Path))
 @click.option("--against", metavar="B", help="Put the run at this value of the axis in too.")
-@click.option("--vary", metavar="AXIS", default="length", show_default=True, help="Its axis.")
+@click.option("--vary", metavar="AXIS", help="Its axis; length if not given (dense: batch).")
 @click.option("--partial", is_flag=True, help="Leave out outputs that do not replay.")
 @output_options
 def emulate(
@@ -38,7 +38,7 @@ def emulate(
     target: str,
     file: Path,
     against: str | None,
-    vary: str,
+    vary: str | None,
     partial: bool,
     out: Output,
 ) -> None:
@@ -66,7 +66,7 @@ def emulate(
 
 
 def _runs(
-    case: Case, target: Target, against: int | None, vary: str
+    case: Case, target: Target, against: int | None, vary: str | None
 ) -> tuple[list[Side], Pairs | None]:
     """One run, or two with the outputs of theirs that must agree."""
     from probe.explain import explain, run_side

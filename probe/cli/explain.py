@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--vary",
     metavar="AXIS",
-    default="length",
-    show_default=True,
-    help="The axis: length, batch, filters or channels.",
+    help="The axis: length, batch, filters or channels; length if not given (dense: batch).",
 )
 @click.option("--against-target", metavar="U", help="Another target for the right side.")
 @click.option("--against-padding", metavar="P", help="Another padding for the right side.")
@@ -74,7 +72,7 @@ def explain(
     target: str,
     at: str | None,
     against: str | None,
-    vary: str,
+    vary: str | None,
     against_target: str | None,
     against_padding: str | None,
     store: Path | None,
@@ -94,10 +92,12 @@ def explain(
         return _explain_store(store, number("workers", workers), fail_on, out)
     from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
+    from probe.window import axis_of
 
     others = bool(against_target or against_padding)
     ask_for_runs(words, vary, at, against, others)
     case, sides = case_of(words), targets_of((target, against_target or target))
+    vary = axis_of(case, vary)
     left, right = _values(vary, words.get("length"), at, against, others)
     with out.working(f"explaining {case.label} on {' and '.join(map(str, sides))}"):
         found = explained(

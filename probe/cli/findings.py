@@ -36,9 +36,8 @@ def finding_options(command: Command) -> Command:
         click.option(
             "--vary",
             metavar="AXIS",
-            default="length",
-            show_default=True,
-            help="The axis: length, batch, filters or channels.",
+            help="The axis: length, batch, filters or channels; length if not given (dense: "
+            "batch).",
         ),
         click.option("--against-target", metavar="U", help="Another target for the right side."),
         click.option("--against-padding", metavar="P", help="Another padding for the right side."),
@@ -73,7 +72,7 @@ def finding_of(
     from probe.shrink import Finding
 
     others = bool(sides["against_target"] or sides["against_padding"])
-    ask_for_runs(words, str(sides["vary"]), sides["at"], sides["against"], others)
+    ask_for_runs(words, sides["vary"], sides["at"], sides["against"], others)
     given = targets_of((target, sides["against_target"] or target))
     at, against = number("at", sides["at"]), number("against", sides["against"])
     if against is None and not (sides["against_target"] or sides["against_padding"]):
@@ -81,6 +80,5 @@ def finding_of(
         raise InputError("against", "(none)", "there is nothing to compare with", todo)
     if at is not None and at == against and len(given) == 1 and not sides["against_padding"]:
         raise InputError("against", against, "both sides are the same run", "give another value")
-    vary = str(sides["vary"])
-    found = Finding.of(case_of(words), vary, at, against, sides["against_padding"])
+    found = Finding.of(case_of(words), sides["vary"], at, against, sides["against_padding"])
     return found, (given[0], given[-1])

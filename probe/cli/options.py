@@ -48,7 +48,7 @@ class Words(click.Command):
 
 
 CASE_WORDS = {
-    "op": ("conv1d|conv2d|conv3d|...", "The operator."),
+    "op": ("conv1d|conv2d|dense|...", "The operator; dense, or linear: rows of a dense layer."),
     "kernel": ("5|1x5", "Kernel size; one number serves every axis."),
     "in_channels": ("N", "Input channels; 1 if not given."),
     "filters": ("N", "Output channels; 1 if not given (depthwise: the channels)."),
@@ -58,7 +58,7 @@ CASE_WORDS = {
     "padding": ("valid|same|same_lower|caffe|N|L:R", "Padding, one N or L:R an axis."),
     "ceil_mode": ("true", "Pooling: the last window may reach beyond the padded input."),
     "pad_with": ("nothing|zeros", "Pooling: what padding puts into windows; nothing if not given."),
-    "batch": ("N", "Batch size; 1 if not given."),
+    "batch": ("N", "Batch size, the rows of a dense layer; 1 if not given."),
     "height": ("N|4x6", "The spatial axes before the last; the kernel's extent if not given."),
     "length": ("N", "The last spatial axis."),
     "dtype": ("float32|float64|float16|bfloat16", "Format of all operands; float32 if not given."),
@@ -126,15 +126,36 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
 
 def ask_for_runs(
-    words: Mapping[str, str], vary: str, at: str | None, against: str | None, others: bool
+    words: Mapping[str, str],
+    vary: str | None,
+    at: str | None,
+    against: str | None,
+    others: bool,
 ) -> None:
     """``ask_for`` what two runs need. ``others``: the right side has a target or padding."""
-    known = "length" in words or "case_file" in words
+    known = has_length(words)
     need = {"length": (known, "--length N")}
-    if vary == "length":
+    if axis_given(words, vary) == "length":
         need = {"at": (known or at is not None, "--at A")}
     how = "--against B (or --against-target U, --against-padding P)"
     ask_for(words, **need, against=(others or against is not None, how))
+
+
+def has_length(words: Mapping[str, str]) -> bool:
+    """Whether no length has to be asked for: it is given, a file may give it, or there is none."""
+    return bool({"length", "case_file"} & set(words)) or axis_given(words, None) != "length"
+
+
+def axis_given(words: Mapping[str, str], vary: str | None) -> str:
+    """The axis that is varied, as far as the words say: ``vary``, or the operation's own."""
+    from probe.case import OPERATORS
+    from probe.case.operators import ALIASES
+
+    if vary is not None:
+        return vary
+    op = str(words.get("op", "")).lower()
+    op = ALIASES.get(op, op)
+    return "batch" if op in OPERATORS and not OPERATORS[op].spatial_rank else "length"
 
 
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:

@@ -105,8 +105,10 @@ def commands(ctx: click.Context) -> None:
 def run(arguments: Sequence[str]) -> int:
     """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
 
-    With ``--json`` they are one object on stdout too: ``error`` (``name``, ``value``, ``why``,
-    ``todo``, ``kind``; None for what does not apply) and ``exit``, the status.
+    0 done, 1 a finding where ``--fail-on`` asks for it, 2 wrong input or too little memory, 3 the
+    target failed, 70 a mistake of probe's own, 130 interrupted. With ``--json`` errors are one
+    object on stdout too: ``error`` (``name``, ``value``, ``why``, ``todo``, ``kind``; None for
+    what does not apply) and ``exit``, the status.
     """
     try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
@@ -138,6 +140,9 @@ def _failed(error: BaseException, verbose: bool) -> int:
     if isinstance(error, OSError) and error.strerror:
         _say(f"file={error.filename or '(output)'}: {error.strerror}; {CHECK}")
         return 2
+    if isinstance(error, MemoryError):
+        _say(f"memory={error or 'all of it'}: more than is free; use a smaller case")
+        return ProbeError.exit_code
     if verbose:
         traceback.print_exception(error)
     told = "" if verbose else "; --verbose shows where, please report it"

@@ -11,9 +11,11 @@ from probe.cli import numbers
 from probe.cli.options import (
     Words,
     ask_for,
+    axis_given,
     case_of,
     case_options,
     fail_on_option,
+    has_length,
     number,
     output_options,
     target_option,
@@ -41,9 +43,7 @@ DEFAULT_STORE = Path("results", "sweep")
 @click.option(
     "--vary",
     metavar="AXIS",
-    default="length",
-    show_default=True,
-    help="The axis: length, batch, filters or channels.",
+    help="The axis: length, batch, filters or channels; length if not given (dense: batch).",
 )
 @click.option(
     "--by",
@@ -91,7 +91,7 @@ DEFAULT_STORE = Path("results", "sweep")
 def sweep(
     words: dict[str, str],
     values: str | None,
-    vary: str,
+    vary: str | None,
     by: str,
     targets: tuple[str, ...],
     folder: Path,
@@ -111,15 +111,18 @@ def sweep(
     from probe.answers.sweep import sweep as swept
     from probe.cli.show import by_order, sweeps
     from probe.errors import InputError
+    from probe.window import axis_of
 
-    if values is None and vary == "length":
+    axis = axis_given(words, vary)
+    if values is None and axis == "length":
         values = words.pop("length", None)
-    name, fixed_length = _named(vary), vary == "length" or {"length", "case_file"} & set(words)
-    need = {"length": (bool(fixed_length), "--length N")}
+    name, known = _named(axis), axis == "length" or has_length(words)
+    need = {"length": (known, "--length N")}
     ask_for(words, **need, lengths=(values is not None, "--lengths 5..64"))
     if values is None:
         raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..64")
     case, wanted = case_of(words), numbers.parse(name, values)
+    vary = axis_of(case, vary)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)

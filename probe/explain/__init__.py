@@ -246,18 +246,20 @@ def explain(
     at: int | None = None,
     against: int | None = None,
     *,
-    vary: str = "length",
+    vary: str | None = None,
     against_target: Target | None = None,
     against_padding: object = None,
     inline: bool = False,
 ) -> Explanation:
     """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
 
+    ``vary`` None: the length, of a dense layer the batch.
     With ``against_target`` (another library, device or switch) or ``against_padding`` (another
     convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
     read off both sides, and outputs whose windows differ are told apart from rounding. Costs a
     reveal on each side. InputError: there is nothing to compare. TargetError: a target failed.
     """
+    vary = window.axis_of(case, vary)
     values = (case.in_channels if value is None else value for value in (at, against))
     case = window.case_for(case, vary, values)
     left = case if at is None else window.case_at(case, vary, at)

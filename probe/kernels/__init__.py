@@ -22,7 +22,7 @@ from probe.errors import TargetError
 from probe.kernels import onednn, symbols
 from probe.kernels.question import KEY, Kernel, Question
 from probe.target import Target
-from probe.window import case_at
+from probe.window import axis_of, case_at
 
 __all__ = ["ASKED", "SOURCES", "Kernel", "Question", "Source", "by_source", "observe", "rows"]
 
@@ -60,7 +60,7 @@ def observe(
     target: Target,
     case: Case,
     at: int | None = None,
-    vary: str = "length",
+    vary: str | None = None,
     seconds: float = 2.0,
     sources: Iterable[str] | None = None,
 ) -> list[Kernel]:
@@ -72,7 +72,8 @@ def observe(
     target fails; InputError for a wrong argument alone.
     """
     wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
-    question = Question(target, case if at is None else case_at(case, vary, at), seconds)
+    case = case if at is None else case_at(case, axis_of(case, vary), at)
+    question = Question(target, case, seconds)
     found: list[Kernel] = []
     for name in wanted:
         if not SOURCES[name].applies(target):

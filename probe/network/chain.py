@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from probe import memory
 from probe.case.arguments import by
 from probe.errors import InputError
 from probe.network.geometry import Geometry, Windows, output_sizes, windows
@@ -184,7 +185,15 @@ class Network:
         return windows(self, length)
 
     def geometry(self, fixed: int) -> Geometry:
-        """Which activations at the fixed length read content, and what shorter lengths give."""
+        """Which activations at the fixed length read content, and what shorter lengths give.
+
+        InputError: running it at that length needs more memory than is free.
+        """
+        channels = [self.in_channels, *(layer.filters for layer in self.layers)]
+        shapes = [(*size, n) for size, n in zip(self.sizes(fixed), channels, strict=True)]
+        kept = memory.need((), shapes, self.dtype) // 2  # all activations, of both lengths
+        largest = max(memory.need([shape], (), self.dtype) for shape in shapes)
+        memory.room(kept + largest, "fixed", fixed)
         return Geometry(self, fixed)
 
     def with_(self, **changes: Any) -> Network:

@@ -42,15 +42,21 @@ class Report:
     def verdict(self) -> str:
         """``differs``, ``equal``, or ``unknown``, of the contents that were compared.
 
-        ``differs``: some activations differ that read the same, or some are lacking. Of a part that
-        holds for these activations; whether the model's outputs differ too is unknown. ``equal``
-        is said of whole models alone, ``unknown`` of parts in which nothing differs, and where the
-        same shape gives other bits again.
+        Of a model that was read in part it is ``unknown``, whatever the part does: ``of_part``.
+        """
+        return "unknown" if self.part else self.of_part
+
+    @property
+    def of_part(self) -> str:
+        """The verdict over the layers that were read, be they all of the model or a part.
+
+        ``differs``: some activations differ that read the same, or some are missing. ``unknown``:
+        nothing was compared, or the same shape again gives different bits.
         """
         found = {one.verdict for one in self.comparisons}
         if found - {"equal", "nondeterministic"}:
             return "differs"
-        return "unknown" if self.part or found - {"equal"} or not found else "equal"
+        return "unknown" if found - {"equal"} or not found else "equal"
 
     def to_json(self) -> dict[str, Any]:
         """One target of what ``probe network --json`` prints."""
@@ -69,7 +75,7 @@ class Report:
             "explained": None if self.shown is None else self.shown.to_json()["first"],
             "explanation": explanation,
             "plan": None if self.part else plan,
-        } | ({"safe_in_part": plan} if self.part else {})
+        } | ({"verdict_of_part": self.of_part, "safe_in_part": plan} if self.part else {})
 
 
 def examine(

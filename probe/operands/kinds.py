@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from probe import floats
+from probe import floats, memory
 from probe.operands import cancel
 from probe.operands.draw import below, normal
 
@@ -68,6 +68,9 @@ class Drawn(Protocol):
     def input_shape(self) -> tuple[int, ...]:
         """(batch, *spatial, in_channels)."""
 
+    def output_shape(self) -> tuple[int, ...]:
+        """(batch, *output positions, filters)."""
+
 
 Draw = Callable[[Drawn, Shape], np.ndarray]
 
@@ -86,8 +89,9 @@ def generate(case: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
     Explicit weights and biases are rounded once to the dtype; they replace the generated ones. What
     is not weighted has weights of 1, and for ``cancel`` its input takes up the drawn ones: they are
-    what makes a sum cancel.
+    what makes a sum cancel. InputError: a run of the case needs more memory than is free.
     """
+    memory.require(case)
     kind = KINDS[case.kind]
     x = kind.input(case, case.input_shape())
     if not case.weighted:

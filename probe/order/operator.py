@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from probe import floats
+from probe import floats, memory
 from probe.case import Case
 from probe.launch import AnySession
 
@@ -22,10 +22,11 @@ class SessionOperator:
     that it takes the kernel that the user's call takes. A leaf is a weight's flat index within its
     filter (kernel position, then channel of its group); the bias is leaf ``summands``. Of a sum a
     leaf is an element of a row, and what the weight would make of it is put there, rounded: a sum
-    is never told that a product was fused.
+    is never told that a product was fused. InputError: it needs more memory than is free.
     """
 
     def __init__(self, session: AnySession, case: Case) -> None:
+        memory.require(case)
         self.session, self.case = session, case
         self.dtype = case.dtype
         self.summands, self.filters = case.summands, case.filters

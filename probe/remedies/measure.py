@@ -69,6 +69,9 @@ def _check(case: Case, lengths: Sequence[int]) -> None:
     if OPERATORS[case.op].pool or case.split is not None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
+    if not case.spatial_rank:
+        why = "remedies are compared by length, and its rows are its batch"
+        raise InputError("op", case.op, why, "use probe.stable for dense layers")
     if len(set(lengths)) < 2:
         text = ",".join(map(str, lengths))
         raise InputError("lengths", text, "one length can't differ from itself", "give two or more")

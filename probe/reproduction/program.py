@@ -277,11 +277,12 @@ class _Work:
     def _arguments(self, case: Case) -> dict[str, str]:
         """What the side hands over: all operands, or the first of them."""
         finding = self.finding
-        cut = [":"] * (finding.x.ndim - 2)
-        assert case.length is not None
-        batch = f":{case.batch}" if case.batch < finding.x.shape[0] else ":"
-        length = f":{case.length}" if case.length < finding.x.shape[-2] else ":"
-        x = "x" if batch == length == ":" else f"x[{', '.join([batch, *cut[1:], length])}]"
+        cut = [f":{case.batch}" if case.batch < finding.x.shape[0] else ":"]
+        if case.spatial_rank:
+            assert case.length is not None
+            cut += [":"] * (case.spatial_rank - 1)
+            cut.append(f":{case.length}" if case.length < finding.x.shape[-2] else ":")
+        x = "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"
         fewer = case.filters < finding.w.shape[-1]
         found = {"x": x}
         if case.weighted:

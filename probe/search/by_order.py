@@ -141,15 +141,17 @@ def sweep(
     session: AnySession,
     case: Case,
     values: Sequence[int],
-    vary: str = "length",
+    vary: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ByOrder:
     """Reveals ``case`` at every value of the axis and compares each with the largest.
 
-    ``session``: started. ``values``: two or more of ``vary`` (``length``, ``batch``, ``filters``).
+    ``session``: started. ``values``: two or more of ``vary`` (``length``, ``batch``, ``filters``);
+    ``vary`` None: the length, of a dense layer the batch.
     ``progress(done, total)``. What a target refuses is told in the result; TargetError only after
     ``PATIENCE`` lost processes in a row. InputError: a value does not fit the case.
     """
+    vary = window.axis_of(case, vary)
     shorter, against = axis_values(values, vary)
     case = case.with_(length=None) if vary == "length" else window.case_for(case, vary, values)
     cases = {value: window.case_at(case, vary, value) for value in (*shorter, against)}

@@ -150,6 +150,9 @@ def find(
     known. InputError: ``upto`` is shorter than any output
     needs. TargetError: the target failed at the shortest length.
     """
+    if not case.spatial_rank:
+        todo = "sweep its batch by order: probe sweep --vary batch --by order --values 1..64"
+        raise InputError("op", case.op, "it has no length to search", todo)
     first = max(case.shortest_length, case.effective_kernel[-1])
     if upto < first:
         why = f"the shortest length at which a window meets no padding is {first}"

@@ -49,12 +49,13 @@ class Finding:
     def of(
         cls,
         case: Case,
-        vary: str = "length",
+        vary: str | None = None,
         at: int | None = None,
         against: int | None = None,
         padding: object = None,
     ) -> Self:
         """The finding that ``probe explain`` is asked about with the same words. InputError."""
+        vary = window.axis_of(case, vary)
         if at is None and vary != "length":
             at = window.value_of(case, vary) if against is not None else None
         case = window.case_for(case, vary, [n for n in (at, against) if n is not None] or [1])
@@ -85,7 +86,9 @@ class Finding:
 
     def operands(self, side: Case) -> Arrays:
         """x, w and b of one side: C-contiguous, the prefix of the larger side's."""
-        x = self.x[: side.batch, ..., : side.length, :]
+        x = self.x[: side.batch]
+        if side.spatial_rank:
+            x = x[..., : side.length, :]
         b = None if self.b is None else self.b[: side.filters].copy()
         w = self.w[..., : side.filters]
         return np.ascontiguousarray(x), np.ascontiguousarray(w), b

@@ -1,25 +1,31 @@
-"""Keras 3 layers on the prefix-stable convolution, on TensorFlow: the same words and weights.
+"""Keras 3 layers on the prefix-stable operators, on TensorFlow: the same words and weights.
 
 >>> from probe.stable import keras_layers
 >>> model = keras_layers.stabilized(model)  # doctest: +SKIP
+>>> print(model.stable_report)  # what was replaced, and what was left  # doctest: +SKIP
 """
 
 from typing import Any
 
 import keras
 
-from probe.stable.tensorflow import conv
+from probe.stable.report import EXACT, EXACT_ACTIVATIONS, Report
+from probe.stable.tensorflow import conv, dense, normalised
+
+
+def _require_tensorflow():
+    if keras.backend.backend() != "tensorflow":
+        why = "these layers are TensorFlow's"
+        raise ValueError(f"backend={keras.backend.backend()}: {why}")
 
 
 class _Stable:
-    """What replaces the call of the library in the layers."""
+    """What replaces the call of the library in the convolutions."""
 
     accumulate = None
 
     def call(self: Any, inputs):
-        if keras.backend.backend() != "tensorflow":
-            why = "these layers are TensorFlow's"
-            raise ValueError(f"backend={keras.backend.backend()}: {why}")
+        _require_tensorflow()
         if self.data_format != "channels_last":
             why = "a stable layer has its channels last"
             raise ValueError(f"data_format={self.data_format}: {why}")
@@ -63,26 +69,105 @@ class DepthwiseConv2D(_Stable, keras.layers.DepthwiseConv2D):
     """``keras.layers.DepthwiseConv2D``; ``accumulate`` is that of ``probe.stable.conv``."""
 
 
+class Dense(keras.layers.Dense):
+    """``keras.layers.Dense``; the attribute ``accumulate`` is that of ``probe.stable.dense``."""
+
+    accumulate = None
+
+    def call(self, inputs, training=None):
+        """The rows, each for itself."""
+        _require_tensorflow()
+        kernel = keras.ops.convert_to_tensor(self.kernel)
+        bias = None if self.bias is None else keras.ops.convert_to_tensor(self.bias)
+        outputs = dense(inputs, kernel, bias, self.accumulate)
+        return outputs if self.activation is None else self.activation(outputs)
+
+
+class BatchNormalization(keras.layers.BatchNormalization):
+    """Keras' own at inference, as a scale and a shift; ``accumulate`` as of ``conv``.
+
+    In training it is Keras' own: its means are taken over the batch.
+    """
+
+    accumulate = None
+
+    def call(self, inputs, training=None, mask=None):
+        """A multiplication and an addition of each element; 16-bit inputs in float32, as Keras."""
+        if training and self.trainable:
+            return super().call(inputs, training=training, mask=mask)
+        _require_tensorflow()
+        ops, wide = keras.ops, keras.backend.result_type(inputs.dtype, "float32")
+        outputs = normalised(
+            ops.cast(inputs, wide),
+            ops.cast(self.moving_mean, wide),
+            ops.cast(self.moving_variance, wide),
+            ops.cast(self.gamma, wide) if self.scale else None,
+            ops.cast(self.beta, wide) if self.center else None,
+            self.epsilon,
+            self.axis,
+            self.accumulate,
+        )
+        return ops.cast(outputs, self.compute_dtype)
+
+
 KINDS = {
     getattr(keras.layers, kind.__name__): kind
-    for kind in (Conv1D, Conv2D, Conv3D, DepthwiseConv1D, DepthwiseConv2D)
+    for kind in (
+        *(Conv1D, Conv2D, Conv3D, DepthwiseConv1D, DepthwiseConv2D),
+        *(Dense, BatchNormalization),
+    )
 }
 
 
-def stabilized(model, accumulate=None):
-    """A copy of a Keras model in which every convolution is prefix-stable, with the same weights.
+def stabilized(model, accumulate=None, strict=False):
+    """A copy of a Keras model whose layers depend on their own window or row alone, weights equal.
 
-    Other layers stay as they are: dense layers and normalisations over positions may still depend
-    on the length.
+    Replaced are convolutions, Dense, and batch normalisation at inference (in training it takes
+    means over the batch, as always); in models within the model too. Other layers stay as they are:
+    recurrent layers, attention, layer normalisation, softmax and the like may still depend on the
+    batch or the length. The copy's attribute ``stable_report`` lists what was replaced, kept and
+    left. Under a compiler that fuses (XLA), take ``accumulate="float64"``. ``strict``:
+    ``NotStable``, a ValueError, names the layers that would be left, if any.
     """
+    found: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 
     def replaced(layer):
-        kind = KINDS.get(type(layer))
+        kind = KINDS.get(type(layer)) if _plain(layer) else None
+        for what, told in _told(layer, kind):
+            found[what].append((layer.name, told))
         made = (kind or type(layer)).from_config(layer.get_config())
         if kind:
             made.accumulate = accumulate
         return made
 
-    made = keras.models.clone_model(model, clone_function=replaced)
+    made = keras.models.clone_model(model, clone_function=replaced, recursive=True)
+    report = Report(**{name: tuple(dict.fromkeys(layers)) for name, layers in found.items()})
+    if strict:
+        report.refuse_left()
     made.set_weights(model.get_weights())
+    made.stable_report = report
     return made
+
+
+def _plain(layer):
+    """Whether a layer computes what its class says: no quantised weights."""
+    return getattr(layer, "quantization_mode", None) is None
+
+
+def _told(layer, kind):
+    """Under which names of a Report a layer belongs, and as what."""
+    name = type(layer).__name__
+    if isinstance(layer, keras.layers.Activation) or kind:
+        activation = getattr(layer, "activation", None) or keras.activations.linear
+        exact = getattr(activation, "__name__", "") in EXACT_ACTIVATIONS
+        said = getattr(activation, "__name__", type(activation).__name__)
+        if kind:
+            yield "replaced", name
+        if not exact:
+            yield "left", f"its activation {said}" if kind else f"{name} {said}"
+        elif not kind:
+            yield "kept", name
+    elif name in EXACT and type(layer).__module__.startswith("keras."):
+        yield "kept", name
+    elif type(layer) not in (keras.Sequential, keras.Model):
+        yield "left", name

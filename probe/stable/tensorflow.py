@@ -23,6 +23,35 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     return y if b is None else y + b
 
 
+def dense(x, w, b=None, accumulate=None):
+    """As ``probe.stable.dense``: x (..., in_channels), w (in_channels, filters)."""
+    import tensorflow as tf
+
+    x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
+    channels, filters = _numbers(w.shape)
+    y = conv(tf.reshape(x, [1, -1, channels]), w[None], b, accumulate=accumulate)
+    known = _numbers(x.shape)[:-1]
+    y = tf.reshape(y, tf.concat([tf.shape(x)[:-1], [filters]], 0))
+    y.set_shape(known + (filters,))
+    return y
+
+
+def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
+    """As ``probe.stable.normalised``; statistics in x's dtype."""
+    import tensorflow as tf
+
+    wide, rank = accumulator(x.dtype.name, accumulate), len(x.shape)
+    mean, variance = tf.cast(mean, wide), tf.cast(variance, wide)
+    factor = 1 / tf.sqrt(variance + epsilon)
+    factor = factor if scale is None else factor * tf.cast(scale, wide)
+    factor = tf.cast(tf.cast(factor, x.dtype), wide)
+    offset = -(mean * factor)
+    offset = offset if shift is None else offset + tf.cast(shift, wide)
+    shape = [-1 if at == axis % rank else 1 for at in range(rank)]
+    factor, offset = (tf.reshape(one, shape) for one in (factor, offset))
+    return tf.cast(tf.cast(x, wide) * factor + offset, x.dtype)
+
+
 def _numbers(shape):
     return tuple(getattr(size, "value", size) for size in shape)
 

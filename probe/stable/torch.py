@@ -17,6 +17,30 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
 
 
+def dense(x, w, b=None, accumulate=None):
+    """As ``probe.stable.dense``: x (..., in_channels), w (filters, in_channels)."""
+    rows = x.reshape((-1, x.shape[-1]))
+    y = conv(rows.t()[None], w[:, :, None], b, accumulate=accumulate)[0].t()
+    return y.reshape(tuple(x.shape[:-1]) + (w.shape[0],))
+
+
+def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
+    """As ``probe.stable.normalised``."""
+    import torch
+
+    wide = getattr(torch, accumulator(str(x.dtype).split(".")[-1], accumulate))
+    inner = torch.promote_types(wide, mean.dtype)
+    mean, variance = mean.to(inner), variance.to(inner)
+    factor = 1 / torch.sqrt(variance + epsilon)
+    factor = factor if scale is None else factor * scale
+    factor = factor.to(x.dtype).to(inner)
+    offset = -(mean * factor)
+    offset = offset if shift is None else offset + shift
+    shape = [-1 if at == axis % x.dim() else 1 for at in range(x.dim())]
+    factor, offset = (one.to(wide).reshape(shape) for one in (factor, offset))
+    return (x.to(wide) * factor + offset).to(x.dtype)
+
+
 _MADE: Dict[str, Any] = {}
 
 

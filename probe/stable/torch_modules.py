@@ -1,7 +1,8 @@
-"""PyTorch's convolution modules on the prefix-stable convolution: the same words, the same state.
+"""PyTorch's modules on the prefix-stable operators: the same words, the same state.
 
 >>> from probe.stable import torch_modules
 >>> model = torch_modules.stabilized(model)  # doctest: +SKIP
+>>> print(model.stable_report)  # what was replaced, and what was left  # doctest: +SKIP
 """
 
 import copy
@@ -9,11 +10,12 @@ from typing import Any
 
 import torch
 
-from probe.stable.torch import conv
+from probe.stable.report import EXACT, Report
+from probe.stable.torch import conv, dense, normalised
 
 
 class _Stable:
-    """What replaces the call of ``torch.nn.functional`` in the three modules."""
+    """What replaces the call of ``torch.nn.functional`` in the convolutions."""
 
     accumulate = None
 
@@ -40,18 +42,90 @@ class Conv3d(_Stable, torch.nn.Conv3d):
     """``torch.nn.Conv3d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
 
 
-KINDS = {torch.nn.Conv1d: Conv1d, torch.nn.Conv2d: Conv2d, torch.nn.Conv3d: Conv3d}
+class Linear(torch.nn.Linear):
+    """``torch.nn.Linear``; the attribute ``accumulate`` is that of ``probe.stable.dense``."""
+
+    accumulate = None
+
+    def forward(self, input):
+        """The rows, each for itself."""
+        return dense(input, self.weight, self.bias, self.accumulate)
 
 
-def stabilized(model, accumulate=None):
-    """A copy of a module in which every convolution is prefix-stable, with the same weights.
+class _Normalised:
+    """Batch normalisation at inference: a scale and a shift. In training it is PyTorch's own."""
 
-    Inputs need a batch axis. Other layers stay as they are: dense layers and normalisations over
-    positions may still depend on the length.
+    accumulate = None
+
+    def forward(self: Any, input):
+        if self.training:
+            return super().forward(input)  # type: ignore[misc]
+        self._check_input_dim(input)
+        statistics = self.running_mean, self.running_var, self.weight, self.bias, self.eps
+        return normalised(input, *statistics, axis=1, accumulate=self.accumulate)
+
+
+class BatchNorm1d(_Normalised, torch.nn.BatchNorm1d):
+    """``torch.nn.BatchNorm1d``; ``accumulate`` is that of ``probe.stable.normalised``."""
+
+
+class BatchNorm2d(_Normalised, torch.nn.BatchNorm2d):
+    """``torch.nn.BatchNorm2d``; ``accumulate`` is that of ``probe.stable.normalised``."""
+
+
+class BatchNorm3d(_Normalised, torch.nn.BatchNorm3d):
+    """``torch.nn.BatchNorm3d``; ``accumulate`` is that of ``probe.stable.normalised``."""
+
+
+KINDS = {
+    getattr(torch.nn, kind.__name__): kind
+    for kind in (Conv1d, Conv2d, Conv3d, Linear, BatchNorm1d, BatchNorm2d, BatchNorm3d)
+}
+CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
+
+
+def stabilized(model, accumulate=None, strict=False):
+    """A copy of a module whose layers depend on their own window or row alone, with equal weights.
+
+    Replaced are convolutions, Linear, and batch normalisation at inference (in training mode it
+    takes means over the batch, as always). Inputs need a batch axis. Other layers stay as they are:
+    recurrent layers, attention, layer normalisation, softmax and the like may still depend on the
+    batch or the length. The copy's attribute ``stable_report`` lists what was replaced, kept and
+    left. Under a compiler that fuses (XLA), take ``accumulate="float64"``. ``strict``:
+    ``NotStable``, a ValueError, names the layers that would be left, if any.
     """
-    made = copy.deepcopy(model)
-    for module in made.modules():
-        if type(module) in KINDS:
-            module.__class__ = KINDS[type(module)]
-            module.accumulate = accumulate
+    made, names = copy.deepcopy(model), ("replaced", "kept", "left", "unread")
+    found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
+    inside: list[str] = []
+    for name, module in made.named_modules():
+        if any(name.startswith(outer) for outer in inside):
+            continue  # parts of a layer that is left as a whole
+        what = _replaced(module, accumulate)
+        if what == "left" and module.__module__.startswith("torch."):
+            inside.append(f"{name}." if name else "")
+        if what:
+            found[what].append((name, type(module).__name__))
+    report = Report(**{name: tuple(layers) for name, layers in found.items()})
+    if strict:
+        report.refuse_left()
+    made.stable_report = report
     return made
+
+
+def _replaced(module, accumulate):
+    """Makes a module stable where there is a way; under which name of a Report it belongs."""
+    kind = type(module)
+    if kind in KINDS.values():
+        return "replaced"
+    if kind in KINDS and getattr(module, "padding_mode", "zeros") == "zeros":
+        if getattr(module, "track_running_stats", True):
+            module.__class__ = KINDS[kind]
+            module.accumulate = accumulate
+            return "replaced"
+        return "left"
+    if kind in CONTAINERS:
+        return ""
+    if kind.__module__.startswith("torch.nn.") and kind.__name__ in EXACT:
+        return "kept"
+    own = any(True for _ in module.children()) and not any(True for _ in module.parameters(False))
+    return "unread" if own and not kind.__module__.startswith("torch.") else "left"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from probe import machine, public
+from probe import machine, public, window
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, InlineSession, open_session
@@ -48,7 +48,7 @@ def sweep(
     cases: Sequence[Case],
     targets: Sequence[Target],
     lengths: Sequence[int],
-    vary: str = "length",
+    vary: str | None = None,
     store: Store | None = None,
     control: str = "every",
     workers: int | None = None,
@@ -60,7 +60,7 @@ def sweep(
 ) -> Summary:
     """Runs every case on every target at every value and compares with the largest value.
 
-    ``lengths``: values of the axis ``vary`` (``length``, ``batch``, ``filters``), two or more.
+    ``lengths``: two or more values of the axis ``vary`` (None: length; dense layers: batch).
     ``control``: ``every``: each shape is run twice more, as it is and from another alignment;
     ``differing``: only the longest one and those that differ. ``workers``: targets that run side by
     side, a process each; None: as many as there are processors. Targets that use all processors
@@ -80,7 +80,7 @@ def sweep(
     for name, given in (("cases", cases), ("targets", targets)):
         if not given:
             raise InputError(name, "(none)", "there is nothing to run", "give one or more")
-    values, against = axis_values(lengths, vary)
+    values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
     plans = Plans(cases, vary, values, against)
     if store is not None:
         store.flush()

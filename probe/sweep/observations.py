@@ -151,7 +151,8 @@ def _place(index: np.ndarray, rows: Size, positions: Size, filters: Size) -> dic
 
 def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Rows, positions and filters of an output shape."""
-    return int(np.prod(shape[1:-2], dtype=np.int64)), shape[-2], shape[-1]
+    positions = shape[-2] if len(shape) > 2 else 1
+    return int(np.prod(shape[1:-2], dtype=np.int64)), positions, shape[-1]
 
 
 def _scaled(arrays: Mapping[str, np.ndarray], dtype: str, scale: np.ndarray) -> np.ndarray:

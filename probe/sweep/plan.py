@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probe import operands, window
+from probe import memory, operands, window
 from probe.case import Case
 from probe.errors import InputError
 
@@ -41,13 +41,14 @@ class Plan:
     """
 
     def __init__(self, case: Case, vary: str, values: Sequence[int], against: int) -> None:
+        vary = window.axis_of(case, vary)
         case = case.with_(length=None) if vary == "length" else case
         self.case = window.case_for(case, vary, (against,))
         self.vary, self.values, self.against = vary, values, against
         for value in (values[0], against) if vary == "length" else (*values, against):
             window.case_at(self.case, vary, value)
         self.base = window.case_at(self.case, vary, against)
-        self.base.output_shape()  # says so where the length is neither given nor varied
+        memory.require(self.base)  # says so too where the length is neither given nor varied
         self.id = self.case.id
 
     @cached_property

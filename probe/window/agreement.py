@@ -61,6 +61,16 @@ class Agreement:
         }
 
 
+def axis_of(case: Case, vary: str | None) -> str:
+    """The axis to vary: ``vary``; for None the length, of a dense layer the batch. InputError."""
+    if vary is None:
+        return "length" if case.spatial_rank else "batch"
+    if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
+        why = f"{case.op} has no length: its rows are its batch"
+        raise InputError("vary", vary, why, "use batch, filters or channels")
+    return vary
+
+
 def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
     """The case that ``case_at`` takes for each of the values. Raises InputError.
 

@@ -100,7 +100,7 @@ def _magnitudes(array: np.ndarray, dtype: str) -> np.ndarray:
 
 def _geometry(case: Case, x: np.ndarray) -> Geometry:
     """The windows over an input of this shape."""
-    geometry = Geometry.of(case, x.shape[-2])
+    geometry = Geometry.of(case, x.shape[-2] if case.spatial_rank else None)
     if x.shape[1:] != (*geometry.sizes, geometry.in_channels):
         why = f"the case has (batch, {', '.join(map(str, geometry.sizes))}, {geometry.in_channels})"
         raise InputError("x.shape", x.shape, why, "pass the case's own input, or a prefix of it")

@@ -70,7 +70,7 @@ class Geometry:
         the input has 2**31 elements or more.
         """
         chosen = np.arange(self.positions) if positions is None else np.asarray(positions)
-        places = np.unravel_index(chosen, self.outputs)
+        places = np.unravel_index(chosen, self.outputs) if self.outputs else ()
         wide = math.prod(self.sizes) * self.in_channels >= 2**31
         flat = np.zeros((len(chosen), 1), dtype=np.int64 if wide else np.int32)
         inside = np.ones((len(chosen), 1), dtype=bool)

@@ -32,7 +32,9 @@ class Call:
         the operands.
         """
         axes = dict(axes or {})
-        x = _cut(self.x, -2, "length", axes.pop("length", None))
+        x, length = self.x, axes.pop("length", None)
+        if self.spec["kernel"]:  # rows of a dense layer have no length to cut
+            x = _cut(x, -2, "length", length)
         x = _cut(x, 0, "batch", axes.pop("batch", None))
         filters, channels = axes.pop("filters", None), axes.pop("channels", None)
         if axes:

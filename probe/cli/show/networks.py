@@ -83,7 +83,7 @@ def _one(report: Report, width: int) -> Iterator[RenderableType]:
 
 def _of_part(report: Report) -> str:
     """The verdict for a model that was read in part."""
-    if report.verdict == "differs":
+    if report.of_part == "differs":
         return (
             "differs within the part that was read; whether the outputs of the whole model differ "
             "is unknown"

@@ -7,7 +7,12 @@ from probe.reproduction.scripts.contract import Library, flat, refuse, restored
 from probe.shrink.finding import Arrays
 from probe.target import Target
 
-CALLS = {"matmul": "np.matmul(x, w)", "dot": "np.dot(x, w)", "sum": "np.sum(x, axis=-1)"}
+CALLS = {
+    "matmul": "np.matmul(x, w)",
+    "dot": "np.dot(x, w)",
+    "sum": "np.sum(x, axis=-1)",
+    "dense": "np.matmul(x, w)",
+}
 
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:

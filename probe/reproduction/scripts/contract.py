@@ -77,7 +77,7 @@ def flat(case: Case, vector: bool = True) -> tuple[str, str]:
 
 
 def restored(case: Case, y: str) -> str:
-    """The result of a product's call as (batch, rows, filters)."""
+    """The result of a product's call as (batch, rows, filters), or (batch, filters)."""
     if case.op == "sum":
         return f"{y}[..., None]"
     if case.op not in ("matmul", "dot") or case.batch > 1:

@@ -9,7 +9,12 @@ from probe.shrink.finding import Arrays
 from probe.target import Target
 from probe.window import code
 
-PRODUCTS = {"matmul": "jnp.matmul(x, w)", "dot": "jnp.dot(x, w)", "sum": "jnp.sum(x, axis=-1)"}
+PRODUCTS = {
+    "matmul": "jnp.matmul(x, w)",
+    "dot": "jnp.dot(x, w)",
+    "sum": "jnp.sum(x, axis=-1)",
+    "dense": "jnp.dot(x, w)",
+}
 
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:

@@ -34,7 +34,7 @@ def built(target: Target, case: Case) -> list[str]:
         return ["", "def model(x):", *(f"    {line}" for line in lines(text)), "    return y", ""]
     kind = f', dtype="{case.dtype}"' if case.dtype != "float32" else ""
     bias = case.bias is not None
-    if case.op == "matmul":
+    if case.op in ("matmul", "dense"):
         layer, before = f"keras.layers.Dense({case.filters}, use_bias={bias}{kind})", []
     elif case.op in ("dot", "sum"):
         raise refuse(target, f"op={case.op}")

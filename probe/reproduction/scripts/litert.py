@@ -78,7 +78,7 @@ def model(target: Target, case: Case, operands: Arrays) -> bytes:
     """The bytes of the model with its weights. InputError where LiteRT's schema is not here."""
     schema = schema_of(target)
     x, w, b = operands
-    shape = x.shape if case.spatial_rank > 1 else (x.shape[0], 1, *x.shape[1:])
+    shape = x.shape if case.spatial_rank != 1 else (x.shape[0], 1, *x.shape[1:])
     try:
         made = litert_model.Model(schema, case.spec(), shape)
     except (Unsupported, KeyError) as error:

@@ -29,7 +29,9 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     kind, pool = f"TensorProto.{backend.TYPES[case.dtype]}", bool(OPERATORS[case.op].pool)
     product = case.op in OPS
     x, w = flat(case)
-    if product:
+    if case.op == "dense":
+        body = ["w = w.T.copy()"]
+    elif product:
         body = [f"x = {x}"] * (x != "x") + [f"w = {w}"] * (w != "w")
     else:
         body = list(CHANNELS_FIRST[: 1 + (not pool)])
@@ -69,6 +71,8 @@ def _open(case: Case) -> list[object]:
     """The shape of x with open sizes."""
     if case.op not in OPS:
         return ["batch", case.in_channels, *_sizes(case, "size")]
+    if case.op == "dense":
+        return ["batch", case.in_channels]
     x = flat(case)[0]
     rank = {"x": 3, "x[0]": 2, "x[0, 0]": 1}[x]
     return [*(f"size{axis}" for axis in range(rank - 1)), case.in_channels]
@@ -79,6 +83,8 @@ def nodes(case: Case) -> list[str]:
     rank, bias = len(_open(case)), case.bias is not None
     if case.op == "sum":
         return [_node("ReduceSum", ["x"], ["y"], {"axes": [rank - 1], "keepdims": 0})]
+    if case.op == "dense":
+        return [_node("Gemm", ["x", "w", "b"][: 2 + bias], ["y"], {"transB": 1})]
     if case.op in OPS:
         vector = case.op == "dot" and case.filters == 1
         if not bias:

@@ -18,7 +18,7 @@ from probe.target import Target
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:
     """How a script computes ``case``."""
-    switches, product = dict(target.switches), case.op == "matmul"
+    switches, product = dict(target.switches), case.op in caffe_layers.PRODUCTS
     flat, spec = case.spatial_rank == 1 and not product, case.spec()
     plan = _plan(target, case)
     shape = (case.batch, case.in_channels, *((1,) if flat else ()), *case.spatial())

@@ -24,6 +24,7 @@ PRODUCTS = {
     "matmul": "tf.matmul(x, w)",
     "dot": "tf.tensordot(x, w, 1)",
     "sum": "tf.reduce_sum(x, 2)",
+    "dense": "tf.matmul(x, w)",
 }
 
 OPTIONS = '    """How it runs."""'
