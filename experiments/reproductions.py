@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from probe import Case, Store, Target, experiment
+from probe import Case, Store, Target, experiment, machine
 from probe.reproduction.trials import Drawn, attempt, draw
 
 NAME = "reproductions"
@@ -42,7 +42,7 @@ def main(store: Path, quick: bool) -> bool:
         with found_quickly() as swept:
             return measured(store, "length_sweep", draw(swept, 6))
     draws = {name: draw(RESULTS / name, number) for name, number in DRAWS.items()}
-    there = [name for name in FEW if (RESULTS / name).is_dir()]
+    there = [name for name in FEW if (RESULTS / name / machine.label()).is_dir()]
     draws |= {name: draw(RESULTS / name, FEW[name], each=True) for name in there}
     return any(measured(store, name, drawn) for name, drawn in draws.items())
 

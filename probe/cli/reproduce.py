@@ -93,6 +93,7 @@ def reproduce(
     also: tuple[str, ...],
     times: str,
     kernels: str,
+    any_cause: bool,
     out: Output,
 ) -> None:
     """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
@@ -123,6 +124,7 @@ def reproduce(
             right,
             by=by,
             keep=keep,
+            any_cause=any_cause,
             most=number("most", most) or 0,
             times=count,
             elsewhere=others,

@@ -16,7 +16,7 @@ from probe.case import Case
 from probe.case.arguments import choice
 from probe.case.operators import OPERATORS
 from probe.errors import TargetError
-from probe.explain import Explanation, Side
+from probe.explain import Explanation, Pairs, Side
 from probe.launch import AnySession, open_session
 from probe.order import pools
 from probe.order.operator import SessionOperator
@@ -89,15 +89,44 @@ class Failing:
         """``by_bits`` or ``by_order``. InputError for another word."""
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
+    def survives(self, predicate: Predicate, finding: Finding) -> bool:
+        """What a predicate says of a finding; False where the target does not compute it."""
+        try:
+            return predicate(finding)
+        except TargetError as error:
+            self._again(error)
+            return False
+
     def explained(self, finding: Finding) -> Explanation:
         """Both sides with their orders, and the cause of every difference. TargetError."""
         self.revive()
         one = self._side(self.first, finding, finding.left)
         two = self._side(self.second, finding, finding.right)
+        return explain.compare(finding.left, one, two, self._pairs(finding, one, two))
+
+    def _pairs(self, finding: Finding, one: Side, two: Side) -> Pairs:
         if self.conventions(finding):
-            pairs = explain.same_place(one, two)
-        else:
-            pairs = explain.must_agree(finding.case, finding.vary, finding.left, finding.right)
+            return explain.same_place(one, two)
+        return explain.must_agree(finding.case, finding.vary, finding.left, finding.right)
+
+    def judged(self, finding: Finding) -> Explanation | None:
+        """``explained`` of the differing outputs alone; None where none differs. TargetError."""
+        one, two = (
+            self._plain(session, finding, case)
+            for session, case in ((self.first, finding.left), (self.second, finding.right))
+        )
+        pairs = self._pairs(finding, one, two)
+        differing = explain.differing(one, two, pairs)
+        if not len(differing):
+            return None
+        for side, session, places in (
+            (one, self.first, pairs.left),
+            (two, self.second, pairs.right),
+        ):
+            wanted = np.zeros(side.replays.shape, bool)
+            wanted[tuple(places[differing].T)] = True
+            if not side.refusal:
+                explain.add_orders(side, session, (), wanted)
         return explain.compare(finding.left, one, two, pairs)
 
     def revive(self) -> None:
@@ -107,10 +136,14 @@ class Failing:
                 session.start()
 
     def _side(self, session: AnySession, finding: Finding, case: Case) -> Side:
+        side = self._plain(session, finding, case)
+        return side if side.refusal else explain.add_orders(side, session, ())
+
+    def _plain(self, session: AnySession, finding: Finding, case: Case) -> Side:
         side = explain.run(session, case, finding.operands(case))
         if self.conventions(finding):
             side.windows = windows(session, case)
-        return side if side.refusal else explain.add_orders(side, session, ())
+        return side
 
     def _run(self, session: AnySession, finding: Finding, case: Case) -> np.ndarray:
         self.runs += 1

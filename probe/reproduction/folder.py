@@ -17,7 +17,8 @@ from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
 from probe.reproduction import emulate, picture, program, proof, report, scripts
-from probe.reproduction.failing import Failing, failing
+from probe.reproduction.failing import Failing, Predicate, failing
+from probe.reproduction.kept import Effect, Kept, shown_by_products
 from probe.reproduction.plainer import without_zeros
 from probe.reproduction.report import Content, Elsewhere
 from probe.shrink import BUDGET, Finding, Shrunk, shrink
@@ -41,6 +42,8 @@ class Reproduction:
     where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
     why there is none. ``shown``: whether it prints every bit pattern that the script does.
     ``seconds``: what the proof took. ``names``: of both libraries where the finding does not tell.
+    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
+    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
     """
 
     finding: Any
@@ -60,6 +63,9 @@ class Reproduction:
     seconds: float = 0.0
     files: list[str] = field(default_factory=list)
     names: tuple[str, str] | None = None
+    before: Effect | None = None
+    after: Effect | None = None
+    kept: dict[str, bool | None] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe reproduce --json`` prints."""
@@ -77,12 +83,22 @@ class Reproduction:
             "calls": None if self.shrunk is None else self.shrunk.calls,
             "ended": None if self.shrunk is None else self.shrunk.ended,
             "near": near_json(self.shrunk),
+            **effects_json(self.before, self.after, self.kept),
             "proof": {"status": self.ran.status, "said": self.ran.said},
             "elsewhere": [vars(one) for one in self.elsewhere],
             "not_emulated": self.not_emulated or None,
             "emulated": self.shown,
             "files": self.files,
         }
+
+
+def effects_json(
+    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
+) -> dict[str, Any]:
+    """What a finding did before it was made smaller and does now, and whether that is the same."""
+    sides = {"before": before, "after": after}
+    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
+    return found | {"kept": kept}
 
 
 def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
@@ -122,6 +138,7 @@ def proved(
     *,
     by: str = "bits",
     keep: bool = False,
+    any_cause: bool = False,
     most: int = BUDGET,
     times: int = 3,
     elsewhere: Sequence[Elsewhere] = (),
@@ -129,16 +146,21 @@ def proved(
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
 
-    ``keep``: no shrinking. ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
+    ``keep``: no shrinking. ``any_cause``: a smaller case may have another cause, or other kernels.
+    ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
     must say the same. InputError: both sides agree, or no script is written for it.
     Nondeterministic. NotReproduced: the script does not say what was measured.
     """
     tell = tell or _silent
     tell("shrinking")
-    shrunk = None if keep else shrunken(failed, finding, by, most)
-    smallest = finding if shrunk is None else shrunk.finding
-    tell("explaining")
-    found = failed.explained(smallest)
+    shrunk = None
+    with Kept(failed, finding, any_cause) as kept:
+        if not keep:
+            shrunk = shrunken(failed, finding, by, most, kept=kept)
+        smallest = finding if shrunk is None else shrunk.finding
+        tell("explaining")
+        found = failed.explained(smallest)
+        after = kept.after(found, smallest)
     _check(found, smallest)
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
@@ -148,12 +170,15 @@ def proved(
     before = time.perf_counter()
     ran = proof.prove(script, targets, expected_bits(found), times)
     made = Reproduction(
-        *(smallest, targets, versions, found, evidence_of(found), script, ran),
+        *(smallest, targets, versions, found, evidence_of(found, kept.before.cause), script, ran),
         facts=facts_of(targets, facts),
         shrunk=shrunk,
         elsewhere=elsewhere,
         runs=failed.runs,
         seconds=time.perf_counter() - before,
+        before=kept.before,
+        after=after,
+        kept=None if keep else kept.told(after),
     )
     add_emulated(made)
     return made
@@ -176,13 +201,25 @@ def shrunken(
     by: str = "bits",
     most: int = BUDGET,
     tell: Callable[[int, Finding], None] | None = None,
+    kept: Kept | None = None,
 ) -> Shrunk:
-    """The smallest case of a finding on started targets. InputError: it does not fail."""
+    """The smallest case of a finding on started targets. InputError: it does not fail.
+
+    ``kept``: what it has to keep beside the difference; None: nothing.
+    """
     conventions = failed.conventions(finding)
+    fails = failed.predicate(by)
+
+    if kept is not None and fails(finding):
+        kept.before  # noqa: B018 (what the target refuses of the start is an error, not an answer)
+
+    def also(predicate: Predicate) -> Predicate:
+        return lambda one: predicate(one) and (kept is None or failed.survives(kept.keeps, one))
+
     found = shrink(
         finding,
-        failed.predicate(by),
-        shows=None if by == "bits" else failed.by_bits,
+        also(fails),
+        shows=None if by == "bits" else also(failed.by_bits),
         kinds=("integers", "cancel") if conventions else ("cancel",),
         most=most,
         tell=tell,
@@ -215,9 +252,12 @@ def expected_bits(found: Explanation) -> list[tuple[str, str]]:
     return list(zip(*values, strict=True))
 
 
-def evidence_of(found: Explanation) -> Evidence | None:
-    """One differing output in full; without products that are 0 where those only take room."""
-    shown = example(found)
+def evidence_of(found: Explanation, cause: str | None = None) -> Evidence | None:
+    """One differing output in full; without products that are 0 where those only take room.
+
+    ``cause``: of outputs by this cause, the one that shows it in the fewest products.
+    """
+    shown = example(found, None if cause is None else shown_by_products(found, cause))
     return shown if shown is None or "window" in found.causes else without_zeros(shown)
 
 

@@ -43,7 +43,7 @@ def _side(side: Added) -> Added | None:
         kept.append(BIAS)
     if len(kept) < 2 or len(kept) >= len(side.way[0].leaves):
         return None
-    way = _restricted(side.way, set(kept))
+    way = among(side.way, set(kept))
     x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
     for leaf, pair in values.items():
         for array, value in zip((x, w), pair, strict=True):
@@ -59,7 +59,7 @@ def _side(side: Added) -> Added | None:
     return replace(side, way=way, sums=sums, result=side.library)
 
 
-def _restricted(way: Way, kept: set[int]) -> Way:
+def among(way: Way, kept: set[int]) -> Way:
     """The way over some leaves; a product that is added to nothing but zeros is rounded there."""
     tree, rounding = way
     alone = {

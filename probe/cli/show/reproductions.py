@@ -41,7 +41,7 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     lines.append(f"operands that are not 0: {counts}")
     if found["near"]:
         lines.append(f"nearest case without it: {found['near']['case']}")
-    parts: list[RenderableType] = [head, *map(Text, lines), _difference(found)]
+    parts: list[RenderableType] = [head, *map(Text, lines), *_kept(found), _difference(found)]
     parts += [causes.counted(found["causes"])] if found["causes"] else []
     if not found["shown"]:
         parts.append(Text("no operands were found that show it in bits", "yellow"))
@@ -51,6 +51,26 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
         if len(flat) <= 32:
             parts.append(Text(f"{name} = {', '.join(f'{one:.9g}' for one in flat)}"))
     return Group(*parts)
+
+
+def _kept(found: Mapping[str, Any]) -> list[Text]:
+    """What the finding did before it was made smaller, and what of it is not kept."""
+    before, kept = found["before"], found["kept"]
+    if before is None or kept is None:
+        return []
+    counts = ", ".join(f"{number:,} by {name}" for name, number in before["causes"].items())
+    far = "" if before["max_ulp"] is None else f", up to {before['max_ulp']:,} ulp"
+    lines = [
+        Text(
+            f"it was found as {before['differing']:,} of "
+            f"{numbers.counted(before['compared'], 'output')} that differ{far}: {counts}"
+        )
+    ]
+    if kept["cause"] is False:
+        lines.append(Text("the smallest case has another cause than that", "yellow"))
+    if kept["kernels"] is False:
+        lines.append(Text("other kernels run the smallest case", "yellow"))
+    return lines
 
 
 def _flat(value: Any) -> list[float]:
@@ -69,7 +89,8 @@ def _difference(found: Mapping[str, Any]) -> Text:
 def reproduced(found: Mapping[str, Any]) -> RenderableType:
     """What was written, and what it says."""
     head = Text(found["label"], style="bold")
-    parts: list[RenderableType] = [head, _difference(found), causes.counted(found["causes"])]
+    parts: list[RenderableType] = [head, *_kept(found), _difference(found)]
+    parts.append(causes.counted(found["causes"]))
     if found["calls"] is not None:
         parts.append(Text(f"{found['calls']} cases tried; {ENDED[found['ended']]}"))
     if found["near"]:
