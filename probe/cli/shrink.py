@@ -47,10 +47,10 @@ def shrink(
         def told(calls: int, best: Any) -> None:
             tell(calls, budget, best.label)
 
-        with Kept(failed, finding, any_cause) as kept:
-            found = shrunken(failed, finding, by, budget, told, kept)
-            explanation = failed.explained(found.finding)
-            after = kept.after(explanation, found.finding)
+        kept = Kept(failed, finding, any_cause)
+        found = shrunken(failed, finding, by, budget, told, kept)
+        explanation = failed.explained(found.finding)
+        after = kept.after(explanation, found.finding)
         runs = failed.runs
     smallest = found.finding
     report = {

@@ -154,13 +154,13 @@ def proved(
     tell = tell or _silent
     tell("shrinking")
     shrunk = None
-    with Kept(failed, finding, any_cause) as kept:
-        if not keep:
-            shrunk = shrunken(failed, finding, by, most, kept=kept)
-        smallest = finding if shrunk is None else shrunk.finding
-        tell("explaining")
-        found = failed.explained(smallest)
-        after = kept.after(found, smallest)
+    kept = Kept(failed, finding, any_cause)
+    if not keep:
+        shrunk = shrunken(failed, finding, by, most, kept=kept)
+    smallest = finding if shrunk is None else shrunk.finding
+    tell("explaining")
+    found = failed.explained(smallest)
+    after = kept.after(found, smallest)
     _check(found, smallest)
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)

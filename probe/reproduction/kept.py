@@ -17,7 +17,7 @@ import numpy as np
 from probe import floats
 from probe.explain import Explanation
 from probe.explain.judge import classes_of
-from probe.kernels import Naming, computing
+from probe.kernels import computing
 from probe.order import ways
 from probe.order.tree import BIAS
 from probe.reproduction.failing import Failing
@@ -81,7 +81,7 @@ def effect(found: Explanation, label: str, kernels: Kernels | None = None) -> Ef
 
 
 class Kept:
-    """Whether smaller findings keep the cause and the kernels of ``start``; a context manager.
+    """Whether smaller findings keep the cause and the kernels of ``start``.
 
     A cause is kept where outputs still differ by the most frequent one of the start's and none by a
     cause that the start does not have; and where the products that are not 0 alone show that
@@ -92,12 +92,11 @@ class Kept:
 
     def __init__(self, failed: Failing, start: Finding, anything: bool = False) -> None:
         self.failed, self.start, self.anything = failed, start, anything
-        self._naming = {target: Naming(target) for target in dict.fromkeys(failed.targets)}
 
     @cached_property
     def before(self) -> Effect:
         """What the start does."""
-        return effect(self._explained, self.start.label, self.kernels(self.start))
+        return effect(self._explained, self.start.label, self.failed.kernels(self.start))
 
     @cached_property
     def _explained(self) -> Explanation:
@@ -107,22 +106,6 @@ class Kept:
     def _bare(self) -> bool:
         """Whether the start shows its cause by the products that are not 0 alone."""
         return self._shown_by_products(self._explained)
-
-    def __enter__(self) -> Kept:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for naming in self._naming.values():
-            naming.close()
-
-    def kernels(self, finding: Finding) -> Kernels:
-        """What both sides' libraries say that they run."""
-        cases = (finding.left, finding.right)
-        left, right = (
-            self._naming[target].names(case)
-            for target, case in zip(self.failed.targets, cases, strict=True)
-        )
-        return {"left": left, "right": right} if left or right else {}
 
     def keeps(self, finding: Finding) -> bool:
         """Whether a finding that fails does so by the same cause, in the same kernels."""
@@ -136,11 +119,11 @@ class Kept:
             return False
         if not named(self.before.kernels):
             return True
-        return alike(self.before.kernels, self.kernels(finding))
+        return alike(self.before.kernels, self.failed.kernels(finding))
 
     def after(self, found: Explanation, finding: Finding) -> Effect:
         """The effect of the smallest finding."""
-        return effect(found, finding.label, self.kernels(finding))
+        return effect(found, finding.label, self.failed.kernels(finding))
 
     def told(self, after: Effect) -> dict[str, bool | None]:
         """Whether the cause was kept and the kernels; None for kernels that no source names."""
@@ -155,7 +138,7 @@ class Kept:
         main = self.before.cause
         if main is None or not set(main.split("+")) <= set(KINDS):
             return True
-        return shown_by_products(found, main) is not None
+        return shown_by_products(found, main, first=True) is not None
 
 
 def same_cause(before: Effect, after: Effect) -> bool:
@@ -183,10 +166,10 @@ def _key(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
     return {source: names for source, names in found.items() if names}
 
 
-def shown_by_products(found: Explanation, cause: str) -> int | None:
+def shown_by_products(found: Explanation, cause: str, first: bool = False) -> int | None:
     """Which differing output (a number among them) shows a cause by its products that aren't 0.
 
-    The one with the fewest of those; None where none of the first ``MOST`` does.
+    The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
     """
     numbers = [n for n, name in enumerate(found.cause) if name == cause][:MOST]
     classes, leaves = classes_of(found.left.case)
@@ -206,6 +189,8 @@ def shown_by_products(found: Explanation, cause: str) -> int | None:
         apart = ways.causes(among(both[0], set(kept)), among(both[1], set(kept)))
         if "+".join(apart) == cause and (best is None or len(kept) < best[0]):
             best = (len(kept), number)
+            if first:
+                return number
     return None if best is None else best[1]
 
 
