@@ -75,6 +75,7 @@ class Added:
                 {
                     "node": one.node,
                     "terms": list(one.terms),
+                    "text": one.text,
                     "value": floats.text(one.bits, one.format),
                     "own": one.node in self.own,
                 }

@@ -16,11 +16,12 @@ from probe import floats, machine
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
-from probe.reproduction import emulate, picture, program, proof, report, scripts
+from probe.reproduction import avoiding, emulate, picture, program, proof, report, scripts
+from probe.reproduction.content import Content, Elsewhere
 from probe.reproduction.failing import Failing, Predicate, failing
 from probe.reproduction.kept import Effect, Kept, shown_by_products
 from probe.reproduction.plainer import without_zeros
-from probe.reproduction.report import Content, Elsewhere
+from probe.reproduction.shortest import Short, shortest
 from probe.shrink import BUDGET, Finding, Shrunk, shrink
 from probe.target import Target
 
@@ -44,6 +45,8 @@ class Reproduction:
     ``seconds``: what the proof took. ``names``: of both libraries where the finding does not tell.
     ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
     ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
+    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
+    the difference and does. ``sizes``: characters of every text that was written.
     """
 
     finding: Any
@@ -66,6 +69,9 @@ class Reproduction:
     before: Effect | None = None
     after: Effect | None = None
     kept: dict[str, bool | None] | None = None
+    short: Short | None = None
+    avoids: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe reproduce --json`` prints."""
@@ -88,7 +94,10 @@ class Reproduction:
             "elsewhere": [vars(one) for one in self.elsewhere],
             "not_emulated": self.not_emulated or None,
             "emulated": self.shown,
+            "short": None if self.short is None else vars(self.short),
+            "avoids": self.avoids,
             "files": self.files,
+            "sizes": self.sizes,
         }
 
 
@@ -114,17 +123,25 @@ def reproduce(
     right: Target | None = None,
     *,
     also: Sequence[Target] = (),
+    avoid: bool = True,
     tell: Tell | None = None,
     **options: Any,
 ) -> Reproduction:
     """Shrinks a finding, explains it, writes its script, and proves the script.
 
     ``right``: another target for the right side. ``also``: targets that are asked about the
-    smallest case. ``options``: see ``proved``; errors too, and TargetError.
+    smallest case. ``avoid``: what avoids it is looked for too, at a start of the library for each
+    switch. ``options``: see ``proved``; errors too, and TargetError.
     """
     with failing(left, right) as failed:
         made = proved(failed, finding, tell=tell, **options)
+        if avoid and left == (right or left):
+            made.avoids = avoiding.by_values(failed, made.finding)
+    if avoid and left == (right or left):
+        made.avoids += avoiding.by_switches(made.finding, finding, left, tell or _silent)
     made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or _silent)]
+    (tell or _silent)("writing its shortest script")
+    made.short = shortest(made.finding, made.targets, made.versions, made.evidence)
     return made
 
 
@@ -317,6 +334,13 @@ def _public(value: Any) -> Any:
     return machine.publishable(value) if isinstance(value, str) else value
 
 
+def fresh(out: Path, force: bool = False) -> None:
+    """Refuses a folder that has files. InputError."""
+    if not force and out.is_dir() and any(out.iterdir()):
+        why = "it has files, and they would be overwritten"
+        raise InputError("out", out, why, "give another folder, or --force")
+
+
 def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
 
@@ -341,9 +365,13 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     if made.emulated:
         emulate.write(made.emulated, out / "emulated.py")
         made.files.append("emulated.py")
-    emulate.write(report.report(content(made), chosen), out / "report.md")
+    told = report.report(content(made), chosen)
+    emulate.write(told, out / "report.md")
     text = json.dumps(about(made), indent=2, default=_plain) + "\n"
     emulate.write(text, out / "machine.json")
+    texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
+    texts |= {"emulated.py": made.emulated} if made.emulated else {}
+    made.sizes = {name: len(one) for name, one in texts.items()}
 
 
 def content(made: Reproduction) -> Content:
@@ -360,6 +388,11 @@ def content(made: Reproduction) -> Content:
         shrunk=made.shrunk,
         elsewhere=made.elsewhere,
         emulated=made.not_emulated,
+        short=made.short,
+        before=made.before,
+        kept=made.kept,
+        avoids=made.avoids,
+        attached=made.files,
     )
 
 

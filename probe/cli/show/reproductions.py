@@ -11,6 +11,7 @@ from rich.text import Text
 from probe import floats
 from probe.cli import numbers
 from probe.cli.show import causes
+from probe.reproduction.report import LIMIT
 from probe.shrink import Finding
 
 MOST = 4096
@@ -100,8 +101,18 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
     ]
     if found["not_emulated"]:
         parts.append(Text(f"no emulated.py: {found['not_emulated']}", "yellow"))
-    parts.append(Text(f"{found['out']}: {', '.join(found['files'])}", "green"))
+    parts += [Text(f"what avoids it: {one}") for one in found["avoids"]]
+    if found["short"]:
+        parts += [Text(found["short"]["text"].rstrip()), Text(_printed(found["short"]), "red")]
+    attached = [name for name in found["files"] if name != "report.md"]
+    size = f"{found['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
+    parts.append(Text(f"{found['out']}: report.md, {size}", "green"))
+    parts.append(Text(f"to attach: {', '.join(attached)}", "green"))
     return Group(*parts)
+
+
+def _printed(short: Mapping[str, Any]) -> str:
+    return "\n".join(said for _, said in short["ways"])
 
 
 def verified(found: Mapping[str, Any]) -> RenderableType:
