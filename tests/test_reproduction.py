@@ -105,7 +105,9 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
     assert "s0 = p0 + p1 = " in text and "#0" not in text and "0x3f800006" in text
     assert "nearest case without a difference: conv1d 4, 1 -> 1, length 4 against 10" in text
     assert "| reference |" in text and "Should conv1d of a prefix equal the prefix" in text
-    assert text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
+    assert (
+        text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
+    )
     for name, form in forms.FORMS.items():
         whole = report.report(folder.content(found), name)
         assert form.tracker in whole and len(whole) <= report.LIMIT

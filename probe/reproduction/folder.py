@@ -16,7 +16,7 @@ from probe import floats, machine
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
-from probe.reproduction import avoiding, emulate, picture, program, proof, report, scripts
+from probe.reproduction import avoiding, emulate, few, picture, program, proof, report, scripts
 from probe.reproduction.content import Content, Elsewhere
 from probe.reproduction.failing import Failing, Predicate, failing
 from probe.reproduction.kept import Effect, Kept, shown_by_products
@@ -202,7 +202,14 @@ def proved(
 
 
 def add_emulated(made: Reproduction) -> None:
-    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none."""
+    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none.
+
+    A few lines where those print every bit pattern that the script does; else the general one.
+    """
+    brief = few.text(made.explanation)
+    if brief and proof.replays(brief, made.ran.bits)[:2] == (True, True):
+        made.emulated, made.not_emulated, made.shown = brief, "", True
+        return
     made.emulated, made.not_emulated = emulated(made.explanation)
     if not made.emulated:
         return
@@ -294,7 +301,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
 
 
 def emulated(found: Explanation) -> tuple[str, str]:
-    """The text of ``emulated.py``; or empty, and why."""
+    """The text of ``emulated.py`` for any size; or empty, and why."""
     same = found.pairs.same_window
     pairs = Pairs(found.pairs.left[same], found.pairs.right[same], same[same])
     note = "What reproduce.py computes, added up in the same order by NumPy alone."
