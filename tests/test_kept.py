@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from probe.case import Case
+from probe.errors import InputError
 from probe.kernels import computing
-from probe.reproduction import folder, kept
+from probe.reproduction import folder, kept, program, report
 from probe.reproduction.failing import Failing, failing
 from probe.reproduction.kept import Effect, Kept, alike, same_cause
 from probe.shrink import Finding
@@ -15,6 +19,7 @@ from probe.target import Target
 
 FUSED = Target.parse("reference,algorithm=fused")
 PAIRS = Target.parse("reference,algorithm=pairwise")
+SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
 CASE = Case("conv1d", 5, in_channels=3, length=9)
 
 
@@ -95,3 +100,38 @@ def test_zeros_do_not_hide_that_two_products_are_left():
         assert found is not None and set(found.causes) == {"order+rounding"}
         assert kept.shown_by_products(found, "order+rounding") is None
         assert not Kept(failed, finding).keeps(finding.with_operands(x, w, finding.b))
+
+
+def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path):
+    finding = Finding.of(Case("conv1d", 5, operands="cancel"), "length", 6, 20)
+    made = folder.reproduce(finding, SWITCHES, times=1)
+    assert made.short is not None and made.short.text.count("\n") <= 30
+    left, right = made.evidence.left.library, made.evidence.right.library
+    said = [int(np.float32(word).view("u4")) for word in made.short.printed.split()]
+    assert said == [left, right]
+    assert "Fraction" in made.emulated and "s0 = once(" in made.emulated and made.shown is True
+    assert len(made.emulated.splitlines()) < 60
+    assert made.to_json()["short"]["ways"] and made.to_json()["kept"]["cause"] is True
+    assert made.avoids == [] or "tried" in made.avoids[0]
+    folder.fresh(tmp_path)
+    folder.write(made, tmp_path)
+    assert made.sizes["report.md"] == len((tmp_path / "report.md").read_text())
+    with pytest.raises(InputError, match="--force"):
+        folder.fresh(tmp_path)
+    folder.fresh(tmp_path, force=True)
+    made.ran = replace(made.ran, printed="x" * 100_000)
+    made.short, made.script = None, "y" * 100_000
+    whole = report.report(folder.content(made), "tensorflow")
+    assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
+
+
+def test_two_releases_are_told_as_a_change():
+    targets = Target.parse("torch==1.0.0"), Target.parse("torch==2.0.0")
+    finding = Finding.of(CASE)
+    title = program.title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
+    assert title == "conv1d: the bits changed between PyTorch 1.0.0 and PyTorch 2.0.0."
+    told = SimpleNamespace(finding=finding, targets=targets, names=("PyTorch",) * 2)
+    told.versions = ("1.0.0", "2.0.0")
+    assert "changed between PyTorch 1.0.0 and PyTorch 2.0.0" in report.question(told)
+    told.versions = ("2.0.0", "2.0.0")
+    assert report.question(told).startswith("Should conv1d give the same bits with")
