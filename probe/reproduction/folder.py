@@ -28,6 +28,9 @@ from probe.target import Target
 FORMAT = 1
 """Of ``machine.json``."""
 
+WRITTEN = 4
+"""Summands up to which a report shows those that are 0 too."""
+
 FACTS = ("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version")
 MORE_FACTS = ("onnx_version", "gpu", "cuda", "cudnn", "threads")
 """What a library says of itself that is written down."""
@@ -282,7 +285,7 @@ def evidence_of(found: Explanation, cause: str | None = None) -> Evidence | None
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """
     shown = example(found, None if cause is None else shown_by_products(found, cause))
-    return shown if shown is None or "window" in found.causes else without_zeros(shown)
+    return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
 
 
 def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:

@@ -23,6 +23,9 @@ PASTED = 12_000
 REPEATED = 14
 """Lines of a short script that stands both first and in the form's own field for code."""
 
+ROWS = ("matmul", "dot", "dense", "linear")
+"""Operations whose length counts rows."""
+
 ATTACHED = {
     "reproduce.py": "prints every differing output with its bits; exit status 1: they differ",
     "emulated.py": "both sides added up by NumPy alone, to the same bits",
@@ -137,8 +140,9 @@ def question(content: Content) -> str:
     if finding.padding is not None:
         left, right = program.said(finding, content.targets)
         return f"Are {left} and {right} meant to be the same {op}?"
+    part = ("the first rows", "the first rows") if op in ROWS else ("a prefix", "the prefix")
     asked = {
-        "length": f"Should {op} of a prefix equal the prefix of {op}?",
+        "length": f"Should {op} of {part[0]} equal {part[1]} of {op}?",
         "batch": f"Should {op} of a part of a batch equal that part of {op} of the batch?",
         "filters": f"Should {op} with the first filters alone equal those filters' outputs?",
         "channels": f"Should {op} be the same where its channels are cut in two and added?",
