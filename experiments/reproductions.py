@@ -2,8 +2,9 @@
 
 200 differences of `length_sweep` are drawn at random, and a few of each target from the stores of
 the other experiments, other libraries and axes among them. Each is treated as `probe reproduce`
-does: made smaller, explained, written as a script of the library and NumPy, and run in a fresh
-process, which must print the bits that were measured in another. Half an hour on two processors.
+does: made smaller while it keeps its cause and its kernels, explained, written as a script of the
+library and NumPy, and run in a fresh process, which must print the bits that were measured in
+another. One to two hours on two processors.
 
 Writes results/reproductions/<machine>/*.parquet; notebooks/reproductions.ipynb draws them. Run it
 again: what a script has confirmed is not tried again, what none has is.
