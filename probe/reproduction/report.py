@@ -168,17 +168,16 @@ def _expected(content: Content) -> str:
 def _finding(content: Content) -> str:
     """What was found, and how the case above came of it."""
     finding, shrunk, found = content.finding, content.shrunk, content.explanation
-    here = f"{len(found.differing)} of {len(found.pairs.left)}, {_far(found.max_ulp)}"
+    here, far = f"{len(found.differing)} of {len(found.pairs.left)}", _far(found.max_ulp)
     before = content.before
     if shrunk is None or before is None:
-        head = f"{finding.label}: {here} compared outputs differ" if before is None else ""
-        if before is not None:
-            head = _effect(before)
+        head = f"{finding.label}: {here} compared outputs differ, {far}"
+        head = head if before is None else _effect(before)
         return f"{head}. {_expected(content)} {_example(content)}".rstrip()
     text = f"{_effect(before)}. {_expected(content)} "
     text += f"Made smaller in {shrunk.calls} tries"
     text += ", until no single step kept it, to" if shrunk.ended == "minimal" else " to"
-    text += f" {finding.label} ({here}). {_example(content)}"
+    text += f" {finding.label} ({here}, {far}). {_example(content)}"
     kept = content.kept or {}
     if kept.get("cause") is False:
         text += f" The cause is another one there: {', '.join(found.causes)}."
