@@ -16,7 +16,17 @@ import pytest
 from probe import launch, machine
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotReproduced, StoreError
-from probe.reproduction import folder, forms, layout, literals, program, proof, report, stored
+from probe.reproduction import (
+    facts,
+    folder,
+    forms,
+    layout,
+    literals,
+    program,
+    proof,
+    report,
+    stored,
+)
 from probe.reproduction.failing import failing
 from probe.reproduction.verification import verify
 from probe.shrink import Finding
@@ -93,7 +103,7 @@ def test_nothing_tells_where_it_was_made(made):
     about = json.loads((out / "machine.json").read_text())
     assert set(about["machine"]) <= {
         *("os", "architecture", "cpu", "cpu_vendor", "cpu_isa", "cores", "machine", "probe"),
-        *("python", "numpy", "emulated", *folder.FACTS, *folder.MORE_FACTS),
+        *("python", "numpy", "emulated", *facts.FACTS, *facts.MORE_FACTS),
     }
     assert about["machine"]["machine"] == machine.label()
 

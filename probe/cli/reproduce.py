@@ -113,8 +113,7 @@ def reproduce(
     it reproduce.py (the library and NumPy alone), machine.json, and of sums order.png and
     emulated.py (NumPy alone). Nothing is written unless the script says the same every time.
     """
-    from probe.cli.show import reproductions as show
-    from probe.explain.kernels import checked, named
+    from probe.explain.kernels import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
@@ -123,10 +122,7 @@ def reproduce(
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
         made = _network(network, words, target, sides, count, out)
-        made.explanation.kernels = named(made.explanation, kernels)
-        room.write(made, folder, form)
-        report = made.to_json() | {"out": str(folder)}
-        return out.give(report, lambda: show.reproduced(report))
+        return _finish(made, folder, form, kernels, out)
     finding, (left, right), others = _finding(words, target, sides, store, row)
     form_of(left, form)
     with out.working(f"reproducing {finding.label}"):
@@ -143,10 +139,19 @@ def reproduce(
             elsewhere=others,
             also=asked,
         )
-        made.explanation.kernels = named(made.explanation, kernels)
-        room.write(made, folder, form)
+        return _finish(made, folder, form, kernels, out)
+
+
+def _finish(made: Reproduction, folder: Path, form: str | None, kernels: str, out: Output) -> None:
+    """Asks for kernels, writes the folder, and says what was written."""
+    from probe.cli.show import reproductions as show
+    from probe.explain.kernels import named
+    from probe.reproduction import folder as room
+
+    made.explanation.kernels = named(made.explanation, kernels)
+    room.write(made, folder, form)
     report = made.to_json() | {"out": str(folder)}
-    return out.give(report, lambda: show.reproduced(report))
+    out.give(report, lambda: show.reproduced(report))
 
 
 def _network(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
 from probe.reproduction import avoiding, emulate, few, picture, program, proof, report, scripts
 from probe.reproduction.content import Content, Elsewhere
+from probe.reproduction.facts import facts_of
 from probe.reproduction.failing import Failing, Predicate, failing
 from probe.reproduction.kept import Effect, Kept, shown_by_products
 from probe.reproduction.plainer import without_zeros
@@ -30,10 +30,6 @@ FORMAT = 1
 
 WRITTEN = 4
 """Summands up to which a report shows those that are 0 too."""
-
-FACTS = ("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version")
-MORE_FACTS = ("onnx_version", "gpu", "cuda", "cudnn", "threads")
-"""What a library says of itself that is written down."""
 
 Tell = Callable[[str], None]
 
@@ -313,35 +309,6 @@ def emulated(found: Explanation) -> tuple[str, str]:
         return emulate.text(sides, pairs=pairs, partial=True, note=note), ""
     except InputError as error:
         return "", error.why
-
-
-def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Publishable facts of machine and libraries."""
-    own = machine.facts()
-    found: dict[str, Any] = {
-        "os": own["os"],
-        "architecture": platform.machine(),
-        "cpu": own["cpu_model"],
-        "cpu_vendor": own["cpu_vendor"],
-        "cpu_isa": own["cpu_isa"],
-        "cores": own["cores"],
-        "machine": own["machine"],
-        "probe": own["probe_version"],
-        "python": facts[0].get("python_version"),
-        "numpy": facts[0].get("numpy_version"),
-    }
-    emulator = proof.emulator(targets[0])
-    if emulator:
-        found |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
-        found |= {"architecture": "aarch64"} if targets[0].device == "arm64" else {}
-    for name in (*FACTS, *MORE_FACTS):
-        if facts[0].get(name) not in (None, ""):
-            found[name] = facts[0][name]
-    return {name: _public(value) for name, value in found.items()}
-
-
-def _public(value: Any) -> Any:
-    return machine.publishable(value) if isinstance(value, str) else value
 
 
 def fresh(out: Path, force: bool = False) -> None:
