@@ -2,8 +2,9 @@
 
 200 differences of `length_sweep` are drawn at random, and a few of each target from the stores of
 the other experiments, other libraries and axes among them. Each is treated as `probe reproduce`
-does: made smaller, explained, written as a script of the library and NumPy, and run in a fresh
-process, which must print the bits that were measured in another. Half an hour on two processors.
+does: made smaller while it keeps its cause and its kernels, explained, written as a script of the
+library and NumPy, and run in a fresh process, which must print the bits that were measured in
+another. One to two hours on two processors.
 
 Writes results/reproductions/<machine>/*.parquet; notebooks/reproductions.ipynb draws them. Run it
 again: what a script has confirmed is not tried again, what none has is.
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from probe import Case, Store, Target, experiment
+from probe import Case, Store, Target, experiment, machine
 from probe.reproduction.trials import Drawn, attempt, draw
 
 NAME = "reproductions"
@@ -42,7 +43,7 @@ def main(store: Path, quick: bool) -> bool:
         with found_quickly() as swept:
             return measured(store, "length_sweep", draw(swept, 6))
     draws = {name: draw(RESULTS / name, number) for name, number in DRAWS.items()}
-    there = [name for name in FEW if (RESULTS / name).is_dir()]
+    there = [name for name in FEW if (RESULTS / name / machine.label()).is_dir()]
     draws |= {name: draw(RESULTS / name, FEW[name], each=True) for name in there}
     return any(measured(store, name, drawn) for name, drawn in draws.items())
 

@@ -14,27 +14,27 @@ from probe.order.tree import BIAS, Tree
 @pytest.mark.parametrize(
     ("tree", "short", "name"),
     [
-        (Tree.sequential(3), "0+1+2", "one after the other"),
-        (Tree.sequential(320), "0+1+...+319", "one after the other"),
-        (Tree.sequential(range(9, -1, -1)), "9+8+...+0", "one after the other"),
-        (Tree.pairwise(5), "((0+1)+(2+3))+4", "pairwise"),
-        (Tree.parse("((((0+2)+(1+3))+4)+b)"), "((0+2)+(1+3))+4+b", ""),
-        (Tree.parse("((((0+1)+2)+3)+b)"), "0+1+2+3+b", "one after the other, the bias last"),
-        (Tree.parse("(((b+0)+1)+2)"), "0+b+1+2", "one after the other, the bias first"),
+        (Tree.sequential(3), "p0+p1+p2", "one after the other"),
+        (Tree.sequential(320), "p0+p1+...+p319", "one after the other"),
+        (Tree.sequential(range(9, -1, -1)), "p9+p8+...+p0", "one after the other"),
+        (Tree.pairwise(5), "((p0+p1)+(p2+p3))+p4", "pairwise"),
+        (Tree.parse("((((0+2)+(1+3))+4)+b)"), "((p0+p2)+(p1+p3))+p4+b", ""),
+        (Tree.parse("((((0+1)+2)+3)+b)"), "p0+p1+p2+p3+b", "one after the other, the bias last"),
+        (Tree.parse("(((b+0)+1)+2)"), "p0+b+p1+p2", "one after the other, the bias first"),
         (
             Tree.lanes(32, 4),
-            "((0+4+...+28)+(1+5+...+29))+((2+6+...+30)+(3+7+...+31))",
+            "((p0+p4+...+p28)+(p1+p5+...+p29))+((p2+p6+...+p30)+(p3+p7+...+p31))",
             "4 running sums, added pairwise",
         ),
-        (Tree.chain([[i, i + 1] for i in range(0, 40, 2)]), "(0+1)+(2+3)+...+(38+39)", ""),
-        (Tree.together(4), "{0+1+2+3}", "all in one step"),
-        (Tree.chain([[0, 1, 2], [3, 4, 5]]), "{0+1+2}+{3+4+5}", ""),
+        (Tree.chain([[i, i + 1] for i in range(0, 40, 2)]), "(p0+p1)+(p2+p3)+...+(p38+p39)", ""),
+        (Tree.together(4), "{p0+p1+p2+p3}", "all in one step"),
+        (Tree.chain([[0, 1, 2], [3, 4, 5]]), "{p0+p1+p2}+{p3+p4+p5}", ""),
         (
             Tree.sequential([c + 64 * k for c in range(64) for k in range(3)]),
-            "0+64+128+1+65+129+...+63+127+191",
+            "p0+p64+p128+p1+p65+p129+...+p63+p127+p191",
             "one after the other",
         ),
-        (Tree((7,), ()), "7", ""),
+        (Tree((7,), ()), "p7", ""),
     ],
 )
 def test_trees_as_short_sums(tree, short, name):
@@ -45,14 +45,14 @@ def test_trees_as_short_sums(tree, short, name):
 def test_drawings_have_a_line_a_leaf():
     tree = Tree.parse("((((0+2)+(1+3))+4)+b)")
     assert trees.drawing(tree, frozenset({4})) == [
-        "0  ─┐",
-        "2  ─┴─┐",
-        "1  ─┐ │",
-        "3  ─┴─┴─┐",
-        "4* ─────┴─┐",
-        "b  ───────┴─",
+        "p0  ─┐",
+        "p2  ─┴─┐",
+        "p1  ─┐ │",
+        "p3  ─┴─┴─┐",
+        "p4* ─────┴─┐",
+        "b   ───────┴─",
     ]
-    assert trees.drawing(Tree.together(3)) == ["0 ─┐", "1 ─┤", "2 ─┴─"]
+    assert trees.drawing(Tree.together(3)) == ["p0 ─┐", "p1 ─┤", "p2 ─┴─"]
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=60, unique=True), st.integers(2, 5))

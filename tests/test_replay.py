@@ -145,8 +145,8 @@ def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
     x, w = np.float32([[1], [2], [0.1]]), np.float32([[1], [1], [1]])
     steps = partial_sums(Tree.parse("((0+1)+2)"), Rounding(), x, w, "float32")
     assert [step.text for step in steps] == [
-        "#0 = 0 + 1 = 3.0 (0x40400000)",
-        "#1 = #0 + 2 = 3.1 (0x40466666)",
+        "s0 = p0 + p1 = 3.0 (0x40400000)",
+        "s1 = s0 + p2 = 3.1 (0x40466666)",
     ]
 
 

@@ -16,7 +16,17 @@ import pytest
 from probe import launch, machine
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotReproduced, StoreError
-from probe.reproduction import folder, forms, layout, literals, program, proof, report, stored
+from probe.reproduction import (
+    facts,
+    folder,
+    forms,
+    layout,
+    literals,
+    program,
+    proof,
+    report,
+    stored,
+)
 from probe.reproduction.failing import failing
 from probe.reproduction.verification import verify
 from probe.shrink import Finding
@@ -93,7 +103,7 @@ def test_nothing_tells_where_it_was_made(made):
     about = json.loads((out / "machine.json").read_text())
     assert set(about["machine"]) <= {
         *("os", "architecture", "cpu", "cpu_vendor", "cpu_isa", "cores", "machine", "probe"),
-        *("python", "numpy", "emulated", *folder.FACTS, *folder.MORE_FACTS),
+        *("python", "numpy", "emulated", *facts.FACTS, *facts.MORE_FACTS),
     }
     assert about["machine"]["machine"] == machine.label()
 
@@ -101,15 +111,21 @@ def test_nothing_tells_where_it_was_made(made):
 def test_the_report_has_the_forms_headings_and_both_trees(made):
     found, out = made
     text = (out / "report.md").read_text()
-    assert "(((0+1)+2)+3)" in text and "((0+1)+(2+3))" in text and "0x3f800006" in text
+    assert "y = (((p0+p1)+p2)+p3)" in text and "y = ((p0+p1)+(p2+p3))" in text
+    assert "s0 = p0 + p1 = " in text and "#0" not in text and "0x3f800006" in text
     assert "nearest case without a difference: conv1d 4, 1 -> 1, length 4 against 10" in text
-    assert "| reference |" in text and found.script.strip() in text
+    assert "| reference |" in text and "Should conv1d of a prefix equal the prefix" in text
+    assert (
+        text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
+    )
     for name, form in forms.FORMS.items():
         whole = report.report(folder.content(found), name)
-        assert form.tracker in whole
-        places = [whole.index(f"{form.level} {heading}\n") for heading, _ in form.sections]
-        assert places == sorted(places), name
-        assert whole.count(found.script.strip()) == 1
+        assert form.tracker in whole and len(whole) <= report.LIMIT
+        told = [h for h, _ in form.sections if f"{form.level} {h}\n" in whole]
+        places = [whole.index(f"{form.level} {heading}\n") for heading in told]
+        assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
+        assert found.short.text.strip() in whole and found.script.strip() not in whole
+        assert "none" not in whole and "not told" not in whole, name
     assert "numerical_accuracy" in report.report(folder.content(found), "torch")
     with pytest.raises(InputError, match="form=bugzilla"):
         folder.write(found, out, "bugzilla")

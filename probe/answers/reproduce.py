@@ -72,6 +72,9 @@ def reproduce(
     also: Iterable[str | Target] = (),
     times: int = 3,
     kernels: str = "all",
+    any_cause: bool = False,
+    avoid: bool = True,
+    force: bool = False,
 ) -> Reproduced:
     """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
 
@@ -79,18 +82,28 @@ def reproduce(
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
     ``form``: whose bug form; the target's own if None. ``also``: targets that are asked about the
     smallest case. ``times``: fresh processes that must say the same. ``kernels``: as in
-    ``probe.explain``. Errors: InputError, also where both sides agree; TargetError; NotReproduced
-    where the script does not say what was measured: then nothing is written.
+    ``probe.explain``. ``any_cause``: a smaller case may have another cause or other kernels than
+    the finding; the report says so. ``avoid``: try what avoids the difference. ``force``: write
+    into a folder that has files. Errors: InputError, also where both sides agree; TargetError;
+    NotReproduced where the script does not say what was measured: then nothing is written.
     """
     left, right = target_of(target), target_of(against_target or target)
     checked(kernels)
     form_of(left, form)
+    room.fresh(Path(out), force)
     if against is None and right == left and against_padding is None:
         todo = "give against, against_target or against_padding"
         raise InputError("against", None, "there is nothing to compare with", todo)
     finding = Finding.of(case, vary, at, against, against_padding)
     asked = targets_of(also)
     made = room.reproduce(
-        *(finding, left, right), by=by, keep=keep, most=most, times=times, also=asked
+        *(finding, left, right),
+        by=by,
+        keep=keep,
+        any_cause=any_cause,
+        avoid=avoid,
+        most=most,
+        times=times,
+        also=asked,
     )
     return written(made, Path(out), form, kernels)

@@ -49,7 +49,7 @@ def finding_options(command: Command) -> Command:
 
 
 def budget_options(command: Command) -> Command:
-    """Adds ``--by`` and ``--most``."""
+    """Adds ``--by``, ``--most`` and ``--any-cause``."""
     by = click.option(
         "--by",
         metavar="WHAT",
@@ -61,7 +61,12 @@ def budget_options(command: Command) -> Command:
     most = click.option(
         "--most", metavar="N", default="300", show_default=True, help="Smaller cases to try."
     )
-    return by(most(command))
+    anything = click.option(
+        "--any-cause",
+        is_flag=True,
+        help="A smaller case may differ by another cause, or in other kernels; the result says so.",
+    )
+    return by(most(anything(command)))
 
 
 def finding_of(

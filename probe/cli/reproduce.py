@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from probe.cli.output import Output
+    from probe.reproduction.content import Elsewhere
     from probe.reproduction.folder import Reproduction
-    from probe.reproduction.report import Elsewhere
     from probe.shrink import Finding
     from probe.target import Target
 
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     required=True,
     type=click.Path(path_type=Path),
     help="The folder to write; it is made.",
+)
+@click.option("--force", is_flag=True, help="Write into DIR though it has files.")
+@click.option(
+    "--no-avoid",
+    "avoid",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Don't try which switches and lengths avoid it; each switch starts the library.",
 )
 @click.option(
     "--from",
@@ -89,6 +98,8 @@ def reproduce(
     by: str,
     most: str,
     folder: Path,
+    force: bool,
+    avoid: bool,
     store: Path | None,
     row: str | None,
     network: str | None,
@@ -98,13 +109,14 @@ def reproduce(
     also: tuple[str, ...],
     times: str,
     kernels: str,
+    any_cause: bool,
     out: Output,
 ) -> None:
     """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
 
-    DIR gets reproduce.py (the library and NumPy alone), report.md (after the upstream's bug form),
-    machine.json, and of sums order.png and emulated.py (NumPy alone). Nothing is written unless the
-    script says the same every time.
+    DIR gets report.md (after the upstream's bug form, the shortest script first), and to attach to
+    it reproduce.py (the library and NumPy alone), machine.json, and of sums order.png and
+    emulated.py (NumPy alone). Nothing is written unless the script says the same every time.
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
@@ -113,6 +125,7 @@ def reproduce(
     from probe.reproduction.report import form_of
 
     checked(kernels)
+    room.fresh(folder, force)
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
         made = _network(network, words, target, sides, (count, trust), out)
@@ -127,6 +140,8 @@ def reproduce(
             right,
             by=by,
             keep=keep,
+            any_cause=any_cause,
+            avoid=avoid,
             most=number("most", most) or 0,
             times=count,
             elsewhere=others,

@@ -26,16 +26,19 @@ def shrink(
     sides: dict[str, str | None],
     by: str,
     most: str,
+    any_cause: bool,
     out: Output,
 ) -> int:
     """Makes a failing case smaller until no single step keeps the failure.
 
-    Lengths, kernel, channels, filters, batch, stride, dilation, groups and padding become smaller,
-    then the operands plainer. Ctrl-C gives the smallest so far.
+    The cause is kept (order, rounding, ...), and the kernels where the library names them. Lengths,
+    kernel, channels, filters, batch, stride, dilation, groups and padding become smaller, then the
+    operands plainer. Ctrl-C gives the smallest so far.
     """
     from probe.cli.show import reproductions as show
     from probe.reproduction.failing import failing
-    from probe.reproduction.folder import near_json, shrunken
+    from probe.reproduction.folder import effects_json, near_json, shrunken
+    from probe.reproduction.kept import Kept
 
     finding, (left, right) = finding_of(words, target, sides)
     budget = number("most", most) or 0
@@ -44,8 +47,10 @@ def shrink(
         def told(calls: int, best: Any) -> None:
             tell(calls, budget, best.label)
 
-        found = shrunken(failed, finding, by, budget, told)
+        kept = Kept(failed, finding, any_cause)
+        found = shrunken(failed, finding, by, budget, told, kept)
         explanation = failed.explained(found.finding)
+        after = kept.after(explanation, found.finding)
         runs = failed.runs
     smallest = found.finding
     report = {
@@ -58,6 +63,7 @@ def shrink(
         "runs": runs,
         "ended": found.ended,
         "near": near_json(found),
+        **effects_json(kept.before, after, kept.told(after)),
         "compared": len(explanation.pairs.left),
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,

@@ -146,7 +146,10 @@ class Pairs:
 
 @dataclass
 class Explanation:
-    """What ``explain`` found. ``differing`` indexes pairs; ``cause`` names each of those'."""
+    """What ``explain`` found. ``differing`` indexes pairs; ``cause`` names each of those'.
+
+    ``apart``: pairs by what sets their sums apart whatever the operands are, ``by_order`` in all.
+    """
 
     case: Case
     left: Side
@@ -157,6 +160,7 @@ class Explanation:
     cause: list[str]
     by_order: int
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    apart: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         from probe.explain import lines
@@ -338,6 +342,13 @@ def _equal_windows(windows: list[tuple[Any, np.ndarray, np.ndarray]]) -> np.ndar
     return same
 
 
+def differing(left: Side, right: Side, pairs: Pairs) -> np.ndarray:
+    """The pairs (indices) whose bits differ."""
+    ours = left.operands.y[tuple(pairs.left.T)]
+    theirs = right.operands.y[tuple(pairs.right.T)]
+    return ulp.differences(ours, theirs, left.case.dtype).index
+
+
 def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
     """Differences of the paired outputs, each with its cause."""
     y_left = left.operands.y[pairs.left[:, 0], pairs.left[:, 1]]
@@ -345,8 +356,11 @@ def compare(case: Case, left: Side, right: Side, pairs: Pairs) -> Explanation:
     found = ulp.differences(y_left, y_right, case.dtype)
     judge = Judge(left, right, pairs)
     cause = judge.causes(found.index)
-    by_order = sum(map(len, judge.apart()[0].values()))
-    return Explanation(case, left, right, pairs, found.index, found.ulps, cause, by_order)
+    apart = {name: len(which) for name, which in judge.apart()[0].items()}
+    by_order = sum(apart.values())
+    told = Explanation(case, left, right, pairs, found.index, found.ulps, cause, by_order)
+    told.apart = apart
+    return told
 
 
 public.opens(__name__)

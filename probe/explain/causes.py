@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe import machine, ulp, window
+from probe import machine, window
 from probe.case import Case
 from probe.errors import StoreError, TargetError
-from probe.explain import Pairs, Side, add_orders, must_agree, run
+from probe.explain import Pairs, Side, add_orders, differing, must_agree, run
 from probe.explain.judge import Judge
 from probe.explain.rows import Row, order_row, ranges, reveal_rows, rounding_row
 from probe.launch import Session
@@ -225,30 +225,24 @@ def _explain(job: Job, session: Session, answer: Answer) -> None:
     for value, stored in job.values:
         left = run(session, window.case_at(case, job.vary, value))
         pairs = must_agree(case, job.vary, left.case, base.case)
-        differing = _differing(left, base, pairs)
-        if len(differing) != stored:
+        found = differing(left, base, pairs)
+        if len(found) != stored:
             answer.failure = (
                 f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
-                f"when it was measured, {len(differing)} now; sweep again"
+                f"when it was measured, {len(found)} now; sweep again"
             )
-        lefts.append((value, left, pairs, differing))
+        lefts.append((value, left, pairs, found))
     wanted = np.zeros(base.replays.shape, bool)
-    for _, _, pairs, differing in lefts:
-        wanted[tuple(pairs.right[differing].T)] = True
+    for _, _, pairs, found in lefts:
+        wanted[tuple(pairs.right[found].T)] = True
     known = _reveal(base, session, [], wanted)
     _keep(job, answer, base, job.against, wanted)
-    for value, left, pairs, differing in lefts:
+    for value, left, pairs, found in lefts:
         mine = np.zeros(left.replays.shape, bool)
-        mine[tuple(pairs.left[differing].T)] = True
+        mine[tuple(pairs.left[found].T)] = True
         known = _reveal(left, session, known, mine)
         _keep(job, answer, left, value, mine)
-        _judge(job, answer, value, left, base, pairs, differing)
-
-
-def _differing(left: Side, right: Side, pairs: Pairs) -> np.ndarray:
-    ours = left.operands.y[tuple(pairs.left.T)]
-    theirs = right.operands.y[tuple(pairs.right.T)]
-    return ulp.differences(ours, theirs, left.case.dtype).index
+        _judge(job, answer, value, left, base, pairs, found)
 
 
 def _reveal(side: Side, session: Session, known: list[Way], wanted: np.ndarray) -> list[Way]:
@@ -281,11 +275,11 @@ def _judge(
     left: Side,
     base: Side,
     pairs: Pairs,
-    differing: np.ndarray,
+    found: np.ndarray,
 ) -> None:
     """Rows of ``causes`` for one comparison."""
-    causes = np.array(Judge(left, base, pairs).causes(differing), object)
-    ours, theirs = pairs.left[differing], pairs.right[differing]
+    causes = np.array(Judge(left, base, pairs).causes(found), object)
+    ours, theirs = pairs.left[found], pairs.right[found]
     both = left.replays[tuple(ours.T)] & base.replays[tuple(theirs.T)]
     pair: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
     pair |= {"vary": job.vary, "at": value, "against": job.against}

@@ -75,6 +75,7 @@ class Added:
                 {
                     "node": one.node,
                     "terms": list(one.terms),
+                    "text": one.text,
                     "value": floats.text(one.bits, one.format),
                     "own": one.node in self.own,
                 }
@@ -105,15 +106,15 @@ class Evidence:
         return {"cause": self.cause, "ulp": self.ulp, **sides}
 
 
-def example(explanation: Explanation) -> Evidence | None:
+def example(explanation: Explanation, number: int | None = None) -> Evidence | None:
     """The differing output that is easiest to follow, in full; None if nothing differs.
 
-    Of those that replay on both sides (if any does) the one that reads the fewest inputs, then the
-    first. Costs one evaluation of its trees.
+    ``number``: which of the differing ones. If None: of those that replay on both sides (if any
+    does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
     """
     if not len(explanation.differing):
         return None
-    number = _smallest(explanation)
+    number = _smallest(explanation) if number is None else number
     pair = int(explanation.differing[number])
     one, two = explanation.pairs.left[pair], explanation.pairs.right[pair]
     left = _added(explanation.left, (int(one[0]), int(one[1])))

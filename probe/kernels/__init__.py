@@ -12,7 +12,7 @@ library that can simply be asked offers ``Backend.kernels(spec, shapes)`` and ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from probe import backends
 from probe.backends.contract import Backend
@@ -20,11 +20,15 @@ from probe.case import Case
 from probe.case.arguments import choice
 from probe.errors import TargetError
 from probe.kernels import onednn, symbols
-from probe.kernels.question import KEY, Kernel, Question
+from probe.kernels.question import KEY, Kernel, Question, load
+from probe.launch import Session
 from probe.target import Target
 from probe.window import axis_of, case_at
 
-__all__ = ["ASKED", "SOURCES", "Kernel", "Question", "Source", "by_source", "observe", "rows"]
+__all__ = [
+    *("ASKED", "SOURCES", "Kernel", "Naming", "Question", "Source"),
+    *("by_source", "computing", "observe", "rows"),
+]
 
 ASKED = "asked"
 """The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words."""
@@ -44,7 +48,11 @@ def _offers(target: Target) -> bool:
 def _ask(question: Question) -> list[Kernel]:
     """What the backend answers in the child; its sources are its own words."""
     with question.session() as session:
-        header, _ = session.request({"do": "kernels", "key": KEY})
+        return _answers(session)
+
+
+def _answers(session: Session) -> list[Kernel]:
+    header, _ = session.request({"do": "kernels", "key": KEY})
     said = header["kernels"].items()
     return [Kernel.of(source, names, "the library names none") for source, names in said]
 
@@ -94,3 +102,60 @@ def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
 def rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
     """Rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
     return [{**place, **one._asdict()} for one in found]
+
+
+MOVING = frozenset(
+    "reorder broadcast add fusion transpose reshape slice pad concatenate convert iota "
+    "PAD RESHAPE TRANSPOSE SLICE ADD Pad Reshape Transpose Slice Squeeze Unsqueeze Add Cast "
+    "ReorderInput ReorderOutput".split()
+)
+"""First words of names that move operands, add a bias, or stand for whatever was fused."""
+
+
+def computing(names: Iterable[str]) -> list[str]:
+    """Those of the names that compute sums of products."""
+    return [name for name in names if name.split()[0] not in MOVING]
+
+
+class Naming:
+    """Asks a target for the kernels of many cases, in one process that talks; a context manager.
+
+    What the library says of itself, without the sampled symbols. The process starts with the first
+    case, and every shape is asked once: kernels are chosen by shape.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._logs, self._offers = onednn.applies(target), _offers(target)
+        self._session = Session(target, extra=onednn.TALK if self._logs else None)
+        self._known: dict[str, dict[str, list[str]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process, if one was started."""
+        self._session.close()
+
+    def names(self, case: Case) -> dict[str, list[str]]:
+        """As ``by_source`` gives them; {} where no source applies."""
+        key = str(case.to_json())
+        if key not in self._known:
+            self._known[key] = by_source(self._ask(case))
+        return self._known[key]
+
+    def _ask(self, case: Case) -> list[Kernel]:
+        if not (self._logs or self._offers):
+            return []
+        try:
+            if not self._session.alive:
+                self._session.start()
+            load(self._session, case)
+            found = [onednn.logged(self._session)] if self._logs else []
+            return found + (_answers(self._session) if self._offers else [])
+        except TargetError as error:
+            why = f"the target failed ({error.kind}) when it was asked"
+            return [Kernel(onednn.SOURCE if self._logs else ASKED, None, why)]

@@ -15,6 +15,7 @@ import re
 
 from probe import backends
 from probe.kernels.question import KEY, Kernel, Question
+from probe.launch import Session
 from probe.target import Target
 
 SOURCE = "onednn-verbose"
@@ -38,9 +39,14 @@ def applies(target: Target) -> bool:
 def observe(question: Question) -> Kernel:
     """Runs the call once in a process that logs. Errors: TargetError."""
     with question.session(TALK) as session:
-        mark = session.mark()
-        session.request({"do": "run", "key": KEY})
-        return Kernel.of(SOURCE, primitives(session.stderr_since(mark)), SILENT)
+        return logged(session)
+
+
+def logged(session: Session) -> Kernel:
+    """What the process logs as it runs the loaded call once; it was started with ``TALK``."""
+    mark = session.mark()
+    session.request({"do": "run", "key": KEY})
+    return Kernel.of(SOURCE, primitives(session.stderr_since(mark)), SILENT)
 
 
 def primitives(log: str) -> list[str]:

@@ -57,13 +57,17 @@ class Question:
 
         ``extra``: variables that make the library talk. Errors: TargetError.
         """
-        operands = zip("xwb", self.case.operands(), strict=True)
-        arrays = {
-            name: floats.to_container(array, self.case.dtype)
-            for name, array in operands
-            if array is not None
-        }
-        request = {"do": "load", "key": KEY, "spec": self.case.spec()}
         with Session(self.target, time_limit=self.time_limit, extra=extra) as session:
-            session.request(request, arrays)
+            load(session, self.case)
             yield session
+
+
+def load(session: Session, case: Case) -> None:
+    """Has the operands of a case loaded under ``KEY``. Errors: TargetError."""
+    operands = zip("xwb", case.operands(), strict=True)
+    arrays = {
+        name: floats.to_container(array, case.dtype)
+        for name, array in operands
+        if array is not None
+    }
+    session.request({"do": "load", "key": KEY, "spec": case.spec()}, arrays)

@@ -76,7 +76,10 @@ class Rounding:
 
 @dataclass(frozen=True)
 class PartialSum:
-    """A node's value; ``terms``: ``"3"`` is a product, ``"#2"`` node 2, ``"b"`` the bias."""
+    """A node's value; ``terms``: ``"3"`` is a product, ``"#2"`` node 2, ``"b"`` the bias.
+
+    For people products are p0, p1, ... and nodes s0, s1, ...: ``text``.
+    """
 
     node: int
     terms: tuple[str, ...]
@@ -86,8 +89,13 @@ class PartialSum:
 
     @property
     def text(self) -> str:
-        """``#4 = #3 + 4 = 97.20009 (0x42c26672)``."""
-        return f"#{self.node} = {' + '.join(self.terms)} = {floats.text(self.bits, self.format)}"
+        """``s4 = s3 + p4 = 97.20009 (0x42c26672)``."""
+        named = [_named(term) for term in self.terms]
+        return f"s{self.node} = {' + '.join(named)} = {floats.text(self.bits, self.format)}"
+
+
+def _named(term: str) -> str:
+    return term if term == "b" else f"s{term[1:]}" if term[0] == "#" else f"p{term}"
 
 
 def replay(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -158,8 +158,15 @@ class Tree:
         """12 hexadecimal digits of the text's SHA-256."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
-    def node_text(self, node: int) -> str:
-        """The text of the sum that ends in this node."""
+    @property
+    def formula(self) -> str:
+        """As ``text``, for people: the products are p0, p1, ..., the bias b."""
+        last = len(self.nodes) - 1
+        return self.node_text(last, product) if self.nodes else product(self.leaves[0])
+
+    def node_text(self, node: int, name: Callable[[int], str] | None = None) -> str:
+        """The text of the sum that ends in this node. ``name``: of a leaf; None: its number."""
+        named = name or _name
         words: list[str] = []
         todo: list[int | str] = [~node]
         while todo:
@@ -167,7 +174,7 @@ class Tree:
             if isinstance(item, str):
                 words.append(item)
             elif item >= 0:
-                words.append(_name(item))
+                words.append(named(item))
             else:
                 inner: list[int | str] = [")"]
                 for child in reversed(self.nodes[~item]):
@@ -317,6 +324,11 @@ def _append(nodes: list[tuple[int, ...]], node: tuple[int, ...]) -> int:
 
 def _numbers(leaves: int | Iterable[int]) -> Iterable[int]:
     return range(leaves) if isinstance(leaves, int) else leaves
+
+
+def product(leaf: int) -> str:
+    """A leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
+    return "b" if leaf == BIAS else f"p{leaf}"
 
 
 def _name(leaf: int) -> str:

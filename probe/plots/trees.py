@@ -24,7 +24,7 @@ from probe import operands, plots, window
 from probe.case import Case
 from probe.order import ways
 from probe.order.replay import PartialSum, partial_sums
-from probe.order.tree import BIAS, Tree
+from probe.order.tree import BIAS, Tree, product
 from probe.order.ways import Way
 from probe.store.results import Results
 
@@ -151,7 +151,7 @@ def _draw_leaf(axes: Axes, place: tuple[float, float], leaf: int, shade: str, si
     box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
     ink = "white" if shade == FUSED else "black"
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
-    axes.text(*place, "b" if leaf == BIAS else str(leaf), color=ink, bbox=box, **style)
+    axes.text(*place, product(leaf), color=ink, bbox=box, **style)
 
 
 def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, parent: float) -> None:

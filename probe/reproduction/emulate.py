@@ -142,7 +142,7 @@ def _small(index: np.ndarray) -> np.ndarray:
 
 def _way(way: Way) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     tree, rounding = way
-    shown = tree.text
+    shown = tree.formula
     if len(shown) > TREE_SHOWN:
         shown = f"tree {tree.id}, {len(tree.leaves)} summands, {tree.depth} additions deep"
     formats = ("products", "nodes", "product_format", "through")

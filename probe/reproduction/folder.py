@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,19 +15,21 @@ from probe import floats, machine
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
-from probe.reproduction import emulate, picture, program, proof, report, scripts
-from probe.reproduction.failing import Failing, failing
+from probe.reproduction import avoiding, emulate, few, picture, program, proof, report, scripts
+from probe.reproduction.content import Content, Elsewhere
+from probe.reproduction.facts import facts_of
+from probe.reproduction.failing import Failing, Predicate, failing
+from probe.reproduction.kept import Effect, Kept, shown_by_products
 from probe.reproduction.plainer import without_zeros
-from probe.reproduction.report import Content, Elsewhere
+from probe.reproduction.shortest import Short, shortest
 from probe.shrink import BUDGET, Finding, Shrunk, shrink
 from probe.target import Target
 
 FORMAT = 1
 """Of ``machine.json``."""
 
-FACTS = ("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version")
-MORE_FACTS = ("onnx_version", "gpu", "cuda", "cudnn", "threads")
-"""What a library says of itself that is written down."""
+WRITTEN = 4
+"""Summands up to which a report shows those that are 0 too."""
 
 Tell = Callable[[str], None]
 
@@ -41,6 +42,10 @@ class Reproduction:
     where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
     why there is none. ``shown``: whether it prints every bit pattern that the script does.
     ``seconds``: what the proof took. ``names``: of both libraries where the finding does not tell.
+    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
+    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
+    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
+    the difference and does. ``sizes``: characters of every text that was written.
     """
 
     finding: Any
@@ -60,6 +65,12 @@ class Reproduction:
     seconds: float = 0.0
     files: list[str] = field(default_factory=list)
     names: tuple[str, str] | None = None
+    before: Effect | None = None
+    after: Effect | None = None
+    kept: dict[str, bool | None] | None = None
+    short: Short | None = None
+    avoids: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe reproduce --json`` prints."""
@@ -77,12 +88,25 @@ class Reproduction:
             "calls": None if self.shrunk is None else self.shrunk.calls,
             "ended": None if self.shrunk is None else self.shrunk.ended,
             "near": near_json(self.shrunk),
+            **effects_json(self.before, self.after, self.kept),
             "proof": {"status": self.ran.status, "said": self.ran.said},
             "elsewhere": [vars(one) for one in self.elsewhere],
             "not_emulated": self.not_emulated or None,
             "emulated": self.shown,
+            "short": None if self.short is None else vars(self.short),
+            "avoids": self.avoids,
             "files": self.files,
+            "sizes": self.sizes,
         }
+
+
+def effects_json(
+    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
+) -> dict[str, Any]:
+    """What a finding did before it was made smaller and does now, and whether that is the same."""
+    sides = {"before": before, "after": after}
+    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
+    return found | {"kept": kept}
 
 
 def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
@@ -98,17 +122,25 @@ def reproduce(
     right: Target | None = None,
     *,
     also: Sequence[Target] = (),
+    avoid: bool = True,
     tell: Tell | None = None,
     **options: Any,
 ) -> Reproduction:
     """Shrinks a finding, explains it, writes its script, and proves the script.
 
     ``right``: another target for the right side. ``also``: targets that are asked about the
-    smallest case. ``options``: see ``proved``; errors too, and TargetError.
+    smallest case. ``avoid``: what avoids it is looked for too, at a start of the library for each
+    switch. ``options``: see ``proved``; errors too, and TargetError.
     """
     with failing(left, right) as failed:
         made = proved(failed, finding, tell=tell, **options)
+        if avoid and left == (right or left):
+            made.avoids = avoiding.by_values(failed, made.finding)
+    if avoid and left == (right or left):
+        made.avoids += avoiding.by_switches(made.finding, finding, left, tell or _silent)
     made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or _silent)]
+    (tell or _silent)("writing its shortest script")
+    made.short = shortest(made.finding, made.targets, made.versions, made.evidence)
     return made
 
 
@@ -122,6 +154,7 @@ def proved(
     *,
     by: str = "bits",
     keep: bool = False,
+    any_cause: bool = False,
     most: int = BUDGET,
     times: int = 3,
     elsewhere: Sequence[Elsewhere] = (),
@@ -129,16 +162,21 @@ def proved(
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
 
-    ``keep``: no shrinking. ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
+    ``keep``: no shrinking. ``any_cause``: a smaller case may have another cause, or other kernels.
+    ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
     must say the same. InputError: both sides agree, or no script is written for it.
     Nondeterministic. NotReproduced: the script does not say what was measured.
     """
     tell = tell or _silent
     tell("shrinking")
-    shrunk = None if keep else shrunken(failed, finding, by, most)
+    shrunk = None
+    kept = Kept(failed, finding, any_cause)
+    if not keep:
+        shrunk = shrunken(failed, finding, by, most, kept=kept)
     smallest = finding if shrunk is None else shrunk.finding
     tell("explaining")
     found = failed.explained(smallest)
+    after = kept.after(found, smallest)
     _check(found, smallest)
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
@@ -148,19 +186,29 @@ def proved(
     before = time.perf_counter()
     ran = proof.prove(script, targets, expected_bits(found), times)
     made = Reproduction(
-        *(smallest, targets, versions, found, evidence_of(found), script, ran),
+        *(smallest, targets, versions, found, evidence_of(found, kept.before.cause), script, ran),
         facts=facts_of(targets, facts),
         shrunk=shrunk,
         elsewhere=elsewhere,
         runs=failed.runs,
         seconds=time.perf_counter() - before,
+        before=kept.before,
+        after=after,
+        kept=None if keep else kept.told(after),
     )
     add_emulated(made)
     return made
 
 
 def add_emulated(made: Reproduction) -> None:
-    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none."""
+    """Writes the text of ``emulated.py`` and runs it: one that is wrong is none.
+
+    A few lines where those print every bit pattern that the script does; else the general one.
+    """
+    brief = few.text(made.explanation)
+    if brief and proof.replays(brief, made.ran.bits)[:2] == (True, True):
+        made.emulated, made.not_emulated, made.shown = brief, "", True
+        return
     made.emulated, made.not_emulated = emulated(made.explanation)
     if not made.emulated:
         return
@@ -176,13 +224,25 @@ def shrunken(
     by: str = "bits",
     most: int = BUDGET,
     tell: Callable[[int, Finding], None] | None = None,
+    kept: Kept | None = None,
 ) -> Shrunk:
-    """The smallest case of a finding on started targets. InputError: it does not fail."""
+    """The smallest case of a finding on started targets. InputError: it does not fail.
+
+    ``kept``: what it has to keep beside the difference; None: nothing.
+    """
     conventions = failed.conventions(finding)
+    fails = failed.predicate(by)
+
+    if kept is not None and fails(finding):
+        kept.before  # noqa: B018 (what the target refuses of the start is an error, not an answer)
+
+    def also(predicate: Predicate) -> Predicate:
+        return lambda one: predicate(one) and (kept is None or failed.survives(kept.keeps, one))
+
     found = shrink(
         finding,
-        failed.predicate(by),
-        shows=None if by == "bits" else failed.by_bits,
+        also(fails),
+        shows=None if by == "bits" else also(failed.by_bits),
         kinds=("integers", "cancel") if conventions else ("cancel",),
         most=most,
         tell=tell,
@@ -215,10 +275,13 @@ def expected_bits(found: Explanation) -> list[tuple[str, str]]:
     return list(zip(*values, strict=True))
 
 
-def evidence_of(found: Explanation) -> Evidence | None:
-    """One differing output in full; without products that are 0 where those only take room."""
-    shown = example(found)
-    return shown if shown is None or "window" in found.causes else without_zeros(shown)
+def evidence_of(found: Explanation, cause: str | None = None) -> Evidence | None:
+    """One differing output in full; without products that are 0 where those only take room.
+
+    ``cause``: of outputs by this cause, the one that shows it in the fewest products.
+    """
+    shown = example(found, None if cause is None else shown_by_products(found, cause))
+    return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
 
 
 def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:
@@ -237,7 +300,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
 
 
 def emulated(found: Explanation) -> tuple[str, str]:
-    """The text of ``emulated.py``; or empty, and why."""
+    """The text of ``emulated.py`` for any size; or empty, and why."""
     same = found.pairs.same_window
     pairs = Pairs(found.pairs.left[same], found.pairs.right[same], same[same])
     note = "What reproduce.py computes, added up in the same order by NumPy alone."
@@ -248,33 +311,11 @@ def emulated(found: Explanation) -> tuple[str, str]:
         return "", error.why
 
 
-def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Publishable facts of machine and libraries."""
-    own = machine.facts()
-    found: dict[str, Any] = {
-        "os": own["os"],
-        "architecture": platform.machine(),
-        "cpu": own["cpu_model"],
-        "cpu_vendor": own["cpu_vendor"],
-        "cpu_isa": own["cpu_isa"],
-        "cores": own["cores"],
-        "machine": own["machine"],
-        "probe": own["probe_version"],
-        "python": facts[0].get("python_version"),
-        "numpy": facts[0].get("numpy_version"),
-    }
-    emulator = proof.emulator(targets[0])
-    if emulator:
-        found |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
-        found |= {"architecture": "aarch64"} if targets[0].device == "arm64" else {}
-    for name in (*FACTS, *MORE_FACTS):
-        if facts[0].get(name) not in (None, ""):
-            found[name] = facts[0][name]
-    return {name: _public(value) for name, value in found.items()}
-
-
-def _public(value: Any) -> Any:
-    return machine.publishable(value) if isinstance(value, str) else value
+def fresh(out: Path, force: bool = False) -> None:
+    """Refuses a folder that has files. InputError."""
+    if not force and out.is_dir() and any(out.iterdir()):
+        why = "it has files, and they would be overwritten"
+        raise InputError("out", out, why, "give another folder, or --force")
 
 
 def write(made: Reproduction, out: Path, form: str | None = None) -> None:
@@ -301,9 +342,13 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     if made.emulated:
         emulate.write(made.emulated, out / "emulated.py")
         made.files.append("emulated.py")
-    emulate.write(report.report(content(made), chosen), out / "report.md")
+    told = report.report(content(made), chosen)
+    emulate.write(told, out / "report.md")
     text = json.dumps(about(made), indent=2, default=_plain) + "\n"
     emulate.write(text, out / "machine.json")
+    texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
+    texts |= {"emulated.py": made.emulated} if made.emulated else {}
+    made.sizes = {name: len(one) for name, one in texts.items()}
 
 
 def content(made: Reproduction) -> Content:
@@ -320,6 +365,11 @@ def content(made: Reproduction) -> Content:
         shrunk=made.shrunk,
         elsewhere=made.elsewhere,
         emulated=made.not_emulated,
+        short=made.short,
+        before=made.before,
+        kept=made.kept,
+        avoids=made.avoids,
+        attached=made.files,
     )
 
 

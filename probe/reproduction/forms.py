@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 
 class Form(NamedTuple):
-    """``sections``: (heading, name of what goes under it, or a fixed text in brackets)."""
+    """``sections``: (heading, name of what goes under it, or a fixed text in brackets).
+
+    Fields that would say nothing of a released library on a CPU are left out.
+    """
 
     name: str
     tracker: str
@@ -30,10 +33,7 @@ FORMS = {
             ("TensorFlow version", "version"),
             ("Custom code", "[Yes]"),
             ("OS platform and distribution", "os"),
-            ("Mobile device", "[none]"),
             ("Python version", "python"),
-            ("Bazel version", "[not built from source]"),
-            ("GCC/compiler version", "[not built from source]"),
             ("CUDA/cuDNN version", "cuda"),
             ("GPU model and memory", "gpu"),
             ("Current behavior?", "description"),
@@ -68,7 +68,6 @@ FORMS = {
         (
             ("Describe the issue", "description"),
             ("To reproduce", "script_and_output"),
-            ("Urgency", "[none]"),
             ("Platform", "platform"),
             ("OS Version", "os"),
             ("ONNX Runtime Installation", "[Released Package]"),
@@ -76,7 +75,6 @@ FORMS = {
             ("ONNX Runtime API", "[Python]"),
             ("Architecture", "architecture"),
             ("Execution Provider", "[Default CPU]"),
-            ("Execution Provider Library Version", "[none]"),
         ),
     ),
     "onednn": Form(
@@ -144,7 +142,8 @@ FORMS["reference"] = Form(
 PROMISES = {
     "torch": (
         "PyTorch's notes on numerical accuracy say that results which are equal in mathematics "
-        "need not be so bit for bit, and name computations on batches and on slices as such",
+        "need not be so bit for bit; their section `Batched computations or slice computations` "
+        "says that an operation on a slice need not give the slice of the whole operation's bits",
         "https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html",
     ),
     "tensorflow": (

@@ -24,6 +24,7 @@ from probe.network.layers import Layer
 from probe.network.running import content
 from probe.network.turned import Axes
 from probe.reproduction import folder, layout, literals, program, proof, scripts
+from probe.reproduction.facts import facts_of
 from probe.reproduction.scripts import activations
 from probe.reproduction.scripts.contract import Library
 from probe.shrink.finding import Blocks
@@ -139,7 +140,7 @@ def reproduce(
     made = folder.Reproduction(
         *(finding, (target, target), (version, version), explanation),
         *(folder.evidence_of(explanation), script, ran),
-        facts=folder.facts_of((target, target), (facts, facts)),
+        facts=facts_of((target, target), (facts, facts)),
         names=(names, names),
     )
     folder.add_emulated(made)

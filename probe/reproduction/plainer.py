@@ -17,12 +17,13 @@ WHOLE = 12
 """Summands up to which a sum is shown with all of them."""
 
 
-def without_zeros(evidence: Evidence) -> Evidence:
+def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     """The same output with smaller trees, where those still give both sides' bits.
 
-    Else (a small or narrowed sum, fewer than two summands, a zero's sign) as it is.
+    Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
+    sign) as it is.
     """
-    left, right = _side(evidence.left), _side(evidence.right)
+    left, right = _side(evidence.left, whole), _side(evidence.right, whole)
     if left is None or right is None or left.way is None or right.way is None:
         return evidence
     left.own, right.own = part(left.way, right.way, left.dtype)
@@ -30,9 +31,9 @@ def without_zeros(evidence: Evidence) -> Evidence:
     return replace(evidence, left=left, right=right)
 
 
-def _side(side: Added) -> Added | None:
+def _side(side: Added, whole: int) -> Added | None:
     """One side over the products that are not 0; None where that is not the same."""
-    if side.way is None or side.way[1].narrow or len(side.way[0].leaves) <= WHOLE:
+    if side.way is None or side.way[1].narrow or len(side.way[0].leaves) <= whole:
         return None
     values = {
         one.leaf: (_value(one.x, side.dtype), _value(one.w, side.dtype)) for one in side.products
@@ -43,7 +44,7 @@ def _side(side: Added) -> Added | None:
         kept.append(BIAS)
     if len(kept) < 2 or len(kept) >= len(side.way[0].leaves):
         return None
-    way = _restricted(side.way, set(kept))
+    way = among(side.way, set(kept))
     x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
     for leaf, pair in values.items():
         for array, value in zip((x, w), pair, strict=True):
@@ -59,7 +60,7 @@ def _side(side: Added) -> Added | None:
     return replace(side, way=way, sums=sums, result=side.library)
 
 
-def _restricted(way: Way, kept: set[int]) -> Way:
+def among(way: Way, kept: set[int]) -> Way:
     """The way over some leaves; a product that is added to nothing but zeros is rounded there."""
     tree, rounding = way
     alone = {

@@ -168,17 +168,19 @@ def variables_of(target: Target) -> dict[str, str]:
 def title(
     finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
 ) -> str:
-    """One line: which library gives other bits, and where."""
+    """One line: which library gives different bits, and where."""
     first, op = f"{names[0]} {versions[0]}", finding.case.op
     if targets[0] != targets[1]:
         second = f"{names[1]} {versions[1]}"
         if first == second:
             what = "switches" if targets[0].device == targets[1].device else "processors"
-            return f"{first}: {op} gives other bits with other {what}."
-        return f"{first} and {second} give other bits for the same {op}."
+            return f"{first}: {op} gives different bits with different {what}."
+        if names[0] == names[1]:
+            return f"{op}: the bits changed between {first} and {second}."
+        return f"{first} and {second} give different bits for the same {op}."
     if finding.padding is not None:
         return f"{first}: {op} with {finding.left.padding_text} and {finding.right.padding_text}."
-    return f"{first}: {op} gives other bits at {' than at '.join(said(finding, targets))}."
+    return f"{first}: {op} gives different bits at {' and at '.join(said(finding, targets))}."
 
 
 def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +86,13 @@ def emulator(where: Target) -> str | None:
     return _runtime(where).emulated
 
 
-def run(script: Path, targets: tuple[Target, Target]) -> Ran:
-    """One run in a fresh process; variables are those of ``launch.environment``. TargetError."""
+def run(
+    script: Path, targets: tuple[Target, Target], variables: Mapping[str, str] | None = None
+) -> Ran:
+    """One run in a fresh process; variables are those of ``launch.environment``. TargetError.
+
+    ``variables``: more of them.
+    """
     given, slower = command(script, targets)
     try:
         done = subprocess.run(
@@ -97,7 +103,7 @@ def run(script: Path, targets: tuple[Target, Target]) -> Ran:
             check=False,
             stdin=subprocess.DEVNULL,
             timeout=TIME_LIMIT * slower,
-            env=launch.environment({}),
+            env=launch.environment(dict(variables or {})),
         )
     except subprocess.TimeoutExpired:
         return Ran(CANNOT_RUN, "", f"no answer within {TIME_LIMIT * slower:g} s")

@@ -1,58 +1,38 @@
-"""``report.md``: a bug report under the headings of the upstream's own form."""
+"""``report.md``: a bug report under the headings of the upstream's own form.
+
+First the shortest script, then what it came from, what avoids it, why, and what is asked. The exact
+script, the listing of the replay and the machine's facts are attached, not pasted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from probe import floats
 from probe.errors import InputError, one_of
-from probe.explain import Explanation
-from probe.explain.evidence import Added, Evidence
-from probe.order import ways
-from probe.order.tree import BIAS
-from probe.reproduction import program
-from probe.reproduction.emulate import formats_text
+from probe.reproduction import because, program
+from probe.reproduction.content import Content
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
-from probe.reproduction.proof import Ran
-from probe.shrink import Shrunk
+from probe.reproduction.kept import Effect, Kernels
 from probe.target import Target
 
-MOST_SUMS = 24
-"""Partial sums of an output that are written out."""
+LIMIT = 65_536
+"""Characters that GitHub takes in one form."""
 
+PASTED = 12_000
+"""Characters of the exact script up to which it stands in a report that has no shorter one."""
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """Another target that was asked: ``said`` is ``differs``, ``does not differ``, or why not.
+REPEATED = 14
+"""Lines of a short script that stands both first and in the form's own field for code."""
 
-    ``asked``: about which case.
-    """
+ROWS = ("matmul", "dot", "dense", "linear")
+"""Operations whose length counts rows."""
 
-    target: str
-    version: str
-    said: str
-    machine: str = ""
-    asked: str = "as it was found"
-
-
-@dataclass
-class Content:
-    """Everything that a report tells."""
-
-    finding: Any
-    targets: tuple[Target, Target]
-    names: tuple[str, str]
-    versions: tuple[str, str]
-    explanation: Explanation
-    evidence: Evidence | None
-    script: str
-    ran: Ran
-    machine: dict[str, Any]
-    shrunk: Shrunk | None = None
-    elsewhere: Sequence[Elsewhere] = ()
-    emulated: str = ""
+ATTACHED = {
+    "reproduce.py": "prints every differing output with its bits; exit status 1: they differ",
+    "emulated.py": "both sides added up by NumPy alone, to the same bits",
+    "order.png": "both trees",
+    "machine.json": "versions, processor, and the bits that were measured",
+}
+"""What is not pasted."""
 
 
 def form_of(target: Target, name: str | None = None) -> str:
@@ -65,45 +45,39 @@ def form_of(target: Target, name: str | None = None) -> str:
 
 
 def report(content: Content, form: str) -> str:
-    """The text of ``report.md``."""
+    """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
     chosen = FORMS[form]
     filled = _filled(content, form)
     parts = [f"# {filled['title']}", "", f"<!-- For {chosen.tracker} -->", ""]
     for heading, name in chosen.sections:
         text = name[1:-1] if name.startswith("[") else filled[name]
-        parts += [f"{chosen.level} {heading}", "", text, ""]
-    return "\n".join(parts).rstrip() + "\n"
+        parts += [f"{chosen.level} {heading}", "", text, ""] if text else []
+    whole = "\n".join(parts).rstrip() + "\n"
+    if len(whole) <= LIMIT:
+        return whole
+    last = "\n\n(cut off here: longer than a form takes; the rest is in the attached files)\n"
+    return whole[: LIMIT - len(last)] + last
 
 
 def _filled(content: Content, form: str) -> dict[str, str]:
-    """Every text that a form may ask for."""
+    """Every text that a form may ask for; empty where there is nothing to say."""
     machine = content.machine
-    script = f"```python\n{content.script.rstrip()}\n```"
-    output = f"```\n{content.ran.printed.rstrip()}\n```"
-    summary = _summary(content)
-    sections = [
-        ("What is expected", _expected(content)),
-        ("What happens", _actual(content)),
-        ("The smallest case", _smallest(content)),
-        ("Why", _cause(content)),
-        ("Kernels", _kernels(content)),
-        ("Elsewhere", _elsewhere(content)),
-        ("What the documentation says", _promise(content, form)),
-    ]
-    described = "\n\n".join([summary, *(f"**{h}.** {t}" for h, t in sections if t)])
-    gpu = str(machine.get("gpu") or "none: this is a CPU")
+    script, output = _script(content), _output(content)
+    both = f"{script}\n\nIt prints:\n\n{output}" if output else script
+    brief = content.short is not None and content.short.text.count("\n") <= REPEATED
+    described, gpu = _described(content, form), str(machine.get("gpu") or "")
     return {
         "title": program.title(content.finding, content.targets, *_named(content)).rstrip("."),
-        "summary": summary,
-        "description": described,
+        "summary": question(content),
+        "description": f"{both}\n\n{described}" if brief else described,
         "script": script,
         "output": output,
-        "script_and_output": f"{script}\n\nIt prints:\n\n{output}",
-        "description_with_script": f"{described}\n\n{script}\n\nIt prints:\n\n{output}",
+        "script_and_output": both,
+        "description_with_script": f"{both}\n\n{described}",
         "actual_and_cause": "\n\n".join(
-            text for text in (_actual(content), _cause(content), _kernels(content)) if text
+            t for t in (_finding(content), because.cause(content), because.kernels(content)) if t
         ),
-        "expected": _expected(content),
+        "expected": f"{question(content)} {_expected(content)}".rstrip(),
         "version": _version(content),
         "version_below": f"the one in {content.names[0]} {_version(content)}",
         "versions": _versions(content),
@@ -113,163 +87,152 @@ def _filled(content: Content, form: str) -> dict[str, str]:
             str(machine.get("architecture")), "Other / Unknown"
         ),
         "python": str(machine.get("python")),
-        "cuda": str(machine.get("cuda") or "none"),
+        "cuda": str(machine.get("cuda") or ""),
         "gpu": gpu,
-        "accelerator": "GPU" if machine.get("gpu") else "CPU",
-        "runtime": f"```\n{machine.get('blas') or 'not told'}\n```",
+        "accelerator": gpu or f"CPU: {machine.get('cpu') or 'emulated'}",
+        "runtime": f"```\n{machine['blas']}\n```" if machine.get("blas") else "",
     }
+
+
+def _described(content: Content, form: str) -> str:
+    """What is told beside the script, in this order."""
+    sections = [
+        ("Question", question(content)),
+        ("The finding it came from", _finding(content)),
+        ("What avoids it", "\n".join(f"- {one}" for one in content.avoids)),
+        ("Why", because.cause(content)),
+        ("Kernels", because.kernels(content)),
+        ("Elsewhere", _elsewhere(content)),
+        ("What the documentation says", _promise(content, form)),
+        ("Attached", _attached(content)),
+    ]
+    told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
+    return "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
 
 
 def _named(content: Content) -> tuple[list[str], tuple[str, str]]:
     return list(content.names), content.versions
 
 
-def _summary(content: Content) -> str:
-    finding = content.finding
-    if finding.padding is not None or content.targets[0] != content.targets[1]:
+def _script(content: Content) -> str:
+    """The shortest script; else the exact one, or where that is."""
+    if content.short is not None:
+        return f"```python\n{content.short.text.rstrip()}\n```"
+    if len(content.script) <= PASTED:
+        return f"```python\n{content.script.rstrip()}\n```"
+    return "The attached `reproduce.py` (it holds its operands)."
+
+
+def _output(content: Content) -> str:
+    told = content.ran.printed if content.short is None else content.short.printed
+    return f"```\n{told.rstrip()}\n```" if len(told) <= PASTED else ""
+
+
+def question(content: Content) -> str:
+    """What the maintainers are asked."""
+    finding, op = content.finding, content.finding.case.op
+    if content.targets[0] != content.targets[1]:
         left, right = program.said(finding, content.targets)
-        return f"One {finding.case.op}, computed in two ways: {left}; {right}."
-    return (
-        f"The same outputs of one {finding.case.op} have other bits at "
-        f"{finding.vary} {finding.at} than at {finding.vary} {finding.against}."
-    )
+        if _releases(content):
+            one, two = (f"{content.names[0]} {version}" for version in content.versions)
+            return f"The bits of {op} changed between {one} and {two}. Is that intended?"
+        return f"Should {op} give the same bits with {left} as with {right}?"
+    if finding.padding is not None:
+        left, right = program.said(finding, content.targets)
+        return f"Are {left} and {right} meant to be the same {op}?"
+    part = ("the first rows", "the first rows") if op in ROWS else ("a prefix", "the prefix")
+    asked = {
+        "length": f"Should {op} of {part[0]} equal {part[1]} of {op}?",
+        "batch": f"Should {op} of a part of a batch equal that part of {op} of the batch?",
+        "filters": f"Should {op} with the first filters alone equal those filters' outputs?",
+        "channels": f"Should {op} be the same where its channels are cut in two and added?",
+    }
+    if finding.vary in asked:
+        return asked[finding.vary]
+    return f"Should the same outputs of one {op} be equal at every {finding.vary}?"
+
+
+def _releases(content: Content) -> bool:
+    """Whether two releases of one library are compared."""
+    return content.names[0] == content.names[1] and content.versions[0] != content.versions[1]
 
 
 def _expected(content: Content) -> str:
     if "window" in content.explanation.causes:
         return "Both sides were taken to be the same operator."
-    return (
-        "The same bits: the outputs that are compared read the same inputs with the same weights "
-        "on both sides."
-    )
+    if _releases(content):
+        return "The call and its inputs are the same in both."
+    return "The outputs compared read the same inputs with the same weights on both sides."
 
 
-def _actual(content: Content) -> str:
-    found = content.explanation
-    far = "" if found.max_ulp is None else f", up to {found.max_ulp:,} ulp"
-    text = f"{len(found.differing)} of {len(found.pairs.left)} compared outputs differ{far}."
-    evidence = content.evidence
-    if evidence is None:
-        return text
-    values = [
-        f"{name} out{list(side.output)} = {floats.text(side.library, side.dtype)}"
-        for name, side in (("left", evidence.left), ("right", evidence.right))
-    ]
-    return f"{text} For example {values[0]} and {values[1]}."
-
-
-def _smallest(content: Content) -> str:
-    finding, shrunk = content.finding, content.shrunk
-    counts = finding.to_json()["not_zero"]
-    not_zero = ", ".join(f"{number} in {name}" for name, number in counts.items())
-    text = f"{finding.label}; operands that are not 0: {not_zero}."
-    if shrunk is None:
-        return text
-    text += f" It was found as {shrunk.start.label}, and made smaller in {shrunk.calls} tries"
-    text += " until no single one kept the difference." if shrunk.ended == "minimal" else "."
+def _finding(content: Content) -> str:
+    """What was found, and how the case above came of it."""
+    finding, shrunk, found = content.finding, content.shrunk, content.explanation
+    here, far = f"{len(found.differing)} of {len(found.pairs.left)}", _far(found.max_ulp)
+    before = content.before
+    if shrunk is None or before is None:
+        head = f"{finding.label}: {here} compared outputs differ, {far}"
+        head = head if before is None else _effect(before)
+        return f"{head}. {_expected(content)} {_example(content)}".rstrip()
+    text = f"{_effect(before)}. {_expected(content)} "
+    text += f"Made smaller in {shrunk.calls} tries"
+    text += ", until no single step kept it, to" if shrunk.ended == "minimal" else " to"
+    text += f" {finding.label} ({here}, {far}). {_example(content)}"
+    kept = content.kept or {}
+    if kept.get("cause") is False:
+        text += f" The cause is another one there: {', '.join(found.causes)}."
+    if kept.get("kernels") is False:
+        text += " Different kernels run there."
     if shrunk.near is not None:
         text += f" The nearest case without a difference: {shrunk.near.value.label}."
     return text
 
 
-def _cause(content: Content) -> str:
-    """Both sides' orders, and one output in full."""
-    found, evidence = content.explanation, content.evidence
-    causes = ", ".join(found.causes)
-    if evidence is None:
-        return f"{causes}."
-    proof = f"Replayed in NumPy, bit for bit: {found.replayed} of {len(found.pairs.left)} outputs."
-    if "window" in found.causes:
-        reads = [
-            f"{name} reads x at {_places(side)}"
-            for name, side in (("left", evidence.left), ("right", evidence.right))
-        ]
-        return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
-    if evidence.left.way is None or evidence.right.way is None:
-        return _no_order(content) or f"{causes}: no order is known."
-    words = {
-        "order": "the products are added in another order",
-        "rounding": ways.rounded_apart(evidence.left.way, evidence.right.way)
-        or "products are rounded elsewhere",
-        "precision": "products or sums are kept in another precision",
-    }
-    why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
-    sides = [
-        f"{name}:\n\n```\n{_sums(side)}\n```"
-        for name, side in (("left", evidence.left), ("right", evidence.right))
-    ]
-    shown = " `order.png` shows both." if content.emulated == "" else ""
-    left_out = len(evidence.left.products) - len(evidence.left.way[0].leaves)
-    zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
-    head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
-    return "\n\n".join([head, *sides])
-
-
-def _no_order(content: Content) -> str:
-    """What was seen of the sides that are no sums of products."""
-    found = content.explanation
-    told = [
-        f"on the {name}, {side.evidence}"
-        for name, side in (("left", found.left), ("right", found.right))
-        if side.evidence
-    ]
-    if not told:
-        return ""
-    if found.left.case.op.partition("_pool")[1]:
-        return (
-            "The averages are added, or rounded, in other ways. Their orders are not revealed: "
-            f"{found.left.case.op} has no weights to reveal them with."
-        )
-    return (
-        "No order of additions gives these outputs: as with algorithms that do not form the "
-        f"products, such as Winograd's or an FFT. Seen {'; '.join(told)}."
+def _effect(before: Effect) -> str:
+    """Outputs, distances, causes and kernels in a sentence."""
+    text = f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
+    text += f", {_far(before.max_ulp)}"
+    if before.max_difference is not None:
+        text += f", {before.max_difference:.3g} ({before.max_relative:.2g} of the larger value)"
+    causes = ", ".join(
+        f"{name} ({count:,})" if len(before.causes) > 1 else name
+        for name, count in before.causes.items()
     )
+    text += f"; cause: {causes}"
+    return text + _ran(before.kernels or {})
 
 
-def _kernels(content: Content) -> str:
-    """What the libraries say that they ran, of sources that know it of a side at least."""
-    told = content.explanation.kernels
-    sources = list(dict.fromkeys(source for side in told.values() for source in side))
-    rows = []
-    for source in sources:
-        cells = [side.get(source, []) for side in told.values()]
-        if any(_known(names) for names in cells):
-            shown = ["<br>".join(f"`{name}`" for name in _known(names)) for names in cells]
-            rows.append(f"| {source} | {' | '.join(cell or 'not told' for cell in shown)} |")
-    if not rows:
+def _ran(kernels: Kernels) -> str:
+    """The kernels that the library names: of both sides, or of each."""
+    told = {
+        side: ", ".join(f"`{n}`" for names in by.values() for n in names if n[0] != "(")
+        for side, by in kernels.items()
+    }
+    if not any(told.values()):
         return ""
-    head = "What the libraries themselves name as each side runs: evidence beside the cause."
-    return "\n".join([head, "", "| asked by | left | right |", "| --- | --- | --- |", *rows])
+    left, right = (text or "none named" for text in told.values())
+    return f"; kernels: {left}" if left == right else f"; kernels: {left} (left), {right} (right)"
 
 
-def _known(names: Sequence[str]) -> list[str]:
-    """The names, without what stands in brackets: why there are none."""
-    return [name for name in names if not name.startswith("(")]
+def _far(ulp: int | None) -> str:
+    return "not by numbers" if ulp is None else f"by up to {ulp:,} ulp"
 
 
-def _places(side: Added) -> str:
-    return " ".join("-" if at < 0 else str(at) for at in side.reads or ()) or "nothing"
+def _example(content: Content) -> str:
+    """One output on both sides."""
+    evidence = content.evidence
+    if evidence is None:
+        return ""
+    values = [
+        f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"
+        for side in (evidence.left, evidence.right)
+    ]
+    sides = program.said(content.finding, content.targets)
+    return f"There {values[0]} at {sides[0]} and {values[1]} at {sides[1]}."
 
 
-def _sums(side: Added) -> str:
-    """The tree and its partial sums, as text."""
-    assert side.way is not None
-    tree, rounding = side.way
-    lines = [tree.text if len(tree.text) <= 200 else f"{len(tree.leaves)} summands"]
-    fused = sorted(set(rounding.fused) & set(tree.leaves))
-    if fused:
-        whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
-        some = ", ".join(map(str, fused)) if len(fused) <= MOST_SUMS else f"{len(fused)} products"
-        lines.append(f"fused: {'all' if whole else some}")
-    if formats := formats_text(side.way, side.dtype):
-        lines.append(", ".join(formats))
-    if not side.sums:
-        lines.append(f"= {floats.text(side.library, side.dtype)}")
-    left_out = max(len(side.sums) - MOST_SUMS, 0)
-    if left_out:
-        lines.append(f"... {left_out} sums")
-    mark = "  <- not on the other side"
-    lines += [one.text + mark * (one.node in side.own) for one in side.sums[left_out:]]
+def _attached(content: Content) -> str:
+    lines = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in content.attached]
     return "\n".join(lines)
 
 
@@ -286,8 +249,7 @@ def _elsewhere(content: Content) -> str:
 def _version(content: Content) -> str:
     """The release, or both where they are two of one library."""
     one, two = content.versions
-    same = content.names[0] == content.names[1]
-    return f"{one} (left), {two} (right)" if same and one != two else one
+    return f"{one} (left), {two} (right)" if _releases(content) else one
 
 
 def _promise(content: Content, form: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.case import Case
 from probe.errors import InputError, StoreError
-from probe.reproduction.report import Elsewhere
+from probe.reproduction.content import Elsewhere
 from probe.shrink import Finding
 from probe.store.results import load
 from probe.target import Target

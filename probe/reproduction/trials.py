@@ -185,6 +185,24 @@ class _Job:
             self.progress(Progress(target.text, what, self.count, self.total, failures))
 
 
+def _effects(made: folder.Reproduction) -> Row:
+    """What the finding did and what the smallest case does, and whether that is the same."""
+    if made.before is None or made.after is None:
+        return {}
+    kept = made.kept or {}
+    return {
+        "found_differing": made.before.differing,
+        "found_max_ulp": made.before.max_ulp,
+        "found_relative": made.before.max_relative,
+        "found_causes": made.before.causes,
+        "found_kernels": made.before.kernels,
+        "relative": made.after.max_relative,
+        "kernels": made.after.kernels,
+        "kept_cause": kept.get("cause"),
+        "kept_kernels": kept.get("kernels"),
+    }
+
+
 def told(made: folder.Reproduction) -> Row:
     """What is stored of a proved reproduction: columns of ``reproductions``."""
     finding, found = made.finding, made.explanation
@@ -204,6 +222,7 @@ def told(made: folder.Reproduction) -> Row:
         "differing": len(found.differing),
         "max_ulp": found.max_ulp,
         "causes": found.causes,
+        **_effects(made),
         "replayed": found.replayed,
         "emulated": made.shown,
         "lines": len(made.script.splitlines()),

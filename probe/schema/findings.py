@@ -70,6 +70,8 @@ REMEDIES = second(
     Column("recommended", "flag", "whether it is the cheapest exact one; never of a part"),
 )
 
+EARLIER = "not confirmed, not a number, or stored before this was kept"
+
 REPRODUCTIONS = second(
     *PAIR,
     key("source", "text", "the experiment in whose results the finding was drawn"),
@@ -96,6 +98,18 @@ REPRODUCTIONS = second(
     Column("replayed", "int", "compared outputs replayed", "outputs", null="not confirmed"),
     Column("emulated", "flag", "whether `emulated.py` prints the same bits", null="there is none"),
     Column("lines", "int", "length of `reproduce.py`", "lines", null="not confirmed"),
+    Column("found_differing", "int", "outputs that differed before", "outputs", null=EARLIER),
+    Column("found_max_ulp", "int", "largest distance of these", "ulp", null=EARLIER),
+    Column("found_relative", "float", "their largest relative difference", "1", null=EARLIER),
+    Column("found_causes", "json", "these by cause", null=EARLIER),
+    Column("found_kernels", "json", "what ran: names by side and source", null=EARLIER),
+    Column("relative", "float", "largest relative difference of `differing`", "1", null=EARLIER),
+    Column("kernels", "json", "what runs the smallest case, likewise", null=EARLIER),
+    Column("kept_cause", "flag", "whether the main cause is there and no new one", null=EARLIER),
+    Column(
+        *("kept_kernels", "flag", "whether the same kernels run"),
+        null="the library names none, or stored before this was kept",
+    ),
     Column("seconds", "float", "from the finding to its proof", "s"),
     Column("seconds_proof", "float", "of these, in fresh processes", "s", null="not confirmed"),
 )

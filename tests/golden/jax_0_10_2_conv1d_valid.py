@@ -1,4 +1,4 @@
-"""JAX 0.10.2: conv1d gives other bits at length 10 than at length 12.
+"""JAX 0.10.2: conv1d gives different bits at length 10 and at length 12.
 
 conv1d 5, 1 -> 1, dilation 2, length 10 against 12, float32, on jax.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""JAX 0.10.2: sum gives other bits at length 10 than at length 12.
+"""JAX 0.10.2: sum gives different bits at length 10 and at length 12.
 
 sum, 4, float64, length 10 against 12, on jax,threads=2.
 Outputs are compared where both sides read the same inputs with the same weights.

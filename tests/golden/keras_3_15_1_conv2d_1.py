@@ -1,4 +1,4 @@
-"""Keras 3.15.1: conv2d gives other bits at length 10 than at length 12.
+"""Keras 3.15.1: conv2d gives different bits at length 10 and at length 12.
 
 conv2d 3x3, 2 -> 2, 2 groups, 1, length 10 against 12, float32, on keras.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""Keras 3.15.1: matmul gives other bits at length 10 than at length 12.
+"""Keras 3.15.1: matmul gives different bits at length 10 and at length 12.
 
 matmul, 4 -> 1, length 10 against 12, float32, on keras,xla=1.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""NumPy 2.4.6: dot gives other bits at length 10 than at length 12.
+"""NumPy 2.4.6: dot gives different bits at length 10 and at length 12.
 
 dot, 4 -> 1, length 10 against 12, float32, on numpy,threads=1.
 Outputs are compared where both sides read the same inputs with the same weights.

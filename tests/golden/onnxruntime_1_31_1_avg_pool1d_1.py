@@ -1,4 +1,4 @@
-"""ONNX Runtime 1.31.1: avg_pool1d gives other bits at length 10 than at length 12.
+"""ONNX Runtime 1.31.1: avg_pool1d gives different bits at length 10 and at length 12.
 
 avg_pool1d 3, 1, 1, length 10 against 12, float32, on onnxruntime.
 Outputs are compared where both sides read the same inputs with the same weights.

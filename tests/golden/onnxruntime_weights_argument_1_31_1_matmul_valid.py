@@ -1,4 +1,4 @@
-"""ONNX Runtime 1.31.1: matmul gives other bits at length 10 than at length 12.
+"""ONNX Runtime 1.31.1: matmul gives different bits at length 10 and at length 12.
 
 matmul, 3 -> 2, length 10 against 12, float32, on onnxruntime,weights=argument.
 Outputs are compared where both sides read the same inputs with the same weights.

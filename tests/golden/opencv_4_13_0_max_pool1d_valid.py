@@ -1,4 +1,4 @@
-"""OpenCV 4.13.0: max_pool1d gives other bits at length 10 than at length 12.
+"""OpenCV 4.13.0: max_pool1d gives different bits at length 10 and at length 12.
 
 max_pool1d 3, 1, length 10 against 12, float32, on opencv.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""OpenCV 4.13.0: conv2d gives other bits at length 10 than at length 12.
+"""OpenCV 4.13.0: conv2d gives different bits at length 10 and at length 12.
 
 conv2d 3x3, 1 -> 1, stride 2x2, same, length 10 against 12, float32, on opencv,winograd=0.
 Outputs are compared where both sides read the same inputs with the same weights.

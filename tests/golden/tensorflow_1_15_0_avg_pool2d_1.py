@@ -1,4 +1,4 @@
-"""TensorFlow 1.15.0: avg_pool2d gives other bits at length 10 than at length 12.
+"""TensorFlow 1.15.0: avg_pool2d gives different bits at length 10 and at length 12.
 
 avg_pool2d 3x3, 1, 1, height 6, length 10 against 12, float32, on tensorflow.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""TensorFlow 1.15.0: conv1d gives other bits at length 10 than at length 12.
+"""TensorFlow 1.15.0: conv1d gives different bits at length 10 and at length 12.
 
 conv1d 3, 1 -> 1, bfloat16, length 10 against 12, on tensorflow.
 Outputs are compared where both sides read the same inputs with the same weights.

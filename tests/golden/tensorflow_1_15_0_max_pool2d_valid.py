@@ -1,4 +1,4 @@
-"""TensorFlow 1.15.0: max_pool2d gives other bits at length 10 than at length 12.
+"""TensorFlow 1.15.0: max_pool2d gives different bits at length 10 and at length 12.
 
 max_pool2d 2x2, 1, length 10 against 12, float32, on tensorflow.
 Outputs are compared where both sides read the same inputs with the same weights.

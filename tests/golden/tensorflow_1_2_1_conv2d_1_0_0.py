@@ -1,4 +1,4 @@
-"""TensorFlow 1.2.1: conv2d gives other bits at length 10 than at length 12.
+"""TensorFlow 1.2.1: conv2d gives different bits at length 10 and at length 12.
 
 conv2d 1x5, 1 -> 1, 1:0,0, length 10 against 12, float32, on tensorflow.
 Outputs are compared where both sides read the same inputs with the same weights.

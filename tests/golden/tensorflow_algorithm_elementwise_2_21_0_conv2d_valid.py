@@ -1,4 +1,4 @@
-"""TensorFlow 2.21.0: conv2d gives other bits at length 10 than at length 12.
+"""TensorFlow 2.21.0: conv2d gives different bits at length 10 and at length 12.
 
 conv2d 2x2, 4 -> 8, 2 groups, length 10 against 12, float32, on tensorflow,algorithm=elementwise.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""TensorFlow 2.21.0: dot gives other bits at length 10 than at length 12.
+"""TensorFlow 2.21.0: dot gives different bits at length 10 and at length 12.
 
 dot, 9 -> 1, length 10 against 12, float32, on tensorflow,mode=graph.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""TensorFlow 2.21.0: conv2d gives other bits at length 10 than at length 12.
+"""TensorFlow 2.21.0: conv2d gives different bits at length 10 and at length 12.
 
 conv2d 1x5, 1 -> 1, length 10 against 12, float32, on tensorflow,onednn=0,contraction=0,threads=2.
 Outputs are compared where both sides read the same inputs with the same weights.

@@ -1,4 +1,4 @@
-"""TensorFlow 2.21.0: conv3d gives other bits at length 10 than at length 12.
+"""TensorFlow 2.21.0: conv3d gives different bits at length 10 and at length 12.
 
 conv3d 2x2x2, 1 -> 1, length 10 against 12, float32, on tensorflow,weights=constant.
 Outputs are compared where both sides read the same inputs with the same weights.

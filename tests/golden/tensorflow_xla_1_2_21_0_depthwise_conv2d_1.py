@@ -1,4 +1,4 @@
-"""TensorFlow 2.21.0: depthwise_conv2d gives other bits at length 10 than at length 12.
+"""TensorFlow 2.21.0: depthwise_conv2d gives different bits at length 10 and at length 12.
 
 depthwise_conv2d 3x3, 2 -> 2, 1, length 10 against 12, float32, on tensorflow,xla=1.
 Outputs are compared where both sides read the same inputs with the same weights.

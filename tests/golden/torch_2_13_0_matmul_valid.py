@@ -1,4 +1,4 @@
-"""PyTorch 2.13.0: matmul gives other bits at length 10 than at length 12.
+"""PyTorch 2.13.0: matmul gives different bits at length 10 and at length 12.
 
 matmul, 4 -> 2, length 10 against 12, float32, on torch.
 Outputs are compared where both sides read the same inputs with the same weights.

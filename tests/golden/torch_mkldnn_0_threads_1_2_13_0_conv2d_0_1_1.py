@@ -1,4 +1,4 @@
-"""PyTorch 2.13.0: conv2d gives other bits at length 10 than at length 12.
+"""PyTorch 2.13.0: conv2d gives different bits at length 10 and at length 12.
 
 conv2d 3x3, 1 -> 1, 0:1,1, length 10 against 12, float32, on torch,mkldnn=0,threads=1.
 Outputs are compared where both sides read the same inputs with the same weights.

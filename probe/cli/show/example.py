@@ -14,6 +14,7 @@ from probe.cli.show import causes, orders, places, trees, windows
 from probe.cli.show.facts import table
 from probe.explain.evidence import Added, Evidence
 from probe.order.replay import PartialSum
+from probe.order.tree import product
 
 WIDE = 100
 """Columns from which the two sides stand side by side."""
@@ -49,7 +50,8 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
 def _products(side: Added) -> RenderableType:
     rows = table("product", "input", "weight")
     for one in side.products:
-        rows.add_row(str(one.leaf), floats.text(one.x, side.dtype), floats.text(one.w, side.dtype))
+        values = (floats.text(bits, side.dtype) for bits in (one.x, one.w))
+        rows.add_row(product(one.leaf), *values)
     if side.bias is not None:
         rows.add_row("b", "", floats.text(side.bias, side.dtype))
     return rows

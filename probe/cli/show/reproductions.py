@@ -11,6 +11,7 @@ from rich.text import Text
 from probe import floats
 from probe.cli import numbers
 from probe.cli.show import causes
+from probe.reproduction.report import LIMIT
 from probe.shrink import Finding
 
 MOST = 4096
@@ -41,7 +42,7 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     lines.append(f"operands that are not 0: {counts}")
     if found["near"]:
         lines.append(f"nearest case without it: {found['near']['case']}")
-    parts: list[RenderableType] = [head, *map(Text, lines), _difference(found)]
+    parts: list[RenderableType] = [head, *map(Text, lines), *_kept(found), _difference(found)]
     parts += [causes.counted(found["causes"])] if found["causes"] else []
     if not found["shown"]:
         parts.append(Text("no operands were found that show it in bits", "yellow"))
@@ -51,6 +52,26 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
         if len(flat) <= 32:
             parts.append(Text(f"{name} = {', '.join(f'{one:.9g}' for one in flat)}"))
     return Group(*parts)
+
+
+def _kept(found: Mapping[str, Any]) -> list[Text]:
+    """What the finding did before it was made smaller, and what of it is not kept."""
+    before, kept = found["before"], found["kept"]
+    if before is None or kept is None:
+        return []
+    counts = ", ".join(f"{number:,} by {name}" for name, number in before["causes"].items())
+    far = "" if before["max_ulp"] is None else f", up to {before['max_ulp']:,} ulp"
+    lines = [
+        Text(
+            f"it was found as {before['differing']:,} of "
+            f"{numbers.counted(before['compared'], 'output')} that differ{far}: {counts}"
+        )
+    ]
+    if kept["cause"] is False:
+        lines.append(Text("the smallest case has another cause than that", "yellow"))
+    if kept["kernels"] is False:
+        lines.append(Text("other kernels run the smallest case", "yellow"))
+    return lines
 
 
 def _flat(value: Any) -> list[float]:
@@ -72,7 +93,8 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
     if part := found["case"].get("part"):
         head.append(f"{part}\n", "yellow")
     head.append(found["label"], "bold")
-    parts: list[RenderableType] = [head, _difference(found), causes.counted(found["causes"])]
+    parts: list[RenderableType] = [head, *_kept(found), _difference(found)]
+    parts.append(causes.counted(found["causes"]))
     if found["calls"] is not None:
         parts.append(Text(f"{found['calls']} cases tried; {ENDED[found['ended']]}"))
     if found["near"]:
@@ -82,8 +104,18 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
     ]
     if found["not_emulated"]:
         parts.append(Text(f"no emulated.py: {found['not_emulated']}", "yellow"))
-    parts.append(Text(f"{found['out']}: {', '.join(found['files'])}", "green"))
+    parts += [Text(f"what avoids it: {one}") for one in found["avoids"]]
+    if found["short"]:
+        parts += [Text(found["short"]["text"].rstrip()), Text(_printed(found["short"]), "red")]
+    attached = [name for name in found["files"] if name != "report.md"]
+    size = f"{found['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
+    parts.append(Text(f"{found['out']}: report.md, {size}", "green"))
+    parts.append(Text(f"to attach: {', '.join(attached)}", "green"))
     return Group(*parts)
+
+
+def _printed(short: Mapping[str, Any]) -> str:
+    return "\n".join(said for _, said in short["ways"])
 
 
 def verified(found: Mapping[str, Any]) -> RenderableType:

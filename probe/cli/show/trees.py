@@ -1,8 +1,8 @@
 """Summation trees for people: a drawing where few products are added, a short sum where many are.
 
 In a short sum brackets say what is added first and the rest goes from left to right, as in a
-program: ``0+1+2`` is ``((0+1)+2)``. Dots stand for what goes on in the same way. What is added in
-one step and rounded once stands in braces, ``{0+1+2}``.
+program: ``p0+p1+p2`` is ``((p0+p1)+p2)``. Dots stand for what goes on in the same way. What is
+added in one step and rounded once stands in braces, ``{p0+p1+p2}``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from probe.order.tree import BIAS, Tree
+from probe.order.tree import BIAS, Tree, product
 
 DRAWN = 16
 """Leaves up to which a tree is drawn."""
@@ -32,9 +32,9 @@ class Sum:
 
 
 def short(tree: Tree, most: int = 300) -> str:
-    """The tree as a short sum: ``0+1+...+319``, ``(0+4+...+316)+(1+5+...+317)+...``."""
+    """The tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
     if not tree.nodes:
-        return _name(tree.leaves[0])
+        return product(tree.leaves[0])
     total = _chains(tree)
     text = _word(total, -1) if total.together else _text(total, 0)
     return text if len(text) <= most else f"{text[: most - 4]} ..."
@@ -128,7 +128,7 @@ def _run(run: list[Item], depth: int) -> list[str]:
 
 def _word(item: Item, depth: int) -> str:
     if isinstance(item, int):
-        return _name(item)
+        return product(item)
     left, right = "{}" if item.together else "()"
     return f"{left}{_text(item, depth + 1)}{right}"
 
@@ -180,23 +180,19 @@ def _first(item: Item) -> int:
     return item
 
 
-def _name(leaf: int) -> str:
-    return "b" if leaf == BIAS else str(leaf)
-
-
 def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
     """The tree, a line a leaf; ``*`` marks leaves whose exact product is added.
 
     ::
 
-        0 ─┐
-        1 ─┴─┐
-        2 ─┐ │
-        3 ─┴─┴─┐
-        4 ─────┴─
+        p0 ─┐
+        p1 ─┴─┐
+        p2 ─┐ │
+        p3 ─┴─┴─┐
+        p4 ─────┴─
     """
     written = tree.leaves_under(len(tree.nodes) - 1) if tree.nodes else tree.leaves
-    names = [_name(leaf) + "*" * (leaf in fused) for leaf in written]
+    names = [product(leaf) + "*" * (leaf in fused) for leaf in written]
     width = max(map(len, names))
     if not tree.nodes:
         return [f"{names[0]} ─"]

@@ -1,0 +1,347 @@
+"""The shortest script that shows a difference: imports, operands, one print.
+
+It is for reading and pasting; ``reproduce.py`` is for bits. It is run like that one, and is none
+unless it prints the two numbers that were measured.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.case import Case
+from probe.errors import InputError
+from probe.explain.evidence import Evidence
+from probe.launch import library_variables
+from probe.reproduction import layout, literals, proof, scripts
+from probe.reproduction.scripts.contract import Library
+from probe.shrink import Finding
+from probe.target import Target
+
+LITERAL = 40
+"""Numbers of an array that are written out; of more only those that are not 0, by their places."""
+
+SPARSE = 24
+"""Numbers that are not 0, up to which that is done."""
+
+LINES = 60
+"""Lines after which a script is no short one."""
+
+WRAPPED = {"torch": "torch.tensor", "tensorflow": "tf.constant"}
+"""What makes a library's own array of one, by targets whose calls are plain expressions."""
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Short:
+    """A short script. ``ways``: what stands before ``python``, and what it then printed."""
+
+    text: str
+    ways: tuple[tuple[str, str], ...]
+
+    @property
+    def printed(self) -> str:
+        """Its output, or both sides' with their commands."""
+        if len(self.ways) == 1:
+            return self.ways[0][1]
+        return "\n".join(f"$ {before}python short.py\n{said}" for before, said in self.ways)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side's call: numpy operands as the library takes them, lines before, an expression."""
+
+    arrays: dict[str, np.ndarray]
+    before: tuple[str, ...]
+    call: str
+    index: Index
+    tail: str
+
+
+def shortest(
+    finding: Finding,
+    targets: tuple[Target, Target],
+    versions: tuple[str, str],
+    evidence: Evidence | None,
+) -> Short | None:
+    """The script, proved by a run; None where none is written or it does not show the numbers."""
+    if evidence is None:
+        return None
+    try:
+        found = _written(finding, targets, versions, evidence)
+    except InputError:
+        return None
+    values = [_value(side.library, side.dtype) for side in (evidence.left, evidence.right)]
+    for text, runs in found:
+        if text.count("\n") <= LINES and (short := _proved(text, runs, targets, values)):
+            return short
+    return None
+
+
+Runs = list[tuple[str, Mapping[str, str]]]
+
+
+def _written(
+    finding: Finding,
+    targets: tuple[Target, Target],
+    versions: tuple[str, str],
+    evidence: Evidence,
+) -> list[tuple[str, Runs]]:
+    """Candidates, the shortest first: the text, and the variables of each run."""
+    cases = (finding.left, finding.right)
+    places = (evidence.left.output, evidence.right.output)
+    libraries = [
+        scripts.library(target, version, case, finding.operands(case))
+        for target, version, case in zip(targets, versions, cases, strict=True)
+    ]
+    if any(case.split is not None for case in cases):
+        return []
+    switches = [_variables(target) for target in targets]
+    if targets[0] != targets[1]:
+        texts = [
+            [_native(finding, target, [one], [case], [place])]
+            for target, one, case, place in zip(targets, libraries, cases, places, strict=True)
+        ]
+        if texts[0] != texts[1] or not texts[0][0]:
+            return []
+        return [(texts[0][0], [(_shell(some), some) for some in switches])]
+    head = [
+        f"import os; os.environ.update({', '.join(f'{k}={v!r}' for k, v in switches[0].items())})\n"
+    ] * bool(switches[0])
+    made = [_native(finding, targets[0], libraries, cases, places)]
+    made.append(_general(finding, libraries, cases, places))
+    return [("".join(head).replace("'", '"') + text, [("", {})]) for text in made if text]
+
+
+def _variables(target: Target) -> dict[str, str]:
+    """The variables that the target's switches set, without those that every target has."""
+    own, plain = library_variables(target), library_variables(replace(target, switches=()))
+    return {name: value for name, value in own.items() if plain.get(name) != value}
+
+
+def _shell(variables: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value} " for name, value in variables.items())
+
+
+def _native(
+    finding: Finding,
+    target: Target,
+    libraries: Sequence[Library],
+    cases: Sequence[Case],
+    places: Sequence[Index],
+) -> str:
+    """A script whose arrays are the library's own and whose calls are expressions; or empty."""
+    if target.name not in WRAPPED:
+        return ""
+    maker = WRAPPED[target.name]
+    sides = [
+        _side(one, case, finding, place, maker)
+        for one, case, place in zip(libraries, cases, places, strict=True)
+    ]
+    if any(side is None for side in sides):
+        return ""
+    known = [side for side in sides if side is not None]
+    setup = [line for line in libraries[0].setup if line != "torch.set_grad_enabled(False)"]
+    if any(line.startswith((" ", "def ")) or not line for line in setup):
+        return ""
+    whole = {n: max((s.arrays[n] for s in known), key=np.size) for n in known[0].arrays}
+    lines: list[str] = []
+    numpy = False
+    for name, array in whole.items():
+        written, uses = _array(name, array, finding.case.dtype, maker)
+        lines, numpy = [*lines, *written], numpy or uses
+    calls = [_call(side, whole, target.name == "torch") for side in known]
+    imports = [*(["import numpy as np"] if numpy else []), *libraries[0].imports]
+    used = "\n".join(calls)
+    imports = [i for i in imports if not i.endswith(" as F") or "F." in used]
+    return "\n".join([*imports, *setup, *lines, *_printing(calls)]) + "\n"
+
+
+def _side(library: Library, case: Case, finding: Finding, place: Index, maker: str) -> _Side | None:
+    """One side, read off the lines of its library's function; None where they are not so plain."""
+    names = {"x": True, "w": case.weighted, "b": case.bias is not None}
+    given = zip("xwb", finding.operands(case), strict=True)
+    arrays = {
+        name: np.asarray(floats.widen(array, case.dtype), np.float64)
+        for name, array in given
+        if names[name] and array is not None
+    }
+    call = ""
+    for line in library.body:
+        assigned = re.fullmatch(r"([xwby]) = (.*)", line)
+        if assigned and assigned[1] in arrays:
+            text = _unwrapped(assigned[2], maker)
+            if text is None:
+                return None
+            arrays[assigned[1]] = np.asarray(eval(text, {"np": np}, dict(arrays)))
+        elif assigned and assigned[1] == "y":
+            call = re.sub(r"\by\b", lambda _, now=call: now, assigned[2])  # type: ignore[misc]
+        elif line.startswith("return "):
+            index = _index(line, place)
+            if index is None or not call:
+                return None
+            tail = re.match(r"return (?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", line)
+            return _Side(arrays, (), _plain(call), index, tail[1] if tail else "")
+        else:
+            return None
+    return None
+
+
+def _unwrapped(text: str, maker: str) -> str | None:
+    """NumPy's part of ``maker(NUMPY, ...)``; None where it is more than a name's expression."""
+    inner = re.fullmatch(rf"{re.escape(maker)}\((.*)\)", text)
+    text = inner[1] if inner else text
+    text = re.sub(r", dtype=torch\.bfloat16$|, tf\.bfloat16$", "", text)
+    return text if re.fullmatch(r"[xwb](\[0\])?(\.T\.copy\(\))?|np\..*", text) else None
+
+
+def _index(line: str, place: Index) -> Index | None:
+    """Where the output at ``place`` (batch, *positions, filter) is in the library's own layout."""
+    if line.startswith("return np.moveaxis("):
+        return (place[0], place[-1], *place[1:-1])
+    if ".reshape(1, -1, " in line:
+        return place[1:]
+    return place if re.fullmatch(r"return y(\.\w+\(\))*", line) else None
+
+
+def _plain(call: str) -> str:
+    """Without arguments that are PyTorch's defaults."""
+    if not call.startswith("F."):
+        return call
+    return re.sub(r", (stride=1|padding=0|dilation=1|groups=1)(?=[,)])", "", call)
+
+
+def _call(side: _Side, whole: Mapping[str, np.ndarray], views: bool) -> str:
+    """The side's number as an expression of the whole arrays."""
+    call = side.call
+    for name, array in side.arrays.items():
+        cut = _cut(name, array, whole[name], views)
+        call = re.sub(rf"(?<=[(, ]){name}(?=[,)])", lambda _, c=cut: c, call)  # type: ignore[misc]
+    index = ", ".join(map(str, side.index))
+    return f"{call}[{index}]{side.tail}"
+
+
+def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
+    """The slice of the whole array that a side takes. InputError: it is none."""
+    if array.shape == whole.shape:
+        return name
+    sizes = zip(array.shape, whole.shape, strict=True)
+    words = [":" if one == other else f":{one}" for one, other in sizes]
+    part = whole[tuple(slice(size) for size in array.shape)]
+    if not np.array_equal(part, array):
+        raise InputError("case", name, "no slice gives it", "take the long script")
+    while words[-1] == ":":
+        words.pop()
+    copied = ".contiguous()" if views and not part.flags.c_contiguous else ""
+    return f"{name}[{', '.join(words)}]{copied}"
+
+
+def _array(name: str, array: np.ndarray, dtype: str, maker: str) -> tuple[list[str], bool]:
+    """The lines that make one array, and whether they use NumPy."""
+    kind = {"torch.tensor": "dtype=torch.", "tf.constant": "tf.", "np.array": "np."}[maker]
+    needs = maker == "np.array" or dtype != "float32"
+    ending = f", {kind}{dtype}" if needs else ""
+    if array.size <= LITERAL:
+        return [f"{name} = {maker}({_nested(array, dtype)}{ending})"], maker == "np.array"
+    places = np.flatnonzero(array)
+    if len(places) > SPARSE:
+        raise InputError("case", name, "too many numbers", "take the long script")
+    at = ", ".join(map(str, places.tolist()))
+    values = ", ".join(_number(v, dtype) for v in array.reshape(-1)[places].tolist())
+    wide = dtype if dtype in ("float64", "float16") else "float32"
+    lines = [f"{name} = np.zeros({array.shape}, np.{wide})"]
+    lines += [f"{name}.flat[[{at}]] = {values}"] if len(places) else []
+    if maker != "np.array":
+        lines.append(f"{name} = {maker}({name}{ending if wide != dtype else ''})")
+    return lines, True
+
+
+def _nested(array: np.ndarray, dtype: str) -> str:
+    if array.ndim == 0:
+        return _number(float(array), dtype)
+    return f"[{', '.join(_nested(part, dtype) for part in array)}]"
+
+
+def _number(value: float, dtype: str) -> str:
+    """The shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
+    if value == int(value) and abs(value) < 2**31:
+        return f"{int(value)}."
+    if dtype == "float64":
+        return repr(value)
+    text = str(np.float32(value)) if dtype != "float16" else str(np.float16(value))
+    return text.removesuffix("0") if text.endswith(".0") else text
+
+
+def _printing(calls: Sequence[str]) -> list[str]:
+    """One print, on a line of its own for each call where they are long."""
+    line = f"print({', '.join(calls)})"
+    return [line] if len(line) <= 100 else [f"print({calls[0]},", f"      {calls[-1]})"]
+
+
+def _general(
+    finding: Finding, libraries: Sequence[Library], cases: Sequence[Case], places: Sequence[Index]
+) -> str:
+    """A script with the library's function as ``reproduce.py`` has it, and NumPy's operands."""
+    dtype = finding.case.dtype
+    if libraries[0].body != libraries[1].body:
+        return ""
+    lines: list[str] = []
+    given = [finding.operands(case) for case in cases]
+    calls: list[list[str]] = [[], []]
+    for number, name in enumerate("xwb"):
+        here = [some[number] for some in given]
+        if here[0] is None or (name == "w" and not finding.case.weighted):
+            continue
+        wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
+        whole = max(wide, key=np.size)
+        lines += _array(name, whole, literals.plain(dtype), "np.array")[0]
+        for call, part in zip(calls, wide, strict=True):
+            cut = _cut(name, part, whole, False)
+            call.append(cut if cut == name else f"{cut}.copy()")
+    one = libraries[0]
+    names = [name for name in "xwb" if any(line.startswith(f"{name} = ") for line in lines)]
+    body = layout.block(one.body)
+    printed = [
+        f"f({', '.join(call)})[{', '.join(map(str, place))}]"
+        for call, place in zip(calls, places, strict=True)
+    ]
+    standard = [s if s.startswith("from") else f"import {s}" for s in one.standard]
+    head = [*standard, "import numpy as np", *one.imports, *one.setup, *lines]
+    return "\n".join([*head, f"def f({', '.join(names)}):", *body, *_printing(printed)]) + "\n"
+
+
+def _value(bits: int, dtype: str) -> Any:
+    found = floats.from_bits(np.array([bits], f"u{floats.format_of(dtype).bits // 8}"), dtype)
+    return floats.widen(found, dtype)[0]
+
+
+def _proved(
+    text: str, runs: Runs, targets: tuple[Target, Target], values: Sequence[Any]
+) -> Short | None:
+    """The script with what it printed, where that is the two numbers."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "short.py"
+        script.write_text(text, encoding="utf-8")
+        for (before, variables), target in zip(runs, targets, strict=False):
+            ran = proof.run(script, (target, target), variables)
+            if ran.status:
+                return None
+            found.append((before, ran.printed.strip()))
+    words = " ".join(printed for _, printed in found).split()
+    try:
+        same = [float(np.float64(word)) for word in words]
+    except ValueError:
+        return None
+    wide = np.float64 if found and any(len(w) > 14 for w in words) else np.float32
+    if len(same) != 2 or [wide(one) for one in same] != [wide(one) for one in values]:
+        return None
+    return Short(text, tuple(found))
