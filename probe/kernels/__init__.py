@@ -127,7 +127,7 @@ class Naming:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._logs, self._offers = onednn.applies(target), _offers(target)
-        self._session = Session(target, extra=onednn.TALK if self._logs else None)
+        self._session: Session | None = None
         self._known: dict[str, dict[str, list[str]]] = {}
 
     def __enter__(self) -> Self:
@@ -138,7 +138,8 @@ class Naming:
 
     def close(self) -> None:
         """Ends the process, if one was started."""
-        self._session.close()
+        if self._session is not None:
+            self._session.close()
 
     def names(self, case: Case) -> dict[str, list[str]]:
         """As ``by_source`` gives them; {} where no source applies."""
@@ -147,15 +148,21 @@ class Naming:
             self._known[key] = by_source(self._ask(case))
         return self._known[key]
 
+    def _started(self) -> Session:
+        if self._session is None:
+            self._session = Session(self.target, extra=onednn.TALK if self._logs else None)
+        if not self._session.alive:
+            self._session.start()
+        return self._session
+
     def _ask(self, case: Case) -> list[Kernel]:
         if not (self._logs or self._offers):
             return []
         try:
-            if not self._session.alive:
-                self._session.start()
-            load(self._session, case)
-            found = [onednn.logged(self._session)] if self._logs else []
-            return found + (_answers(self._session) if self._offers else [])
+            session = self._started()
+            load(session, case)
+            found = [onednn.logged(session)] if self._logs else []
+            return found + (_answers(session) if self._offers else [])
         except TargetError as error:
             why = f"the target failed ({error.kind}) when it was asked"
             return [Kernel(onednn.SOURCE if self._logs else ASKED, None, why)]

@@ -33,7 +33,7 @@ class Call:
         """
         axes = dict(axes or {})
         x, length = self.x, axes.pop("length", None)
-        if self.spec["kernel"]:  # rows of a dense layer have no length to cut
+        if self.spec.get("op") != "dense":  # rows of a dense layer have no length to cut
             x = _cut(x, -2, "length", length)
         x = _cut(x, 0, "batch", axes.pop("batch", None))
         filters, channels = axes.pop("filters", None), axes.pop("channels", None)
