@@ -200,6 +200,7 @@ def test_wrong_input_is_an_input_error():
             ask()
 
 
+@pytest.mark.slow
 def test_types_are_known_to_a_type_checker(tmp_path):
     """A user's own file: ``probe.explain`` is a function there, and the package still a package."""
     pytest.importorskip("mypy")

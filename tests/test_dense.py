@@ -98,7 +98,14 @@ def test_the_bits_are_those_of_the_librarys_own_layer(started, name):
         assert equal(y, OWN[name](x, w, b), "float32"), case.label
 
 
-@pytest.mark.parametrize("name", [*OWN, "tensorflow,mode=graph", "tensorflow,weights=constant"])
+def slowly(*names):
+    """Targets whose start and compilation take long, and which are another one's switch."""
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize(
+    "name", [*OWN, *slowly("tensorflow,mode=graph", "tensorflow,weights=constant")]
+)
 def test_a_script_gives_the_targets_bits(started, name):
     for case in LAYERS[1::2]:
         x, w, b = case.operands()
@@ -111,7 +118,7 @@ def test_a_script_gives_the_targets_bits(started, name):
         assert equal(np.asarray(names["script"](x, w, b)), mine, "float32"), case.label
 
 
-@pytest.mark.parametrize("name", [*OWN, "keras,mode=graph", "litert", "opencv"])
+@pytest.mark.parametrize("name", [*OWN, *slowly("keras,mode=graph"), "litert", "opencv"])
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""
     started(name)
