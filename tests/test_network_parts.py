@@ -361,3 +361,12 @@ def test_names_that_mean_something_else_end_a_chain():
     patched.forward = lambda x: 2 * x
     found = Network.load(torch.nn.Sequential(torch.nn.Conv1d(3, 4, 3), patched))
     assert found.beyond.name == "1"
+
+
+def test_three_lines_in_python_do_not_call_a_part_exact_or_equal():
+    model = onnx_model()
+    examined = probe.network(model, SWITCHES, fixed=24, lengths=[2], safe=False)
+    assert "; what follows from `sum` on is not judged" in repr(examined).splitlines()[0]
+    assert f"{SWITCHES}: unknown; in the part:" in repr(examined).splitlines()[1]
+    found = repr(probe.remedies(model, [2], SWITCHES, fixed=24, only=["pad"])).splitlines()
+    assert "not judged" in found[0] and "exact" not in found[1]
