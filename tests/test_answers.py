@@ -221,3 +221,18 @@ def test_types_are_known_to_a_type_checker(tmp_path):
     assert 'note: Revealed type is "probe.explain.Explanation"' in done.stdout, done.stdout
     assert 'note: Revealed type is "probe.answers.order.Ordered"' in done.stdout
     assert done.stdout.count("error:") == 1 and "user.py:7" in done.stdout
+
+
+def test_what_is_no_case_no_number_or_no_count_is_refused():
+    for ask in (
+        lambda: probe.explain("conv1d", "reference", 5, 9),
+        lambda: probe.sweep("conv1d", [5, 9], "reference"),
+        lambda: probe.reproduce("conv1d", "reference", 5, 9, out="nowhere"),
+    ):
+        with pytest.raises(InputError, match=r"no probe\.Case"):
+            ask()
+    with pytest.raises(InputError, match="NoneType, not a number"):
+        probe.order(lambda x: None, 9)
+    with pytest.raises(InputError, match="'9'"):
+        probe.order(np.sum, "9")
+    assert probe.order(np.sum, np.int64(9)).tree is not None

@@ -314,3 +314,66 @@ def test_a_keras_model_with_two_outputs_or_layers_of_the_users_is_read_in_part()
     assert found.beyond.name == "a" and "another output" in found.part
     found = Network.load(keras.Model(entry, Conv1D(2, 3, name="own")(a)))
     assert found.beyond.name == "own" and "class of its own" in found.beyond.why
+
+
+def test_what_keras_computes_beside_its_layers_ends_the_chain():
+    """``model.layers`` is silent about operations on tensors: a model that ended in one was called
+    safe without it, and of a model with two outputs inside another the last one was taken."""
+    keras = pytest.importorskip("keras")
+    layers = keras.layers
+    entry = keras.Input((48, 3))
+    a = layers.Conv1D(4, 3, name="a")(entry)
+    inner = keras.Model(entry, [a, layers.Conv1D(4, 3, name="b")(a)])
+    other = keras.Input((48, 3))
+    scaled = keras.Model(entry, a - keras.ops.mean(a, axis=1, keepdims=True))
+    normal = layers.BatchNormalization(name="norm")(a, training=True)
+
+    def relu(x):
+        return 2 * x
+
+    for model, why, examined in (
+        (keras.Model(entry, a * 2.0), "is not supported", 1),
+        (scaled, "is not supported", 1),
+        (keras.Model(other, keras.Model(entry, a * 2.0)(other)), "is not supported", 1),
+        (keras.Model(other, layers.ReLU()(inner(other)[0])), "another output", 2),
+        (keras.Model(entry, normal), "training=True", 1),
+        (keras.Sequential([entry, layers.Conv1D(4, 3, activation=relu)]), "of its own", 0),
+    ):
+        found = Network.load(model)
+        assert found.beyond is not None and why in found.beyond.why, why
+        assert found.examined == examined
+        assert found.operations_total > examined or why == "another output"
+
+
+def test_names_that_mean_something_else_end_a_chain():
+    pytest.importorskip("onnx")
+    torch = pytest.importorskip("torch")
+    from onnx import TensorProto, helper, numpy_helper
+
+    def model(opset, kind, domain="", **words):
+        given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 48])
+        gives = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 46])
+        weights = numpy_helper.from_array(np.ones((4, 3, 3), np.float32), "w")
+        last = helper.make_node(kind, ["h"], ["y"], name="last", domain=domain, **words)
+        nodes = [helper.make_node("Conv", ["x", "w"], ["h"]), last]
+        graph = helper.make_graph(nodes, "g", [given], [gives], [weights])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+    assert Network.load(model(17, "Relu")).beyond is None
+    assert "of its own" in Network.load(model(17, "Relu", domain="mine")).beyond.why
+    assert Network.load(model(17, "Softmax", axis=1)).beyond is None
+    for words in ({"axis": 1}, {}):  # all axes from this one on
+        assert Network.load(model(11, "Softmax", **words)).beyond.name == "last"
+    patched = torch.nn.Conv1d(4, 4, 3)
+    patched.forward = lambda x: 2 * x
+    found = Network.load(torch.nn.Sequential(torch.nn.Conv1d(3, 4, 3), patched))
+    assert found.beyond.name == "1"
+
+
+def test_three_lines_in_python_do_not_call_a_part_exact_or_equal():
+    model = onnx_model()
+    examined = probe.network(model, SWITCHES, fixed=24, lengths=[2], safe=False)
+    assert "; what follows from `sum` on is not judged" in repr(examined).splitlines()[0]
+    assert f"{SWITCHES}: unknown; in the part:" in repr(examined).splitlines()[1]
+    found = repr(probe.remedies(model, [2], SWITCHES, fixed=24, only=["pad"])).splitlines()
+    assert "not judged" in found[0] and "exact" not in found[1]

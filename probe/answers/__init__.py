@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from probe.case import Case
+from probe.errors import InputError
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -90,6 +92,14 @@ def _plain(value: object) -> object:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def case_of(given: object) -> Case:
+    """The case that was given. InputError for anything else, such as a text or a model."""
+    if not isinstance(given, Case):
+        todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
+        raise InputError("case", type(given).__name__, "this is no probe.Case", todo)
+    return given
 
 
 def target_of(given: str | Target) -> Target:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.explain import Explanation, lines
 from probe.explain import explain as explained
@@ -75,7 +75,7 @@ def explain(
     where, other = target_of(target), target_of(against_target or target)
     named.checked(kernels)
     found = explained(
-        *(case, where, at, against),
+        *(case_of(case), where, at, against),
         vary=vary,
         against_target=other,
         against_padding=against_padding,

@@ -114,7 +114,8 @@ def _verdicts(report: Report) -> str:
     for one in report.comparisons:
         counted[one.verdict] = counted.get(one.verdict, 0) + 1
     total = len(report.comparisons)
-    return ", ".join(f"{name} at {n:,} of {total:,} contents" for name, n in counted.items())
+    told = ", ".join(f"{name} at {n:,} of {total:,} contents" for name, n in counted.items())
+    return f"{report.verdict}; in the part: {told}" if report.part else told
 
 
 def network(

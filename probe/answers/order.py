@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from probe.answers import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case
 from probe.errors import InputError
@@ -151,8 +153,11 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ord
     if not callable(f):
         why = f"{type(f).__name__} is neither a case nor a function"
         raise InputError("what", repr(f)[:40], why, "give probe.Case(...), or f and n")
+    if isinstance(n, np.integer):
+        n = int(n)
     if not isinstance(n, int):
-        raise InputError("n", "(none)", "how many numbers does it add?", "write probe.order(f, 9)")
+        given = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
+        raise InputError("n", given, "how many numbers does it add?", "write probe.order(f, 9)")
     case = functions.case_of(f, n, dtype, products)
     side = run_side(functions.FunctionSession(f, case), case)
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())

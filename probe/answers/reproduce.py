@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, target_of, targets_of
+from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
 from probe.case import Case
 from probe.errors import InputError
@@ -94,7 +94,7 @@ def reproduce(
     if against is None and right == left and against_padding is None:
         todo = "give against, against_target or against_padding"
         raise InputError("against", None, "there is nothing to compare with", todo)
-    finding = Finding.of(case, vary, at, against, against_padding)
+    finding = Finding.of(case_of(case), vary, at, against, against_padding)
     asked = targets_of(also)
     made = room.reproduce(
         *(finding, left, right),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, Progress, silent, targets_of
+from probe.answers import DEFAULT_TARGET, Answer, Progress, case_of, silent, targets_of
 from probe.case import Case
 from probe.case.arguments import choice
 from probe.errors import InputError, TargetError
@@ -216,7 +216,7 @@ def sweep(
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
-    values, chosen, vary = _values(lengths), targets_of(target), axis_of(case, vary)
+    values, chosen, vary = _values(lengths), targets_of(target), axis_of(case_of(case), vary)
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
     Plans([case], vary, *axis_values(values, vary))

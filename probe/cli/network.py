@@ -79,7 +79,7 @@ def network(
     (.onnx), a description (.json), or the network of the report, nine-layers:width=16,kernel=5. It
     is read as a chain: each layer fed by the one before it alone. From the first layer on that
     joins branches, carries a state or reads all positions it is not judged: then the first line
-    says which part is, and the verdict is unknown unless that part itself differs. Of two spatial
+    says which part is, and the verdict is unknown, whatever the part does. Of two spatial
     axes the length is the one that the model leaves open, or the longer one. The layer
     where bits first differ is explained as probe explain does. Last come, for every content
     length, the shortest padded length and the shortest one that changes no bit. Where one of

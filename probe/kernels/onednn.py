@@ -23,7 +23,7 @@ SOURCE = "onednn-verbose"
 TALK = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1", "MKLDNN_VERBOSE": "1"}
 """The variable under its present name and those before oneDNN 2.0 and 1.0."""
 
-SILENT = "oneDNN printed nothing: the convolution did not go through it"
+SILENT = "oneDNN printed nothing: the operator did not go through it"
 
 _EXECUTED = re.compile(
     r"(?:onednn|dnnl|mkldnn)_verbose,(?:[\w.]+,){0,3}?exec,(?:[cg]pu\d*,)?"

@@ -95,6 +95,8 @@ class _Call(Operator):
 def container(y: Any, dtype: str) -> np.ndarray | str:
     """One result as a container array of one element; or why it is none of ``dtype``."""
     try:
+        if y is None:  # which NumPy makes NaN
+            raise TypeError
         values = np.asarray(y).astype(np.float64).reshape(-1)
     except (TypeError, ValueError):
         return f"it returned {type(y).__name__}, not a number"

@@ -39,6 +39,8 @@ from probe.network.readers import (
     unreadable,
 )
 
+CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"
+TRAINS = "is called with training=True, and then computes something else than in use"
 IDLE = (
     *("InputLayer", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
     *("GaussianNoise", "GaussianDropout", "AlphaDropout", "ActivityRegularization", "Identity"),
@@ -126,7 +128,6 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
         for layer in _chain(model):
             _write(writer, layer)
             progress.reached(writer)
-        _check_outputs(model)
     except Stop as stop:
         beyond = stop.beyond
     return chain(writer, shape[1:-1], height, model.name, beyond, progress)
@@ -159,7 +160,7 @@ def _chain(model: Any) -> Iterator[Any]:
 
     _check_own(model)
     before = None
-    for layer in model.layers:
+    for layer in _operations(model):
         if type(layer).__name__ == "InputLayer":
             before = layer
             continue
@@ -168,8 +169,21 @@ def _chain(model: Any) -> Iterator[Any]:
         before = layer
         if isinstance(layer, keras.Model):
             yield from _chain(layer)
-        else:
+        elif isinstance(layer, keras.Layer):
             yield layer
+        else:  # as of x * 2 or keras.ops
+            raise Stop(layer.name, type(layer).__name__, UNKNOWN)
+    _check_outputs(model)
+
+
+def _operations(model: Any) -> list[Any]:
+    """What ``model.summary()`` lists: layers, and in a functional model the operations between and
+    behind them, such as ``x * 2`` and those of ``keras.ops``, of which ``model.layers`` is silent.
+    """
+    import keras
+
+    functional = isinstance(model, keras.src.models.functional.Functional)
+    return list(model.operations if functional else model.layers)
 
 
 def _count(model: Any) -> int:
@@ -178,7 +192,7 @@ def _count(model: Any) -> int:
 
     return sum(
         _count(layer) if isinstance(layer, keras.Model) else type(layer).__name__ != "InputLayer"
-        for layer in model.layers
+        for layer in _operations(model)
     )
 
 
@@ -192,7 +206,7 @@ def _check_outputs(model: Any) -> None:
     """Stop where a functional model gives more than what its last layer does."""
     outputs = list(getattr(model, "outputs", None) or ())
     if len(outputs) > 1:
-        last = model.layers[-1]
+        last = _operations(model)[-1]
         others = [one._keras_history.operation for one in outputs]
         name = next((one.name for one in others if one is not last), last.name)
         raise Stop(name, "output", OUTPUTS, BRANCHED)
@@ -208,6 +222,8 @@ def _check_fed(layer: Any, before: Any) -> None:
         why = FORKS if len(nodes) == len(feeding) == 1 else JOINS
         _check_own(layer)
         raise Stop(layer.name, type(layer).__name__, why)
+    if nodes[0].arguments.kwargs.get("training"):
+        raise Stop(layer.name, type(layer).__name__, TRAINS)
 
 
 def _write(writer: Writer, layer: Any) -> None:
@@ -305,9 +321,11 @@ def _activation(writer: Writer, layer: Any) -> None:
     named = getattr(function, "__name__", None)
     if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:
         return
-    if named not in ACTIVATIONS:
+    own = str(getattr(function, "__module__", "")).partition(".")[0] == "keras"
+    if named not in ACTIVATIONS or not own:
         alone = type(layer).__name__ == "Activation"
-        raise Stop(layer.name if alone else f"{layer.name}/{named}", str(named), UNKNOWN)
+        name = layer.name if alone else f"{layer.name}/{named}"
+        raise Stop(name, str(named), UNKNOWN if own else CUSTOM_FUNCTION)
     name = layer.name if type(layer).__name__ == "Activation" else f"{layer.name}/{named}"
     parameters = {"alpha": 0.2} if named == "leaky_relu" else {}
     writer.add("activation", name, activation=named, parameters=parameters)

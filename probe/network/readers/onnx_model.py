@@ -18,6 +18,7 @@ from probe.network import Network
 from probe.network.description import Writer
 from probe.network.readers import (
     BRANCHED,
+    CUSTOM,
     FORKS,
     JOINS,
     OUTPUTS,
@@ -93,11 +94,18 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
         raise InputError("network", name, why, "export it with such a shape and known channels")
     writer, beyond, progress = Writer(rank, channels), None, Progress(len(nodes))
     try:
-        _Walk(writer, constants, last, progress).through(nodes, given[0].name, graph)
+        _Walk(writer, constants, last, progress, _opset(model)).through(nodes, given[0].name, graph)
     except Stop as stop:
         beyond = stop.beyond
     spatial = tuple(shape[1:-1] if last else shape[2:])
     return chain(writer, spatial, height, name, beyond, progress)
+
+
+def _opset(model: Any) -> int:
+    """The version of ONNX's own operators that a model is written in."""
+    return max(
+        (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
+    )
 
 
 def _starts_last(nodes: list[Any], rank: int) -> bool:
@@ -131,10 +139,15 @@ class _Walk:
     """Writes nodes from the input on. ``last``: whether channels are last there, not first."""
 
     def __init__(
-        self, writer: Writer, constants: dict[str, np.ndarray], last: bool, progress: Progress
+        self,
+        writer: Writer,
+        constants: dict[str, np.ndarray],
+        last: bool,
+        progress: Progress,
+        opset: int,
     ) -> None:
         self.writer, self.constants, self.last = writer, constants, last
-        self.progress = progress
+        self.progress, self.opset = progress, opset
 
     def through(self, nodes: list[Any], value: str, graph: Any) -> None:
         """All nodes; ``value``: the input's name. Raises Stop."""
@@ -152,7 +165,11 @@ class _Walk:
             words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
             at, arrays = self._given(node, value, name)
             value = node.output[0]
-            scale = self._per_channel(arrays[1 - at]) if node.op_type == "Mul" else None
+            scale = (
+                self._per_channel(arrays[1 - at])
+                if node.op_type == "Mul" and _is_standard(node)
+                else None
+            )
             if scale is not None:
                 shift = np.zeros_like(scale)
                 if nodes and nodes[0].op_type == "Add" and value in nodes[0].input:
@@ -181,6 +198,8 @@ class _Walk:
         self, node: Any, name: str, words: dict[str, Any], arrays: list[Any], at: int
     ) -> None:
         writer, kind = self.writer, node.op_type
+        if not _is_standard(node):
+            raise Stop(name, f"{node.domain}.{kind}", CUSTOM)
         if kind in IDLE and not _trains(words, arrays):
             return
         if kind == "Transpose":
@@ -194,7 +213,7 @@ class _Walk:
             writer.add("bias", name, bias=bias)
         elif kind == "Clip" and _clips(arrays, words) == (0, 6):
             writer.add("activation", name, activation="relu6")
-        elif kind == "Softmax" and words.get("axis", -1) in self._channel_axis:
+        elif kind == "Softmax" and self._over_channels(words):
             writer.add("activation", name, activation="softmax")
         elif kind == "Gelu" and words.get("approximate", b"none") == b"none":
             writer.add("activation", name, activation="gelu")
@@ -218,9 +237,13 @@ class _Walk:
         else:
             _pool(self.writer, name, kind, words)
 
-    @property
-    def _channel_axis(self) -> tuple[int, ...]:
-        return (-1, self.writer.rank + 1) if self.last else (1, -self.writer.rank - 1)
+    def _over_channels(self, words: dict[str, Any]) -> bool:
+        """Whether a Softmax is over the channels of each position. Before opset 13 it was over all
+        axes from the one given on, and that was the first if none was."""
+        early = self.opset < 13
+        ends, first = (-1, self.writer.rank + 1), (1, -self.writer.rank - 1)
+        axis = words.get("axis", 1 if early else -1)
+        return axis in ends if self.last else axis in first and not early
 
     def _transpose(self, node: Any, name: str) -> None:
         moves = _moves(node, self.writer.rank)
@@ -262,6 +285,14 @@ class _Walk:
         return None
 
 
+def _is_standard(node: Any) -> bool:
+    """Whether a node's name means what ONNX says: other domains have names of their own."""
+    return node.domain in ("", "ai.onnx") or (node.domain, node.op_type) == (
+        "com.microsoft",
+        "Gelu",
+    )
+
+
 def _trains(words: dict[str, Any], arrays: list[Any]) -> bool:
     """Whether a Dropout or a BatchNormalization is in its training mode, and so does something."""
     held = arrays[2] if len(arrays) > 2 else None
@@ -287,7 +318,8 @@ def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> 
             continue
         before = [value, *(node.output[0] for node in nodes)]
         if all(
-            node.op_type == kind and _takes(node, one, value if other == "x" else other, constants)
+            (node.op_type, _is_standard(node)) == (kind, True)
+            and _takes(node, one, value if other == "x" else other, constants)
             for node, one, (kind, other) in zip(nodes, before, steps, strict=False)
         ):
             return name

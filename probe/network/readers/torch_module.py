@@ -149,8 +149,9 @@ def _is_own(module: Any) -> bool:
 
 
 def _hooked(module: Any) -> bool:
-    """Whether code is run around the module's forward."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    """Whether code is run around the module's forward, or in its place."""
+    replaced = "forward" in vars(module)
+    return bool(module._forward_hooks or module._forward_pre_hooks or replaced)
 
 
 def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
