@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -59,6 +60,13 @@ def started():
     yield start
     for session in sessions.values():
         session.close()
+
+
+@pytest.fixture(autouse=True)
+def _gradients_are_on():
+    """A target that ran in this process may have switched PyTorch's gradients off."""
+    if torch := sys.modules.get("torch"):
+        torch.set_grad_enabled(True)
 
 
 @pytest.fixture(autouse=True)

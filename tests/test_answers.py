@@ -85,14 +85,21 @@ ASKED = {
         f"remedies {WORDS} --lengths 5,9 --target reference --only pad",
     ),
     "reproduce": (
-        lambda: probe.reproduce(CASE, PAIR[0], 9, against_target=PAIR[1], out="here", times=1),
+        lambda: probe.reproduce(
+            *(CASE, PAIR[0], 9), against_target=PAIR[1], out="here", times=1, avoid=False
+        ),
         f"reproduce {WORDS} --at 9 --target {PAIR[0]} --against-target {PAIR[1]} --out here "
-        "--times 1",
+        "--times 1 --no-avoid",
     ),
 }
 
 
-@pytest.mark.parametrize("asked", ASKED)
+LONG = ("remedies", "reproduce")
+
+
+@pytest.mark.parametrize(
+    "asked", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in ASKED]
+)
 def test_an_answer_is_what_the_command_prints(asked, capsys, tmp_path):
     ask, text = ASKED[asked]
     found = ask()

@@ -185,7 +185,7 @@ def test_no_column_is_lost_at_any_width(width):
     assert max(map(len, shown.splitlines())) <= width
 
 
-@pytest.mark.parametrize("width", [40, 60])
+@pytest.mark.parametrize("width", [40, pytest.param(60, marks=pytest.mark.slow)])
 def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
     """Every word that stands at 250 columns stands at these too."""
     for command in (

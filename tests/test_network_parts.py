@@ -150,14 +150,8 @@ def test_a_reader_says_how_much_of_a_model_it_read(parts, name):
         assert "joins several branches" in found.beyond.why and found.beyond.todo == BRANCHED
 
 
-QUICK = ("keras-add", "torch-gru", "onnx-add")
-"""One that branches, one that carries a state, one of each library; the others take as long."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PARTS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARTS)
 def test_every_command_says_first_what_it_did_not_judge(parts, name, tmp_path, run):
     # a description keeps what it is a part of, so that the commands need no library to read it
     path = tmp_path / "model.json"
@@ -247,6 +241,7 @@ def test_the_pictures_name_a_part():
     plt.close(figure)
 
 
+@pytest.mark.slow
 def test_a_chain_that_is_the_whole_model_is_judged_as_before(tmp_path, run):
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Conv1d(3, 4, 3), torch.nn.Dropout(), torch.nn.ReLU())

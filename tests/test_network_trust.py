@@ -69,7 +69,10 @@ def test_a_malicious_pickle_does_nothing_without_trust(tmp_path, kind):
     assert marker.exists()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(one, marks=pytest.mark.slow) if one == "remedies" else one for one in COMMANDS],
+)
 def test_every_command_needs_trust_for_a_pickled_module(tmp_path, command, capsys):
     torch = pytest.importorskip("torch")
     path = tmp_path / "model.pt"
@@ -127,7 +130,7 @@ def lambda_model(layers, keras):
     return keras.Sequential([keras.Input((32, 2)), layers.Conv1D(3, 3), twice])
 
 
-@pytest.mark.parametrize("ending", ["keras", "h5"])
+@pytest.mark.parametrize("ending", ["keras", pytest.param("h5", marks=pytest.mark.slow)])
 def test_a_lambda_layer_needs_trust(tmp_path, ending, capsys):
     keras = pytest.importorskip("keras")
     path = tmp_path / f"model.{ending}"

@@ -51,7 +51,14 @@ def ask(session, case):
     return conforming.run(session, case.spec(), x, w).ravel()
 
 
-@pytest.mark.parametrize("text", LIBRARIES)
+SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
+"""They compile every shape."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(one, marks=pytest.mark.slow) if one in SWITCHES else one for one in LIBRARIES],
+)
 def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started, text):
     run = conformance.asking(started(text))
     found = [conformance.compare(*one, run) for one in SPECS]

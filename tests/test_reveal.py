@@ -146,7 +146,7 @@ def test_filters_in_other_orders_are_told_apart():
     assert_revealed(Known([row] * 4, 12))
 
 
-@pytest.mark.parametrize("n", [2500, 4608])
+@pytest.mark.parametrize("n", [2500, pytest.param(4608, marks=pytest.mark.slow)])
 def test_long_chains_need_no_stack(n):
     assert_revealed(Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 64], n))
 
