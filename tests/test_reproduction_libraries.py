@@ -177,4 +177,4 @@ def test_two_frameworks_and_two_sets_of_switches_are_compared_in_processes_of_th
             made = folder.reproduce(Finding.of(case), *sides, times=1)
         except InputError as error:
             pytest.skip(f"this machine: {error}")
-        assert made.ran.status == 1 and made.finding.case.in_channels == 1
+        assert made.ran.status == 1 and made.finding.case.in_channels < case.in_channels, left
