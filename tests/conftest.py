@@ -16,11 +16,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shel
 
 
 SECONDS_EACH = """
-    answers backends backends_jax backends_litert backends_onnxruntime backends_torch cli_explain
-    cli_help cli_reproduce cli_sweep conventions conversion experiments experiments_frameworks
-    experiments_history experiments_network experiments_orders experiments_remedies
-    experiments_reproductions launch network_readers network_running pooling products recognition
-    remedies reports reproduction reproduction_networks reveal stable sweep
+    answers backends backends_jax backends_litert backends_onnxruntime backends_opencv
+    backends_torch bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep
+    conventions conversion dense emulate experiments experiments_frameworks experiments_history
+    experiments_network experiments_orders experiments_remedies experiments_reproductions kept
+    launch network_parts network_programs network_readers network_running network_trust
+    network_turned pooling products recognition remedies reports reproduction
+    reproduction_networks reveal stable stable_models sweep thresholds
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
 leaves to `make test`. All rooms have tests outside of these."""
