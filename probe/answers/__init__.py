@@ -8,6 +8,7 @@ command of the same name calls it too and prints what comes back, so that ``to_j
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ Progress = Callable[[int, int, str], None]
 """``tell(done, total, what)``; any thread may tell."""
 
 
-class Answer:
+class Answer(ABC):
     """What a question found. ``found`` is all of it; its attributes can be read off the answer too.
 
     Printed it is three lines, in a notebook its picture.
@@ -35,17 +36,17 @@ class Answer:
 
     found: Any
 
+    @abstractmethod
     def lines(self) -> tuple[str, str, str]:
         """What was asked, what was found, and what it means or what to do next."""
-        raise NotImplementedError
 
+    @abstractmethod
     def report(self) -> dict[str, Any]:
         """What ``to_json`` says, perhaps in NumPy's numbers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drawn(self) -> Figure | None:
         """What ``picture`` gives, without its style."""
-        raise NotImplementedError
 
     def picture(self) -> Figure | None:
         """The matplotlib figure that a notebook shows; None where there is nothing to draw."""
@@ -114,4 +115,4 @@ def targets_of(given: str | Target | Iterable[str | Target]) -> list[Target]:
 
 
 def silent(done: int, total: int, what: str) -> None:
-    """Nobody listens."""
+    """Drops progress: the default where no callback is given."""

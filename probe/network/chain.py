@@ -57,7 +57,7 @@ class Network:
     ``beyond``: the first layer of the model that is not part of the chain, None where the
     chain is the whole model; then ``part`` is what every answer says first. ``examined``: of the
     ``operations_total`` layers that the model has, those that the chain holds whole, in the
-    model's own count (see ``load``); None where nobody counted them. Layers are checked to fit
+    model's own count (see ``load``); None where they were not counted. Layers are checked to fit
     each other. Raises InputError.
     """
 

@@ -145,7 +145,7 @@ def reproduce(
 
 
 def _silent(text: str) -> None:
-    """Nobody listens."""
+    """Drops progress: the default where no callback is given."""
 
 
 def proved(

@@ -55,7 +55,7 @@ def report(content: Content, form: str) -> str:
     whole = "\n".join(parts).rstrip() + "\n"
     if len(whole) <= LIMIT:
         return whole
-    last = "\n\n(cut off here: longer than a form takes; the rest is in the attached files)\n"
+    last = "\n\n(shortened here: longer than a form takes; the rest is in the attached files)\n"
     return whole[: LIMIT - len(last)] + last
 
 

@@ -63,7 +63,7 @@ class Stop(Exception):
 class Progress:
     """How far a reader came: the layers of the chain behind each of the model's own layers.
 
-    ``total``: how many the model has, None where nobody can count them.
+    ``total``: how many the model has, None where they can't be counted.
     """
 
     def __init__(self, total: int | None) -> None:
