@@ -55,9 +55,9 @@ _HOMES = {
     "reproduce": "answers.reproduce",
 }
 _ROOMS = (
-    "errors public floats ulp schema stable backends operands case window runtimes target worker "
-    "machine launch store sweep order kernels explain search network remedies reproduction plots "
-    "notebook answers"
+    "errors public floats ulp schema geometry stable backends operands case window runtimes "
+    "target worker machine launch store sweep order kernels explain search network remedies "
+    "reproduction plots notebook answers"
 ).split()
 
 __all__ = [

@@ -19,7 +19,7 @@ import numpy as np
 from probe import floats
 from probe.backends import pooling, products
 from probe.backends.contract import Operator, Unsupported
-from probe.backends.reference import zeros_around
+from probe.geometry import Windows
 
 
 def operator(backend, spec):
@@ -176,8 +176,8 @@ class Pieces(Around):
         self.axis, self.operators = axis, {}
         chunks = remedy["kind"] == "chunks"
         sizes = [remedy["outputs"]] if chunks else sorted(remedy["outputs"])
-        stride = spec["stride"][axis]
-        extent = (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
+        windows = Windows.of(spec)
+        stride, extent = windows.stride[axis], windows.extents[axis]
         tools = self.tools
 
         def reads(outputs):
@@ -185,8 +185,8 @@ class Pieces(Around):
 
         def call(x, w, b):
             held = tools.sizes(x)
-            around = [zeros_around(spec, axis, size) for axis, size in enumerate(held)]
-            (before, _), count = around[axis]
+            spans = windows.spans(held)
+            before, count = spans[axis].before, spans[axis].outputs
             size = sizes[0] if chunks else next((n for n in sizes if n >= count), None)
             if size is None:
                 why = "outputs=%d: more than the longest piece, %d" % (count, sizes[-1])
@@ -198,7 +198,7 @@ class Pieces(Around):
                 x, more = tools.part(x, 0, total - before), 0
             if before or more:
                 x = tools.filled(x, before, more)
-            inner = self.inner(tuple(pads for pads, _ in around))
+            inner = self.inner(tuple((one.before, one.after) for one in spans))
             step, length = size * stride, reads(size)
             parts = [x]
             if pieces > 1:

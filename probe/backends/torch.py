@@ -18,7 +18,7 @@ from probe.backends import (
     torch_products,
 )
 from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
-from probe.backends.reference import zeros_around
+from probe.geometry import Windows
 from probe.stable.torch import conv
 
 KEYS = {
@@ -168,7 +168,7 @@ class TorchOperator(Operator):
         """
         found = self.pads.get(sizes)
         if found is None:
-            pairs = [zeros_around(self.spec, axis, size)[0] for axis, size in enumerate(sizes)]
+            pairs = Windows.of(self.spec).pads(sizes)
             if all(before == after for before, after in pairs):
                 found = (), tuple(before for before, _ in pairs)
             else:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from probe.backends import pooling
-from probe.case import Case, padding
+from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.geometry import Pair, Span, around
 
-Pairs = tuple[padding.Pair, ...]
+Pairs = tuple[Pair, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
     if not any(map(any, pairs)):
         return "SAME" if case.padding == "same" else "VALID"
     unit = set(case.stride) == {1}
-    same = [padding.around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
+    same = [around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
     return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
@@ -130,7 +131,7 @@ def torch_pooling(case: Case, pairs: Pairs) -> str:
     words |= {"dilation": one_or_all(case.dilation)} if set(case.dilation) != {1} else {}
     zeros = case.pad_with == "zeros"
 
-    def native(x: Text, found: Sequence[pooling.Span]) -> Text | None:
+    def native(x: Text, found: Sequence[Span]) -> Text | None:
         own = all(one.before == one.after <= k // 2 for one, k in zip(found, case.kernel))  # noqa: B905
         padded = any(one.before for one in found)
         if not own or (largest and zeros and padded):
@@ -213,7 +214,7 @@ def jax_pooling(case: Case, pairs: Pairs) -> str:
             words += f", window_dilation={(1, *case.dilation, 1)}"
         return Text(f"lax.reduce_window({x.text}, {start}, {steps}, {words})")
 
-    def native(x: Text, found: Sequence[pooling.Span]) -> Text | None:
+    def native(x: Text, found: Sequence[Span]) -> Text | None:
         if not largest or case.pad_with == "zeros":
             return None
         return reduce(x, [(one.before, one.after + one.beyond) for one in found])
