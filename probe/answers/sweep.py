@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers import DEFAULT_TARGET, Answer, Progress, case_of, silent, targets_of
+from probe.arguments import choice
 from probe.case import Case
-from probe.case.arguments import choice
 from probe.errors import InputError, TargetError
 from probe.launch import open_session
 from probe.search import by_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from probe import kernels
-from probe.case.arguments import choice
+from probe.arguments import choice
 from probe.explain import Explanation, Side
 from probe.kernels import symbols
 

@@ -12,7 +12,6 @@ import numpy as np
 import probe.explain as explain
 from probe import operands, ulp
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.explain import Explanation, Pairs, Side
 from probe.explain.judge import classes_of
 from probe.floats import round_to
@@ -137,7 +136,7 @@ def conventions(first: AnySession, left: Case, second: AnySession, right: Case) 
     one.windows, two.windows = windows(first, left), windows(second, right)
     pairs = explain.same_place(one, two)
     lacking = max(one.operands.y.size, two.operands.y.size) - len(pairs.left)
-    if OPERATORS[left.op].pool:
+    if left.pool:
         found = _differences(one, two, pairs)
         causes = {"window": len(found.index)} if len(found.index) else {}
         answer = _counted(one, two, pairs, found, causes, len(found.index))

@@ -13,9 +13,8 @@ import numpy as np
 
 import probe.explain as explain
 from probe import ulp
+from probe.arguments import choice
 from probe.case import Case
-from probe.case.arguments import choice
-from probe.case.operators import OPERATORS
 from probe.errors import TargetError
 from probe.explain import Explanation, Pairs, Side
 from probe.kernels import Naming
@@ -205,6 +204,6 @@ class Failing:
 
 def windows(session: AnySession, case: Case) -> np.ndarray:
     """What every output reads, revealed: int64 (groups, positions, leaves), -1 for padding."""
-    if OPERATORS[case.op].pool:
+    if case.pool:
         return pools.as_windows(case, pools.reveal_pool(session, case))
     return reveal_windows(SessionOperator(session, case))

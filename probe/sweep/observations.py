@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from probe import backends, floats, machine, schema
-from probe.case import Case, by
+from probe.arguments import by
+from probe.case import Case
 from probe.runtimes.runtime import Missing
 from probe.target import Target, runtime
 

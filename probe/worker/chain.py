@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+from probe import operation
 from probe.backends import elementwise, turned
 from probe.backends.contract import Unsupported
 from probe.worker import compare
@@ -75,16 +76,16 @@ class Network:
 
     def _layer(self, number, x, control):
         spec = self.specs[number]
-        if "kernel" not in spec:
+        if operation.of(spec).spatial_rank is None:
             return self._between(number, x)
         outer = x.shape[:-1]
-        if spec["op"] == "matmul":
+        if operation.of(spec).kind == "product":
             x = x.reshape(x.shape[0], -1, x.shape[-1])
         operator, w, b = self._operator(number)
         prepared = Prepared(operator, x, w, b)
         y, spent = prepared.run()
         checked = compare.control(prepared, y, spec["dtype"]) if control else ""
-        if spec["op"] == "matmul":
+        if operation.of(spec).kind == "product":
             y = y.reshape(outer + y.shape[-1:])
         return y, spent, checked
 
@@ -98,7 +99,7 @@ class Network:
 
     def _between(self, number, x):
         spec, arrays = self.specs[number], self.operands[number]
-        own = None if elementwise.is_exact(spec) else self._chain(number, number + 1)
+        own = None if operation.rounds_once(spec) else self._chain(number, number + 1)
         start = time.perf_counter()
         if own is None:
             y = elementwise.function(spec, arrays)(x)

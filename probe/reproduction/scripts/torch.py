@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from probe.backends import torch_products
-from probe.backends.products import OPS
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.reproduction.scripts.contract import Library, flat, lines, pairs_of, restored
 from probe.shrink.finding import Arrays
 from probe.target import Target
@@ -16,8 +14,9 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     """How a script computes ``case``."""
     where = "" if target.device == "cpu" else f', device="{target.device}"'
     imports: tuple[str, ...] = ("import torch", "import torch.nn.functional as F")
-    body = product(target, case, where) if case.op in OPS else convolution(case, where)
-    if case.op in OPS:
+    flat = case.operation.kind == "product"
+    body = product(target, case, where) if flat else convolution(case, where)
+    if flat:
         imports = imports[: 1 + ("F." in "".join(body))]
     return Library("PyTorch", "torch.__version__", imports, body, configured(target), ("torch",))
 
@@ -38,7 +37,7 @@ def convolution(case: Case, where: str) -> tuple[str, ...]:
     """F.conv or F's pooling, channels first."""
     # a view with one channel has strides that tell PyTorch another memory format; a copy has not
     found = ["x = np.moveaxis(x, -1, 1).copy()", f"x = {tensor(case, 'x', where)}"]
-    pool = OPERATORS[case.op].pool
+    pool = case.pool
     text = (code.POOLING if pool else code.CONVOLUTIONS)["torch"](case, pairs_of(case))
     if not pool:
         found.append("w = np.moveaxis(w, (-1, -2), (0, 1)).copy()")
