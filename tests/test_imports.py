@@ -13,13 +13,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
-    errors public floats memory ulp schema stable backends operands case window runtimes target
+    errors public floats memory ulp program schema stable backends operands case window runtimes target
     worker machine launch installation store sweep order kernels explain search network remedies
     shrink plots reproduction reports notebook answers cli experiment
 """.split()
 STABLE = ("__init__", "geometry", "tensorflow", "torch")
 CHILD = [
-    *(PACKAGE / f"{name}.py" for name in ("floats", "ulp")),
+    *(PACKAGE / f"{name}.py" for name in ("floats", "program", "ulp")),
     *sorted((PACKAGE / "worker").glob("*.py")),
     *sorted((PACKAGE / "backends").glob("*.py")),
     *(PACKAGE / "stable" / f"{name}.py" for name in STABLE),

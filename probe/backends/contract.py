@@ -99,6 +99,16 @@ class Operator:
     def __call__(self, x, w, b):
         return self.call(x, w, b)
 
+    def at(self, shape):
+        """The operator for inputs (batch, *spatial, channels) of this shape: itself, or another."""
+        return self
+
+    def bind(self, operands):
+        """f(value) -> result with these container arrays by name, ``w`` and ``b`` if there are."""
+        w, b = self.weights(operands["w"]), self.bias(operands.get("b"))
+        call = self.call
+        return lambda x: call(x, w, b)
+
 
 class Backend:
     """A library. Class attributes describe it without importing it.
@@ -156,13 +166,16 @@ class Backend:
         """
         raise Unsupported("there is no prefix-stable convolution for %s" % self.name)
 
-    def chain(self, specs, operands):
-        """Layers as one program, as a user's model is: an object, or None where there is no way.
+    def program(self, program):
+        """The :class:`Operator` of a program of several steps, as a user's model is.
 
-        ``specs``: of convolutions, pools, products and what stands between (``elementwise``);
-        ``operands``: container arrays by name for each. The object has ``input(x)`` of a container
-        array (1, *spatial, channels), ``call(value)`` and ``output(value)``, a container array.
+        Its operands have the program's names. Raises Unsupported where there is no way.
         """
+        raise Unsupported("no program of a whole network is built for this library")
+
+    def joins(self, program):
+        """Whether it has ``slice``, ``concat``, ``cast`` and ``pad`` as steps of this program."""
+        return False
 
     def kernels(self, spec, shapes):
         """What the library, when asked, says it would run: {source: [name, ...]}, or {}.

@@ -125,7 +125,8 @@ class Layer:
         if self.op == "pad":
             found |= {"padding": [list(pair) for pair in self.padding]}
         if self.op == EXTEND:
-            found |= {"kept": self.kept}
+            assert self.tail is not None
+            found |= {"kept": self.kept, "behind": self.tail.shape[-2]}
         return found | {"parameters": dict(self.parameters)}
 
     def _any_case(self, dtype: str) -> Case:
