@@ -182,11 +182,14 @@ class Rewriting:
         self.dtype, axis = step.layer["dtype"], len(self.shapes[value]) - 1
         first, second = parts(step.layer)
         x = self._slice(value, axis, 0, at), self._slice(value, axis, at, total)
-        w = step.arrays["w"]
-        self.cut[w + "_first"] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
-        self.cut[w + "_rest"] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
-        one = self._add(first, [x[0]], dict(step.arrays, w=w + "_first"))
-        two = self._add(second, [x[1]], {"w": w + "_rest"})
+        ours, theirs = dict(step.arrays), {}
+        if "w" in ours:  # a sum has none
+            w = step.arrays["w"]
+            ours["w"], theirs["w"] = w + "_first", w + "_rest"
+            self.cut[ours["w"]] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
+            self.cut[theirs["w"]] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
+        one = self._add(first, [x[0]], ours)
+        two = self._add(second, [x[1]], theirs)
         return self._add(self._typed({"op": "add"}), [one, two])
 
     def _widened(self, step, value):

@@ -208,7 +208,7 @@ def straight(backend, program, shapes):
     assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, given, shapes)``,
     lines from the names ``x`` (one for each value that the step reads) to the name ``y``, with
     operands named ``given``; and ``leave(program, shapes)``. A value that a later step reads again
-    has a name of its own, every other one is ``x`` until the last.
+    has a name of its own, every other one is ``x``, which lines may assign to, until the last.
     """
     last = len(program.steps)
     again = {
@@ -217,8 +217,8 @@ def straight(backend, program, shapes):
         for value in step.reads
         if value != number
     }
-    named, held = {0: "x"}, set()
-    load, run = [], []
+    named, held = {0: "y0" if 0 in again else "x"}, set()
+    load, run = [], ["y0 = x"] if 0 in again else []
     for number, step in enumerate(program.steps):
         for name, at in step.arrays.items():
             if at not in held:
@@ -226,8 +226,6 @@ def straight(backend, program, shapes):
                 held.add(at)
         value = number + 1
         named[value] = "y" if value == last else "y%d" % value if value in again else "x"
-        if 0 in again and named[value] == "x":
-            named[value] = "y%d" % value
         inputs = [named[one] for one in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
     return Source(

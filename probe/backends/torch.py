@@ -255,7 +255,8 @@ def convolution(layer, x, y, given, pairs):
     found = []
     own = all(before == after for before, after in pairs)
     if not own:
-        found, x = [f"{y} = {padded(x, pairs)}"], y
+        before, x = x, "x" if x == "x" else y
+        found = [f"{x} = {padded(before, pairs)}"]
     around = one_or_all([before for before, _ in pairs]) if own else "0"
     words = {"stride": one_or_all(layer["stride"]), "padding": around}
     if set(layer["dilation"]) != {1}:
