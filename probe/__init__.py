@@ -62,6 +62,7 @@ ROOMS = {
     "ulp": "the only comparison: bits, and units in the last place",
     "program": "what is computed, as steps that read earlier values",
     "schema": "the columns of the store",
+    "geometry": "windows: padding, output sizes, what each output reads",
     "stable": "convolutions and dense layers that keep their bits at every length",
     "backends": "libraries by name",
     "operands": "operand bits, the same for all time",

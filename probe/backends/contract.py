@@ -21,6 +21,10 @@ two.
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Tuple
 
+import numpy as np
+
+from probe import floats
+
 
 class Unsupported(Exception):
     """The library runs, but not this operator. The message says which part of the spec and why."""
@@ -105,9 +109,16 @@ class Operator:
 
     def bind(self, operands):
         """f(value) -> result with these container arrays by name, ``w`` and ``b`` if there are."""
-        w, b = self.weights(operands["w"]), self.bias(operands.get("b"))
+        w = operands["w"] if "w" in operands else ones(self.spec)  # of sums and pools
+        w, b = self.weights(w), self.bias(operands.get("b"))
         call = self.call
         return lambda x: call(x, w, b)
+
+
+def ones(spec):
+    """The weights of an operator that has none, container (*kernel, channels/groups, filters)."""
+    shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
+    return floats.round_to(np.ones(shape), spec["dtype"])
 
 
 class Backend:

@@ -26,8 +26,9 @@ from probe import floats, program
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Operator, Unsupported
 from probe.backends.kept import Kept
-from probe.backends.reference import Arithmetic, zeros_around
+from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
+from probe.geometry import Windows
 from probe.program import Program, Step
 
 #: Words of a spec that stand for other steps.
@@ -209,11 +210,11 @@ class Rewriting:
         self.dtype = spec["dtype"]
         axis = remedy.get("axis", len(spec["kernel"]) - 1)
         held = self.shapes[value][1:-1]
-        around = [zeros_around(spec, number, size) for number, size in enumerate(held)]
-        (before, _), count = around[axis]
+        windows = Windows.of(spec)
+        before, _, _, count = windows.span(axis, held[axis])
         size = piece(remedy, count)
         pieces, stride = -(-count // size), spec["stride"][axis]
-        extent = (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
+        extent = windows.extents[axis]
         total = (pieces * size - 1) * stride + extent
         more = total - before - held[axis]
         if more < 0:
@@ -222,7 +223,7 @@ class Rewriting:
             pairs = [[0, 0]] * len(held)
             pairs[axis] = [before, more]
             value = self._add(self._typed({"op": "pad", "padding": pairs}), [value])
-        inner = inside(spec, axis, [pads for pads, _ in around])
+        inner = inside(spec, axis, windows.pads(held))
         found = []
         for start in range(0, pieces * size * stride, size * stride):
             part = value
@@ -250,7 +251,7 @@ def piece(remedy, count):
 
 def inside(spec, axis, pads):
     """The spec without zeros on ``axis``; ``pads``: what all axes have."""
-    pads = [list(pair) for pair in pads[:axis] + [(0, 0)] + pads[axis + 1 :]]
+    pads = [list(pair) for pair in pads[:axis] + ((0, 0),) + pads[axis + 1 :]]
     return dict(spec, padding=pads if any(map(any, pads)) else "valid")
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from probe import floats
 from probe import program as programs
-from probe.backends import elementwise, pooling
+from probe.backends import elementwise
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
 from probe.backends.kept import Kept
-from probe.backends.reference import zeros_around
+from probe.geometry import BY_SIZE, Windows
 
 Lines = Tuple[str, ...]
 
@@ -156,10 +156,9 @@ class Shapes:
     def around(self, number):
         """Zeros before and after each axis of what step ``number`` reads: a list of pairs."""
         layer = self.program.steps[number].layer
-        if layer["padding"] in ("same", "same_lower") and set(layer["stride"]) != {1}:
+        if layer["padding"] in BY_SIZE and set(layer["stride"]) != {1}:
             self.asked = True
-        sizes = self._sizes(number)
-        return [zeros_around(layer, axis, size)[0] for axis, size in enumerate(sizes)]
+        return Windows.of(layer).pads(self._sizes(number))
 
     def spatial(self, number):
         """Sizes of the spatial axes of what step ``number`` reads."""
@@ -190,13 +189,9 @@ def shape_of(layer, shapes):
     elif layer["op"] == "extend":
         axis = elementwise.extended_axis(layer, len(shape))
         shape[axis] = layer["kept"] + layer["behind"]
-    elif pooling.kind(layer):
-        sizes = enumerate(shape[1:-1])
-        shape[1:-1] = [pooling.span(layer, axis, size).outputs for axis, size in sizes]
     elif "kernel" in layer:
         if layer["op"] != "matmul":
-            sizes = enumerate(shape[1:-1])
-            shape[1:-1] = [zeros_around(layer, axis, size)[1] for axis, size in sizes]
+            shape[1:-1] = Windows.of(layer).outputs(shape[1:-1])
         shape[-1] = layer["filters"]
     return tuple(shape)
 

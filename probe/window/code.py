@@ -14,10 +14,11 @@ from probe import backends
 from probe import program as programs
 from probe.backends import pooling
 from probe.backends.source import Shapes
-from probe.case import Case, padding
+from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.geometry import Pair, Span, around
 
-Pairs = tuple[padding.Pair, ...]
+Pairs = tuple[Pair, ...]
 Writer = Callable[[Case, Pairs], str]
 
 
@@ -69,7 +70,7 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
     if not any(map(any, pairs)):
         return "SAME" if case.padding == "same" else "VALID"
     unit = set(case.stride) == {1}
-    same = [padding.around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
+    same = [around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
     return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
@@ -184,7 +185,7 @@ def jax_pooling(case: Case, pairs: Pairs) -> str:
             words += f", window_dilation={(1, *case.dilation, 1)}"
         return Text(f"lax.reduce_window({x.text}, {start}, {steps}, {words})")
 
-    def native(x: Text, found: Sequence[pooling.Span]) -> Text | None:
+    def native(x: Text, found: Sequence[Span]) -> Text | None:
         if not largest or case.pad_with == "zeros":
             return None
         return reduce(x, [(one.before, one.after + one.beyond) for one in found])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from probe import floats, operands, ulp
+from probe.backends import contract
 from probe.backends.contract import OutOfMemory, Unavailable, Unsupported
 from probe.case import Case
 from probe.worker import call, compare
