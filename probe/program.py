@@ -29,7 +29,7 @@ class Program(NamedTuple):
 
     def operands(self):
         """The names of all operands, each once, in the order of the steps."""
-        found = {}
+        found: Dict[str, Any] = {}
         for step in self.steps:
             found.update((name, None) for name in step.arrays.values())
         return list(found)

@@ -113,7 +113,12 @@ class Given(Operator):
         """``cut``: name -> (name of what is given, f(array))."""
         Operator.__init__(self, inner.spec)
         self.inner, self.cut = inner, cut
-        self.input, self.output = inner.input, inner.output
+
+    def input(self, x):
+        return self.inner.input(x)
+
+    def output(self, y):
+        return self.inner.output(y)
 
     def bind(self, operands):
         cut = {name: made(operands[of]) for name, (of, made) in self.cut.items()}
@@ -157,7 +162,7 @@ class Rewriting:
         last = self.steps[-1].layer if self.steps else {}
         if last.get("op") != "program" or reads != (len(self.steps),):
             layer = {"op": "program", "steps": [step._replace(reads=(0,))]}
-            self.steps.append(Step(layer, reads, dict.fromkeys(())))
+            self.steps.append(Step(layer, reads, {}))
             self.shapes.append(self.shapes[reads[0]])
         else:
             last["steps"].append(step._replace(reads=(len(last["steps"]),)))

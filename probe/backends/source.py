@@ -7,7 +7,7 @@ bug reports print them. Python 3.6 runs this file.
 import hashlib
 import linecache
 import math
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -68,8 +68,8 @@ class Writing(Backend):
     imports: Lines = ()
     modules: Lines = ()
     constant_weights = False
-    refusals: Tuple[type, ...] = ()
-    exhausted: Tuple[type, ...] = (MemoryError,)
+    refusals: Tuple[Any, ...] = ()
+    exhausted: Tuple[Any, ...] = (MemoryError,)
 
     def described(self, switches, device, version):
         """Itself, ready to emit for these switches, a device and a release; imports nothing."""
@@ -79,7 +79,7 @@ class Writing(Backend):
     def opened(self, switches, device, version):
         """The same in the process where the lines run: imports, and what applies the switches."""
         self.described(switches, device, version)
-        self.namespace = {"np": np}
+        self.namespace: Dict[str, Any] = {"np": np}
         exec("\n".join(self.imports + self.setup()), self.namespace)
 
     def setup(self):

@@ -87,7 +87,7 @@ class _Steps:
     def run(self, number):
         """The output of one call, a container array of its own."""
         operator, edits, x, call = self.operator, self.edits, self.input, self.call
-        index, operands, places = edits.apply(number), self.operands, None
+        index, operands = edits.apply(number), self.operands
         if self.mode == "weights":
             operands = dict(operands, w=edits.scratch)
         else:
@@ -98,7 +98,7 @@ class _Steps:
         if operands is not self.operands:
             call = operator.bind(operands)
         output = operator.output(call(x))
-        if places is not None:
+        if self.bias is not None:
             self.bias.restore(places)
         edits.restore(index)
         return output
