@@ -60,6 +60,7 @@ ROOMS = {
     "floats": "formats: bits, values, one rounding from one to another",
     "memory": "whether a run fits into what is free",
     "ulp": "the only comparison: bits, and units in the last place",
+    "program": "what is computed, as steps that read earlier values",
     "schema": "the columns of the store",
     "geometry": "windows: padding, output sizes, what each output reads",
     "activations": "the table of activations, and each library's spelling",

@@ -11,6 +11,7 @@ Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
 
 import math
+import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -236,8 +237,10 @@ def rounds_once(name: str) -> bool:
     return roundings is not None and roundings < 2
 
 
-def lines(name: str, library: str, alpha: float = 1.0, older: bool = False) -> List[str]:
-    """Returns a spelling's lines with the parameter put in; the last line is an expression.
+def lines(
+    name: str, library: str, alpha: float = 1.0, x: str = "x", older: bool = False
+) -> List[str]:
+    """Returns a spelling's lines of the value named ``x``; the last line is an expression.
 
     ``library``: a field of :class:`Activation` that is text. ``older``: as releases had it that
     lack today's name.
@@ -248,8 +251,7 @@ def lines(name: str, library: str, alpha: float = 1.0, older: bool = False) -> L
         text = row.at_one.get(library, text)
     if older:
         text = row.older.get(library, text)
-    found: List[str] = text.format(alpha=alpha).split("\n")
-    return found
+    return re.sub(r"\bx\b", x, text.format(alpha=alpha)).split("\n")
 
 
 def caffe(name: str, alpha: float = 1.0) -> Tuple[str, str]:

@@ -14,6 +14,8 @@ by channel and has no weights either: ``max_pool2d`` keeps the largest element o
 A network has operations of its own: ``activation``, see :mod:`probe.activations`; ``bias``, a
 number a channel that is added; ``normalisation``, times ``scale``, plus ``shift``; ``pad``, a
 constant around the spatial axes; and the splice of a constant tail, which plans alone have.
+Programs read several values by ``add``, ``multiply``, ``concat`` and ``product``, the matrix
+product of two activations, and are rewritten with ``slice`` and ``cast``: :mod:`probe.program`.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
@@ -27,8 +29,9 @@ from probe.geometry import Padding, Windows
 class Operation(NamedTuple):
     """What the name of an operation means.
 
-    ``kind``: ``convolution``, ``product``, ``pool``, ``pad`` or ``elementwise``. ``spatial_rank``:
-    how many spatial axes it has, None for any number. ``weighted``: it has weights, filters and a
+    ``kind``: ``convolution``, ``product``, ``pool``, ``pad``, ``elementwise``, ``join`` (of several
+    values) or ``part`` (of one). ``spatial_rank``: how many spatial axes it has, None for any
+    number. ``weighted``: it has weights, filters and a
     bias; without them all weights are 1. ``batched``: it takes more than one input. ``pool``:
     ``max``, ``avg`` or empty. ``roundings``: how many of its operations round, None where their
     order or the library decides.
@@ -74,6 +77,12 @@ OPERATIONS: Dict[str, Operation] = {
     "activation": Operation("elementwise", None),
     "bias": Operation("elementwise", None, roundings=1),
     "normalisation": Operation("elementwise", None, roundings=2),
+    "add": Operation("join", None, roundings=1),
+    "multiply": Operation("join", None, roundings=1),
+    "concat": Operation("join", None, roundings=0),
+    "product": Operation("join", None),
+    "slice": Operation("part", None, roundings=0),
+    "cast": Operation("part", None, roundings=1),
 }
 
 

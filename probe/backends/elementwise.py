@@ -24,8 +24,15 @@ def first(axis, count):
 
 
 def function(spec, arrays):
-    """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name."""
-    op, parameters = spec["op"], spec["parameters"]
+    """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name.
+
+    ``add`` and ``multiply`` take two arrays, ``concat`` any number.
+    """
+    op, parameters = spec["op"], spec.get("parameters", {})
+    if op in ("add", "multiply"):
+        return np.add if op == "add" else np.multiply
+    if op == "concat":
+        return lambda *xs: np.concatenate(xs, axis=spec["axis"])
     if op == "bias":
         return lambda x: x + arrays["b"]
     if op == "normalisation":

@@ -124,7 +124,8 @@ class Layer(operation.Layer):
         if self.op == "pad":
             found |= {"padding": [list(pair) for pair in self.padding]}
         if self.op == SPLICE:
-            found |= {"kept": self.kept}
+            assert self.tail is not None
+            found |= {"kept": self.kept, "behind": self.tail.shape[-2]}
         return found | {"parameters": dict(self.parameters)}
 
     def operands(self, dtype: str) -> dict[str, np.ndarray]:

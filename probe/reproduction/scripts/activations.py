@@ -10,7 +10,7 @@ from collections.abc import Callable
 from probe import activations
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
-from probe.reproduction.scripts import litert, opencv, tensorflow
+from probe.reproduction.scripts import litert, opencv, tensorflow, written
 from probe.reproduction.scripts.contract import release
 from probe.target import Target
 
@@ -20,7 +20,6 @@ EXACT = tuple(name for name, row in ACTIVATIONS.items() if row.roundings is not 
 NORMALISATION = {
     "tensorflow": "x * scale + shift",
     "keras": "x * scale + shift",
-    "torch": "F.batch_norm(x, zeros, zeros + 1, scale, shift, eps=0.0)",
 }
 """Scales and shifts of libraries that may fuse the two."""
 
@@ -31,6 +30,10 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
     Raises InputError where there is none.
     """
     known = [one for one in ACTIVATIONS if one not in EXACT]
+    if written.is_written(target) and name in known:
+        spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
+        layer = spec | {"dtype": "float32", "channels": 1}
+        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
     if name not in known:
         why = f"no script has it on {target.text}"
         raise InputError("activation", name, why, f"use one of {', '.join(known)}")
@@ -45,6 +48,9 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
 
 def normalisation(target: Target, version: str) -> tuple[str, ...]:
     """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do."""
+    if written.is_written(target):
+        layer = {"op": "normalisation", "dtype": "float32", "channels": 1, "parameters": {}}
+        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
     if target.name not in NORMALISATION:
         return ()
     write = WRITTEN[target.name]
@@ -80,16 +86,6 @@ def _tensorflow(target: Target, version: str, name: str, text: str) -> list[str]
     return [*found, "return traced(tf.constant(x)).numpy()"]
 
 
-def _torch(target: Target, version: str, name: str, text: str) -> list[str]:
-    where = "" if target.device == "cpu" else f', device="{target.device}"'
-    found = [f"x = torch.tensor(np.moveaxis(x, -1, 1).copy(){where})"]
-    if name == "normalisation":
-        found.append("scale, shift = (torch.tensor(one).to(x) for one in (scale, shift))")
-        found.append("zeros = torch.zeros_like(scale)")
-    cpu = ".cpu()" * bool(where)
-    return [*found, f"y = {text}", f"return np.moveaxis(y{cpu}.numpy(), 1, -1)"]
-
-
 def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
     found = ["x = keras.ops.convert_to_tensor(x)", f"y = {text}"]
     return [*found, "return keras.ops.convert_to_numpy(y)"]
@@ -97,7 +93,6 @@ def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
 
 WRITTEN: dict[str, Callable[[Target, str, str, str], list[str]]] = {
     "tensorflow": _tensorflow,
-    "torch": _torch,
     "keras": _keras,
 }
 """Libraries that are asked for their own activations by an expression: what stands around it."""
