@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.errors import InputError
 from probe.reproduction.scripts.contract import Library
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 SCRIPTS = {

@@ -6,8 +6,8 @@ from probe.backends import torch_products
 from probe.backends.products import OPS
 from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, flat, lines, pairs_of, restored
-from probe.shrink.finding import Arrays
 from probe.target import Target
 from probe.window import code
 
