@@ -29,8 +29,7 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 import numpy as np
 
 from probe import backends
-from probe.backends import contract, remedied, turned
-from probe.backends.split import SplitOperator, parts
+from probe.backends import contract, rewritten
 from probe.worker import compare, masked, protocol
 from probe.worker.call import Call
 from probe.worker.chain import Network
@@ -157,12 +156,12 @@ class Worker:
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
         found: Dict[str, List[str]] = {}
-        for spec in parts(call.spec):
+        for spec in rewritten.parts(call.spec):
             channels = spec["in_channels"]
             inner = (channels // spec["groups"],) + call.w.shape[-1:]
             shapes = {"x": call.x.shape[:-1] + (channels,), "w": call.w.shape[:-2] + inner}
             if "turned" in spec:
-                spec, shapes = turned.library_spec(spec), turned.shapes(shapes)
+                spec, shapes = rewritten.library_spec(spec), rewritten.shapes(shapes)
             for source, names in self._started().kernels(spec, shapes).items():
                 found.setdefault(source, []).extend(names)
         yield {"kernels": found, "done": True}, {}
@@ -179,8 +178,7 @@ class Worker:
         for name, array in arrays.items():
             number, _, word = name.partition(".")
             operands[int(number)][word] = array
-        program = getattr(self._started(), "chain", lambda specs, operands: None)
-        self.calls[request["key"]] = Network(self._layer_operator, specs, operands, program)
+        self.calls[request["key"]] = Network(self._started(), self._layer_operator, specs, operands)
         yield {"done": True}, {}
 
     def through(self, request, arrays):
@@ -238,12 +236,7 @@ class Worker:
         return self._made(spec) if found.constant_weights else found
 
     def _made(self, spec):
-        backend = self._started()
-        if "turned" in spec:
-            return turned.Turned(self._made(turned.library_spec(spec)), spec)
-        make = SplitOperator if "split" in spec else type(backend).operator
-        make = remedied.operator if "remedy" in spec else make
-        return make(backend, spec)
+        return rewritten.operator(self._started(), spec)
 
 
 REQUESTS = {
