@@ -5,11 +5,13 @@ As the backends' chains have them. A library without a chain is fed with NumPy's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from probe.backends import elementwise
 from probe.errors import InputError
-from probe.reproduction.scripts import litert, opencv, tensorflow, written
+from probe.reproduction.scripts import tensorflow, written
 from probe.reproduction.scripts.contract import release
 from probe.target import Target
 
@@ -51,10 +53,6 @@ KERAS = {name: f"keras.activations.{name}(x)" for name in NUMPY} | {
     "exp": "keras.ops.exp(x)",
 }
 
-MODELS = {name: name + " {alpha}" for name in NUMPY}
-"""Of libraries that run a model of the activation: its name and parameter."""
-
-
 NORMALISATION = {
     "tensorflow": "x * scale + shift",
     "keras": "x * scale + shift",
@@ -62,15 +60,17 @@ NORMALISATION = {
 """Scales and shifts of libraries that may fuse the two."""
 
 
-def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, ...]:
+def lines(
+    target: Target, version: str, name: str, alpha: float, shape: tuple[int, ...]
+) -> tuple[str, ...]:
     """The body of a function of the NumPy array ``x``, channels last, which returns another.
 
-    Raises InputError where there is none.
+    ``shape``: that of x. Raises InputError where there is none.
     """
     if written.is_written(target) and name in NUMPY:
         spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
-        layer = spec | {"dtype": "float32", "channels": 1}
-        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
+        layer = spec | {"dtype": "float32", "channels": shape[-1]}
+        return written.of_layer(target, version, layer, shape, {}).body
     texts, write = WRITTEN.get(target.name, (NUMPY, _numpy))
     if name not in texts:
         why = f"no script has it on {target.text}"
@@ -81,20 +81,25 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
     return tuple(write(target, version, name, text))
 
 
-def normalisation(target: Target, version: str) -> tuple[str, ...]:
-    """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do."""
+def normalisation(
+    target: Target, version: str, shape: tuple[int, ...], operands: Mapping[str, np.ndarray]
+) -> tuple[str, ...]:
+    """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do.
+
+    ``operands``: the two numbers' arrays, for libraries whose models hold them.
+    """
     if written.is_written(target):
-        layer = {"op": "normalisation", "dtype": "float32", "channels": 1, "parameters": {}}
-        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
+        layer = {"op": "normalisation", "dtype": "float32", "parameters": {}}
+        return written.of_layer(target, version, layer, shape, operands).body
     if target.name not in NORMALISATION:
         return ()
     write = WRITTEN[target.name][1]
     return tuple(write(target, version, "normalisation", NORMALISATION[target.name]))
 
 
-def standard(target: Target, name: str) -> tuple[str, ...]:
-    """Modules of Python's own that the lines use."""
-    return ("math",) if name == "gelu" and target.name not in WRITTEN else ()
+def standard(lines: Sequence[str]) -> tuple[str, ...]:
+    """Modules of Python's own that lines use."""
+    return tuple(name for name in ("base64", "math") if f"{name}." in " ".join(lines))
 
 
 def _numpy(target: Target, version: str, name: str, text: str) -> list[str]:
@@ -127,23 +132,8 @@ def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
     return [*found, "return keras.ops.convert_to_numpy(y)"]
 
 
-def _litert(target: Target, version: str, name: str, text: str) -> list[str]:
-    return litert.activation(target, *_parameters(text))
-
-
-def _opencv(target: Target, version: str, name: str, text: str) -> list[str]:
-    return opencv.activation(target, *_parameters(text))
-
-
-def _parameters(text: str) -> tuple[str, float]:
-    name, alpha = text.split()
-    return name, float(alpha)
-
-
 WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
     "tensorflow": (TENSORFLOW, _tensorflow),
     "keras": (KERAS, _keras),
-    "litert": (MODELS, _litert),
-    "opencv": (MODELS, _opencv),
 }
 """Libraries whose backends have chains: their own activations, and what stands around them."""
