@@ -57,6 +57,7 @@ class Writing(Backend):
 
     ``title``           its name as users write it
     ``version_text``    the expression of its version in a script
+    ``standard``        modules of Python's own, or statements that import of them, which that needs
     ``imports``         import statements, after NumPy's
     ``modules``         distributions that a script needs beside NumPy
     ``refusals``        exceptions by which it refuses an operator, and
@@ -65,6 +66,7 @@ class Writing(Backend):
 
     title = ""
     version_text = ""
+    standard: Lines = ()
     imports: Lines = ()
     modules: Lines = ()
     constant_weights = False
@@ -126,7 +128,12 @@ class Writing(Backend):
 
 def short_of_memory(error):
     """Whether a library's general error says that it could not allocate."""
-    texts = ("can't allocate memory", "Failed to allocate memory", "bad_alloc")
+    texts = (
+        "can't allocate memory",
+        "Failed to allocate memory",
+        "Insufficient memory",
+        "bad_alloc",
+    )
     return any(text in str(error) for text in texts)
 
 

@@ -264,8 +264,8 @@ class _Layers:
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by what comes out of a layer."""
         if layer.op == "activation" and layer.activation not in activations.EXACT:
-            return [f"x = {self._activation(number, layer)}(x)"]
-        if layer.op == "normalisation" and (lines := self._normalisation(number)):
+            return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
+        if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):
             return lines
         if not (layer.sums or layer.pool):
             return [f"x = {_between(number, layer)}"]
@@ -289,23 +289,25 @@ class _Layers:
         flat = arguments.replace("x", f"x.reshape(1, -1, {layer.in_channels})", 1)
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
 
-    def _normalisation(self, number: int) -> list[str]:
+    def _normalisation(self, number: int, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by the library's own scaling; none where NumPy's will do."""
-        lines = list(activations.normalisation(self.target, self.version))
+        layer = self.finding.axes.layers[number]
+        shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
+        lines = activations.normalisation(self.target, self.version, shape, operands)
         if not lines:
             return []
+        self.standard |= set(activations.standard(lines))
         about = "Scale and shift, as the library has them."
-        name = self._add("normalisation", f"_{number}", "x, scale, shift", about, lines)
+        name = self._add("normalisation", f"_{number}{word}", "x, scale, shift", about, list(lines))
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
 
-    def _activation(self, number: int, layer: Layer) -> str:
+    def _activation(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> str:
         """The name of a function that is the library's own."""
-        alpha = layer.parameters.get("alpha", 1.0)
-        given = self.target, self.version, layer.activation, alpha
-        self.standard |= set(activations.standard(self.target, layer.activation))
+        alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
+        lines = activations.lines(self.target, self.version, layer.activation, alpha, shape)
+        self.standard |= set(activations.standard(lines))
         about = f"{layer.activation}, as the library has it."
-        lines = list(activations.lines(*given))
-        return self._add(layer.activation, f"_{number}", "x", about, lines)
+        return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
 
     def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
         """The name of a function with these lines: an earlier one's, or a new one's."""

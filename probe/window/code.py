@@ -225,20 +225,21 @@ POOLING: dict[str, Writer] = {
 
 def caffe_layer(case: Case, pads: Sequence[int], keep: Sequence[slice]) -> str:
     """The prototxt of a layer, and the crop of its outputs where there is one."""
-    layer = prototxt(case, pads)
-    if all(part == slice(None) for part in keep):
+    from probe.backends import caffe
+
+    layer, shown = prototxt(case, pads), [caffe.shown(part) for part in keep]
+    if set(shown) == {":"}:
         return layer
-    shown = [":" if part == slice(None) else f"{part.start}:{part.stop}" for part in keep]
     flat = [":"] * (case.spatial_rank == 1)
     return f"{layer}\ny = net.forward()[{', '.join([':', ':', *flat, *shown])}]"
 
 
 def prototxt(case: Case, pads: Sequence[int]) -> str:
     """One layer of a Caffe model; of a one-dimensional case the height is 1."""
-    from probe.backends import caffe_layers
+    from probe.backends import caffe
 
     dims = (1, case.in_channels, *((1,) * (case.spatial_rank == 1)), *case.spatial())
-    text: str = caffe_layers.prototxt(case.spec(), dims, list(pads))
+    text: str = caffe.prototxt(case.spec(), dims, list(pads))
     return text[text.index("layer") :].rstrip()
 
 

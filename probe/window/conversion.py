@@ -116,16 +116,12 @@ def _pooling(case: Case) -> str:
 
 def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
-    from probe.backends import caffe_layers
+    from probe.backends import caffe
 
-    pool, spec = case.pool, case.spec()
-    pads, keep = [], []
-    for axis, size in enumerate(case.spatial()):
-        outputs = case.output_spatial()[axis]
-        pad, drop = caffe_layers.symmetric(spec, axis, size, pairs[axis][0], outputs)
-        there = _caffe_outputs(case, axis, size, pad)
-        pads.append(pad)
-        keep.append(slice(None) if (drop, there) == (0, outputs) else slice(drop, drop + outputs))
+    pool, pads, keep = case.pool, [], []
+    for one in caffe.axes(case.spec(), case.spatial()):
+        pads.append(one.pad)
+        keep.append(one.kept)
     around = tuple((pad, pad) for pad in pads)
     _check_caffe(case, pairs, around)
     cropped = any(part != slice(None) for part in keep)
@@ -142,11 +138,6 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
 
 def _caffe_pads(pool: str) -> str:
     return "zeros" if pool == "avg" else "nothing"
-
-
-def _caffe_outputs(case: Case, axis: int, size: int, pad: int) -> int:
-    around, ceil = ((pad, pad),) * case.spatial_rank, bool(case.pool)
-    return case.windows._replace(padding=around, ceil=ceil).span(axis, size).outputs
 
 
 def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:

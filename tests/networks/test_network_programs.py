@@ -111,13 +111,13 @@ def test_a_script_has_the_activation_that_the_layer_has(started, text, activatio
     words = {"activation": activation, "parameters": {"alpha": 0.25}}
     words = {"in_channels": 5, "layers": [{"op": "activation", **words}]}
     session, target = started(text), Target.parse(text)
-    lines = activations.lines(target, "", activation, 0.25)
     names = {}
-    body = "".join(f"    {line}\n" for line in layout.block(list(lines)))
-    exec(IMPORTS[target.name] + "def script(x):\n" + body, names)
     for shape in ({"rank": 1}, {"rank": 2, "height": [3]}):
         network = from_json(words | shape)
         x = 3 * content(network, 37)
+        lines = activations.lines(target, "", activation, 0.25, x.shape)
+        body = "".join(f"    {line}\n" for line in layout.block(list(lines)))
+        exec(IMPORTS[target.name] + "def script(x):\n" + body, names)
         assert ulp.equal(
             np.ascontiguousarray(names["script"](x)), Runner(session, network).output(x), "float32"
         )

@@ -162,7 +162,7 @@ def test_every_library_with_layers_has_every_activation(library):
         for switches in ("", ",xla=1", ",mode=graph") if library == "tensorflow" else ("",):
             target = Target.parse(library + switches)
             for name in set(ACTIVATIONS) - set(activations.EXACT):
-                lines = activations.lines(target, version, name, 0.5)
+                lines = activations.lines(target, version, name, 0.5, (1, 9, 3))
                 compile("def f(x):\n" + "\n".join(f"    {one}" for one in lines), name, "exec")
     with pytest.raises(InputError, match="activation=none"):
-        activations.lines(Target.parse(library), "2.0", "none", 1.0)
+        activations.lines(Target.parse(library), "2.0", "none", 1.0, (1, 9, 3))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.backends import conformance
-from probe.backends.caffe_layers import prototxt, symmetric
+from probe.backends.caffe import prototxt, symmetric
 from probe.case import Case
 from probe.errors import TargetError
 from probe.order.operator import SessionOperator

@@ -20,8 +20,8 @@ SCRIPTS = {
     "torch": "written",
     "jax": "jax",
     "onnxruntime": "onnxruntime",
-    "litert": "litert",
-    "opencv": "opencv",
+    "litert": "written",
+    "opencv": "written",
     "numpy": "arrays",
     "reference": "reference",
 }

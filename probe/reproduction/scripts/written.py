@@ -61,7 +61,7 @@ def of_layer(
         body,
         backend.setup(),
         backend.modules,
-        (*source.standard, *standard),
+        (*backend.standard, *source.standard, *standard),
     )
 
 
