@@ -99,6 +99,25 @@ class Writing(Backend):
     def program(self, program):
         return Written(self, program)
 
+    def plain(self, program, shapes):
+        """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""
+        return self.emit(program, shapes).run
+
+    def rehearsed(self, spec, shapes, **names):
+        """Calls an operator on zeros; ``names`` of its lines stand for other objects meanwhile.
+
+        ``shapes``: of x and w as containers.
+        """
+        own, self.namespace = self.namespace, dict(self.namespace, **names)
+        try:
+            operator = self.operator(spec).at(shapes["x"])
+            dtype = floats.container(spec["dtype"])
+            named = dict(shapes, b=(spec["filters"],))
+            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
+            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
+        finally:
+            self.namespace = own
+
     def release(self):
         """(major, minor) of the version."""
         return release(self.version)
@@ -126,7 +145,7 @@ class Writing(Backend):
 
 def short_of_memory(error):
     """Whether a library's general error says that it could not allocate."""
-    texts = ("can't allocate memory", "Failed to allocate memory", "bad_alloc")
+    texts = "can't allocate memory", "Failed to allocate memory", "bad_alloc", "RESOURCE_EXHAUSTED"
     return any(text in str(error) for text in texts)
 
 

@@ -16,7 +16,7 @@ from probe.backends import pooling
 from probe.backends.source import Shapes
 from probe.case import Case
 from probe.case.operators import OPERATORS
-from probe.geometry import Pair, Span, around
+from probe.geometry import Pair, around
 
 Pairs = tuple[Pair, ...]
 Writer = Callable[[Case, Pairs], str]
@@ -38,8 +38,7 @@ def written(name: str) -> Writer:
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
         program = programs.case(case.spec() | {"bias": False})
-        found = backend.emit(program, Shapes(program, case.input_shape()))
-        return "\n".join(found.run)
+        return "\n".join(backend.plain(program, Shapes(program, case.input_shape())))
 
     return lines
 
@@ -91,16 +90,6 @@ def keras_convolution(case: Case, pairs: Pairs) -> str:
         words["groups"] = str(case.groups)
     given = ", ".join([*first, one_or_all(case.kernel), keywords(words)])
     return "\n".join([*lines, f"y = keras.layers.{name}({given})(x)"])
-
-
-def jax_convolution(case: Case, pairs: Pairs) -> str:
-    """``lax.conv_general_dilated``, which takes a pair for each axis."""
-    layout = {1: '("NWC", "WIO", "NWC")', 2: '("NHWC", "HWIO", "NHWC")'}
-    words = {"window_strides": str(case.stride), "padding": str(pairs)}
-    words |= {"rhs_dilation": str(case.dilation)} if set(case.dilation) != {1} else {}
-    words["dimension_numbers"] = layout.get(case.spatial_rank, '("NDHWC", "DHWIO", "NDHWC")')
-    words |= {"feature_group_count": str(case.groups)} if case.groups > 1 else {}
-    return f"y = lax.conv_general_dilated(x, w, {keywords(words)})"
 
 
 def onnx_node(case: Case, pairs: Pairs) -> str:
@@ -173,35 +162,6 @@ def keras_pooling(case: Case, pairs: Pairs) -> str:
     )
 
 
-def jax_pooling(case: Case, pairs: Pairs) -> str:
-    """``lax.reduce_window``, which takes a pair for each axis; its padding is the start value."""
-    largest = OPERATORS[case.op].pool == "max"
-    start = "-jnp.inf, lax.max" if largest else "0.0, lax.add"
-    steps = f"{(1, *case.kernel, 1)}, {(1, *case.stride, 1)}"
-
-    def reduce(x: Text, around: Sequence[tuple[int, int]]) -> Text:
-        words = f"padding={((0, 0), *around, (0, 0))}"
-        if set(case.dilation) != {1}:
-            words += f", window_dilation={(1, *case.dilation, 1)}"
-        return Text(f"lax.reduce_window({x.text}, {start}, {steps}, {words})")
-
-    def native(x: Text, found: Sequence[Span]) -> Text | None:
-        if not largest or case.pad_with == "zeros":
-            return None
-        return reduce(x, [(one.before, one.after + one.beyond) for one in found])
-
-    def pad(x: Text, around: Pairs, value: float) -> Text:
-        fill = f", constant_values={number(value)}" if value else ""
-        return Text(f"jnp.pad({x.text}, {((0, 0), *around, (0, 0))}{fill})")
-
-    def whole(x: Text) -> Text:
-        total = reduce(x, [(0, 0)] * case.spatial_rank)
-        return total if largest else Text(f"({total.text} / {case.summands})")
-
-    ones = lambda x: Text(f"jnp.ones_like({x.text})")  # noqa: E731
-    return pooled(case, pooling.Library(pad, whole, ones, native))
-
-
 def pooled(case: Case, library: pooling.Library) -> str:
     """One assignment: what ``pooling.pool`` makes of the library, as text."""
     found: Text = pooling.pool(case.spec(), library, case.spatial())(Text("x"))
@@ -212,14 +172,14 @@ CONVOLUTIONS: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": tensorflow_convolution,
     "keras": keras_convolution,
-    "jax": jax_convolution,
+    "jax": written("jax"),
     "onnx": onnx_node,
 }
 POOLING: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": tensorflow_pooling,
     "keras": keras_pooling,
-    "jax": jax_pooling,
+    "jax": written("jax"),
     "onnx": onnx_node,
 }
 

@@ -18,7 +18,7 @@ SCRIPTS = {
     "tensorflow": "tensorflow",
     "keras": "keras",
     "torch": "written",
-    "jax": "jax",
+    "jax": "written",
     "onnxruntime": "onnxruntime",
     "litert": "litert",
     "opencv": "opencv",
