@@ -22,7 +22,7 @@ SCRIPTS = {
     "onnxruntime": "onnxruntime",
     "litert": "litert",
     "opencv": "opencv",
-    "numpy": "arrays",
+    "numpy": "written",
     "reference": "reference",
 }
 """The module of each backend."""
