@@ -16,11 +16,11 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 import numpy as np
 
 from probe import floats
-from probe.backends import keras_chain, keras_pooling, pooling, products, tensorflow_chain
+from probe.backends import keras_chain, keras_pooling, pooling, products
 from probe.backends import tensorflow as below
 from probe.backends._old import WithChain
 from probe.backends.contract import Key, Operator, Unavailable, Unsupported
-from probe.backends.tensorflow_operators import refusing, said
+from probe.backends.tensorflow import said
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -188,7 +188,10 @@ class Keras(WithChain):
         except (ValueError, TypeError, NotImplementedError) as error:
             raise Unsupported("Keras refuses: " + said(error)) from None
         if self.library == "tensorflow":
-            made.call = refusing(self.tf, made.call)
+            guard, errors = below.TensorFlow(), self.tf.errors
+            guard.refusals = below.refusals(self.tf)
+            guard.exhausted = (errors.ResourceExhaustedError,)
+            made.call = guard.guarded(made.call)
         return made
 
     def _check(self, spec):
@@ -204,7 +207,7 @@ class Keras(WithChain):
         """A model's layers, called eagerly or traced as one."""
         for spec in specs:
             self._check(spec)
-        first = dict(specs[0], in_channels=tensorflow_chain.channels(specs[0]))
+        first = dict(specs[0], in_channels=specs[0].get("in_channels", specs[0].get("channels")))
         return keras_chain.Chain(
             *(self.keras, specs, operands),
             *(lambda spec: layers(self.keras, spec), self._wrapped, first),

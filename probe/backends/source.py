@@ -13,7 +13,7 @@ import numpy as np
 
 from probe import floats
 from probe import program as programs
-from probe.backends import elementwise
+from probe.backends import elementwise, products
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
 from probe.backends.kept import Kept
 from probe.geometry import BY_SIZE, Windows
@@ -119,8 +119,8 @@ class Writing(Backend):
             self.namespace = own
 
     def release(self):
-        """(major, minor) of the version."""
-        return release(self.version)
+        """(major, minor) of the version; later than any where none is given."""
+        return release(self.version or "999")
 
     def said(self, error):
         """What an error of the library says, in one line of at most 300 characters."""
@@ -258,29 +258,43 @@ class Compiled(Operator):
         Operator.__init__(self, spec)
         self.source, self.backend = source, backend
         self.constant_weights = backend.constant_weights
-        self.dtype, self.narrow = spec["dtype"], spec["dtype"] == "bfloat16"
+        self.dtype, self.returned = spec["dtype"], returned(program)
         self.names = program.operands()
-        functions = compiled(source, self.names, backend.namespace)
+        self.dtypes = {
+            at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
+        }
+        functions = backend.guarded(compiled)(source, self.names, backend.namespace)
         self._enter, self._load, self._leave = functions
 
     def input(self, x):
-        return self._enter(floats.widen(x, self.dtype).astype(np.float32) if self.narrow else x)
+        return self._enter(_entering(x, self.dtype))
 
     def bind(self, operands):
-        given = [self._array(operands[name]) for name in self.names]
+        given = [
+            _entering(np.ascontiguousarray(operands[name]), self.dtypes[name])
+            for name in self.names
+        ]
         source = self.source
         if source.hold is not None:
             held = source.hold(dict(zip(self.names, given)))
             given += [held[name] for name in source.held]
         return self.backend.guarded(self.backend.guarded(self._load)(*given))
 
-    def _array(self, array):
-        array = np.ascontiguousarray(array)
-        return floats.widen(array, self.dtype).astype(np.float32) if self.narrow else array
-
     def output(self, y):
         y = np.ascontiguousarray(self._leave(y))
-        return floats.round_float32_to(y, self.dtype) if self.narrow else y
+        narrow = self.returned == "bfloat16"
+        return floats.round_float32_to(y, self.returned) if narrow else y
+
+
+def _entering(array, dtype):
+    """A container array as lines get it."""
+    return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
+
+
+def returned(program):
+    """The dtype of a program's output."""
+    layer = program.steps[-1].layer
+    return layer.get("to", layer["dtype"])
 
 
 class Written(Operator):
@@ -332,6 +346,13 @@ def compiled(source, names, namespace):
 def _function(name, parameters, lines, result):
     head = "def %s(%s):" % (name, ", ".join(parameters))
     return [head] + ["    " + line for line in lines] + ["    return " + result]
+
+
+def joins_windows(program):
+    """Whether what is rewritten are windows by themselves: neither split ones nor products."""
+    layers = [step.layer for step in program.steps]
+    rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
+    return not any("split" in one or one["op"] in products.OPS for one in rewritten)
 
 
 def assigned(name, expression):

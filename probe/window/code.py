@@ -33,35 +33,19 @@ class Text:
 
 
 def written(name: str) -> Writer:
-    """The lines of a library that emits them: those of ``run``, without a bias."""
+    """The lines of a library that emits them: those of ``run``, without a bias.
+
+    TensorFlow's names of paddings stand for the zeros that they give at every size.
+    """
 
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
-        program = programs.case(case.spec() | {"bias": False})
+        word = "" if OPERATORS[case.op].pool else tensorflow_word(case, pairs).lower()
+        named = case.padding if case.padding in ("same", "valid") else word or pairs
+        program = programs.case(case.with_(padding=named).spec() | {"bias": False})
         return "\n".join(backend.plain(program, Shapes(program, case.input_shape())))
 
     return lines
-
-
-def tensorflow_convolution(case: Case, pairs: Pairs) -> str:
-    """``tf.nn`` with SAME, VALID, or explicit padding, which ``tf.pad`` adds for all but conv2d."""
-    word, rank = tensorflow_word(case, pairs), case.spatial_rank
-    dilated, lines = set(case.dilation) != {1}, []
-    inside = str([[0, 0], *map(list, pairs), [0, 0]])
-    direct = case.op == "conv2d" or (case.op == "depthwise_conv2d" and not dilated)
-    if not word and not direct:
-        lines, word = [f"x = tf.pad(x, {inside})"], "VALID"
-    stride, dilation = list(case.stride), list(case.dilation)
-    name, words = f"conv{rank}d", {"strides": str(stride)}
-    if case.op == "conv1d":
-        words = {"stride": str(stride[0])}
-    elif case.op == "depthwise_conv2d":
-        name, words = case.op, {"strides": str([1, *stride, 1])}
-    elif rank == 3:
-        name = "convolution"
-    words["padding"] = f'"{word}"' if word else inside
-    words |= {"dilations": str(dilation[0] if case.op == "conv1d" else dilation)} if dilated else {}
-    return "\n".join([*lines, f"y = tf.nn.{name}(x, w, {keywords(words)})"])
 
 
 def tensorflow_word(case: Case, pairs: Pairs) -> str:
@@ -117,28 +101,6 @@ def onnx_node(case: Case, pairs: Pairs) -> str:
     return node
 
 
-def tensorflow_pooling(case: Case, pairs: Pairs) -> str:
-    """``tf.nn``'s pooling: SAME and VALID, or ``tf.pad`` before it."""
-    name = f"tf.nn.{case.op}"
-    steps = f"{one_or_all(case.kernel)}, {one_or_all(case.stride)}"
-    word = str(case.padding).upper() if case.padding in ("same", "valid") else ""
-    if word and not case.rounds_up and (word == "VALID" or case.pad_with == "nothing"):
-        return f'y = {name}(x, {steps}, padding="{word}")'
-
-    def pad(x: Text, around: Pairs, value: float) -> Text:
-        fill = f", constant_values={number(value)}" if value else ""
-        return Text(f"tf.pad({x.text}, {[[0, 0], *map(list, around), [0, 0]]}{fill})")
-
-    return pooled(
-        case,
-        pooling.Library(
-            pad,
-            lambda x: Text(f'{name}({x.text}, {steps}, padding="VALID")'),
-            lambda x: Text(f"tf.ones_like({x.text})"),
-        ),
-    )
-
-
 def keras_pooling(case: Case, pairs: Pairs) -> str:
     """A pooling layer: ``same`` and ``valid``, or ``keras.ops.pad`` before it."""
     kind = {"max": "MaxPooling", "avg": "AveragePooling"}[OPERATORS[case.op].pool]
@@ -170,14 +132,14 @@ def pooled(case: Case, library: pooling.Library) -> str:
 
 CONVOLUTIONS: dict[str, Writer] = {
     "torch": written("torch"),
-    "tensorflow": tensorflow_convolution,
+    "tensorflow": written("tensorflow"),
     "keras": keras_convolution,
     "jax": written("jax"),
     "onnx": onnx_node,
 }
 POOLING: dict[str, Writer] = {
     "torch": written("torch"),
-    "tensorflow": tensorflow_pooling,
+    "tensorflow": written("tensorflow"),
     "keras": keras_pooling,
     "jax": written("jax"),
     "onnx": onnx_node,

@@ -15,7 +15,7 @@ from probe.shrink.finding import Arrays
 from probe.target import Target
 
 SCRIPTS = {
-    "tensorflow": "tensorflow",
+    "tensorflow": "written",
     "keras": "keras",
     "torch": "written",
     "jax": "written",

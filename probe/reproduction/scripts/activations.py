@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from probe.backends import elementwise
 from probe.errors import InputError
-from probe.reproduction.scripts import litert, opencv, tensorflow, written
-from probe.reproduction.scripts.contract import release
+from probe.reproduction.scripts import litert, opencv, written
 from probe.target import Target
 
 EXACT = {
@@ -45,7 +44,6 @@ BEFORE = {
 }
 """Lines before these."""
 
-TENSORFLOW = {name: f"tf.nn.{name}(x)" for name in NUMPY} | {"exp": "tf.exp(x)"}
 KERAS = {name: f"keras.activations.{name}(x)" for name in NUMPY} | {
     "elu": "keras.activations.elu(x, alpha={alpha})",
     "exp": "keras.ops.exp(x)",
@@ -56,7 +54,6 @@ MODELS = {name: name + " {alpha}" for name in NUMPY}
 
 
 NORMALISATION = {
-    "tensorflow": "x * scale + shift",
     "keras": "x * scale + shift",
 }
 """Scales and shifts of libraries that may fuse the two."""
@@ -76,8 +73,6 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
         why = f"no script has it on {target.text}"
         raise InputError("activation", name, why, f"use one of {', '.join(texts)}")
     text = texts[name].format(alpha=alpha)
-    if target.name == "tensorflow" and name == "elu" and alpha != 1.0:
-        text = f"tf.where(x > 0, x, {alpha} * tf.math.expm1(x))"
     return tuple(write(target, version, name, text))
 
 
@@ -94,7 +89,8 @@ def normalisation(target: Target, version: str) -> tuple[str, ...]:
 
 def standard(target: Target, name: str) -> tuple[str, ...]:
     """Modules of Python's own that the lines use."""
-    return ("math",) if name == "gelu" and target.name not in WRITTEN else ()
+    own = target.name in WRITTEN or written.is_written(target)
+    return ("math",) if name == "gelu" and not own else ()
 
 
 def _numpy(target: Target, version: str, name: str, text: str) -> list[str]:
@@ -102,24 +98,6 @@ def _numpy(target: Target, version: str, name: str, text: str) -> list[str]:
     if "number(" in " ".join([*before, text]):
         before.insert(0, "number = x.dtype.type")
     return [*before, f"return np.asarray({text}, x.dtype)"]
-
-
-def _tensorflow(target: Target, version: str, name: str, text: str) -> list[str]:
-    switches = dict(target.switches)
-    if release(version) < (2, 0) and switches.get("mode") != "eager":
-        return [
-            'with tf.Graph().as_default(), tf.device("/cpu:0"):',
-            "    given, x = x, tf.placeholder(x.dtype, x.shape)",
-            f"    y = {text}",
-            "    with tf.Session(config=config()) as session:",
-            "        return session.run(y, {x: given})",
-        ]
-    if not tensorflow.traced(switches):
-        return ["x = tf.constant(x)", f"y = {text}", "return y.numpy()"]
-    word = "jit_compile" if release(version) >= (2, 5) else "experimental_compile"
-    options = f"({word}=True)" if switches.get("xla") == "1" else ""
-    found = ["", f"@tf.function{options}", "def traced(x):", f"    return {text}", ""]
-    return [*found, "return traced(tf.constant(x)).numpy()"]
 
 
 def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
@@ -141,7 +119,6 @@ def _parameters(text: str) -> tuple[str, float]:
 
 
 WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
-    "tensorflow": (TENSORFLOW, _tensorflow),
     "keras": (KERAS, _keras),
     "litert": (MODELS, _litert),
     "opencv": (MODELS, _opencv),

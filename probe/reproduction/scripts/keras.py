@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from probe.backends import tensorflow
 from probe.case import Case
 from probe.case.operators import OPERATORS
-from probe.reproduction.scripts import tensorflow
 from probe.reproduction.scripts.contract import Library, flat, lines, pairs_of, refuse, restored
 from probe.shrink.finding import Arrays
 from probe.target import Target
@@ -19,7 +19,7 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     setup: tuple[str, ...] = ()
     if below == "tensorflow":
         imports = ("import keras", "import tensorflow as tf")
-        setup = tensorflow.configured(target, "2.16", False)
+        setup = tensorflow.configured(switches, target.device, "2.16")
     body = [*built(target, case), *called(case, switches)]
     if below == "tensorflow" and not setup and "tf." not in "".join(body):
         imports = imports[:1]
