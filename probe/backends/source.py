@@ -59,6 +59,7 @@ class Writing(Backend):
     ``version_text``    the expression of its version in a script
     ``imports``         import statements, after NumPy's
     ``modules``         distributions that a script needs beside NumPy
+    ``holds_weights``   whether ``load`` puts operands into what ``make`` made, such as layers
     ``refusals``        exceptions by which it refuses an operator, and
     ``exhausted``       by which it says that memory is short: set when it is started
     """
@@ -68,6 +69,7 @@ class Writing(Backend):
     imports: Lines = ()
     modules: Lines = ()
     constant_weights = False
+    holds_weights = False
     refusals: Tuple[Any, ...] = ()
     exhausted: Tuple[Any, ...] = (MemoryError,)
 
@@ -278,7 +280,19 @@ class Compiled(Operator):
         if source.hold is not None:
             held = source.hold(dict(zip(self.names, given)))
             given += [held[name] for name in source.held]
-        return self.backend.guarded(self.backend.guarded(self._load)(*given))
+        load = self.backend.guarded(self._load)
+        run = self.backend.guarded(load(*given))
+        if not self.backend.holds_weights:
+            return run
+        self.loaded = run
+
+        def reloaded(x):
+            if self.loaded is not run:  # other operands came meanwhile
+                load(*given)
+                self.loaded = run
+            return run(x)
+
+        return reloaded
 
     def output(self, y):
         y = np.ascontiguousarray(self._leave(y))

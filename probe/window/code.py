@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from probe import backends
 from probe import program as programs
-from probe.backends import pooling
 from probe.backends.source import Shapes
 from probe.case import Case
 from probe.case.operators import OPERATORS
@@ -20,16 +18,6 @@ from probe.geometry import Pair, around
 
 Pairs = tuple[Pair, ...]
 Writer = Callable[[Case, Pairs], str]
-
-
-@dataclass(frozen=True)
-class Text:
-    """An expression in a framework's code; the quotient of two is one."""
-
-    text: str
-
-    def __truediv__(self, other: Text) -> Text:
-        return Text(f"{self.text} / {other.text}")
 
 
 def written(name: str) -> Writer:
@@ -57,25 +45,6 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
     return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
-def keras_convolution(case: Case, pairs: Pairs) -> str:
-    """A layer with ``same`` or ``valid``, behind a ZeroPadding layer for explicit padding."""
-    word, rank, lines = tensorflow_word(case, pairs).lower(), case.spatial_rank, []
-    if not word:
-        around, word = (str(pairs) if rank > 1 else str(pairs[0])), "valid"
-        lines = [f"x = keras.layers.ZeroPadding{rank}D({around})(x)"]
-    name, first = f"Conv{rank}D", [str(case.filters)]
-    if case.op == "depthwise_conv2d":
-        name, first = "DepthwiseConv2D", []
-    words = {"strides": one_or_all(case.stride), "padding": f'"{word}"'}
-    words |= {"dilation_rate": one_or_all(case.dilation)} if set(case.dilation) != {1} else {}
-    if case.op == "depthwise_conv2d":
-        words["depth_multiplier"] = str(case.filters // case.in_channels)
-    elif case.groups > 1:
-        words["groups"] = str(case.groups)
-    given = ", ".join([*first, one_or_all(case.kernel), keywords(words)])
-    return "\n".join([*lines, f"y = keras.layers.{name}({given})(x)"])
-
-
 def onnx_node(case: Case, pairs: Pairs) -> str:
     """A Conv, MaxPool or AveragePool node with ``pads``, or ``auto_pad`` where the case has it."""
     pool = OPERATORS[case.op].pool
@@ -101,46 +70,17 @@ def onnx_node(case: Case, pairs: Pairs) -> str:
     return node
 
 
-def keras_pooling(case: Case, pairs: Pairs) -> str:
-    """A pooling layer: ``same`` and ``valid``, or ``keras.ops.pad`` before it."""
-    kind = {"max": "MaxPooling", "avg": "AveragePooling"}[OPERATORS[case.op].pool]
-    layer = f"keras.layers.{kind}{case.spatial_rank}D"
-    steps = f"{one_or_all(case.kernel)}, {one_or_all(case.stride)}"
-    word = str(case.padding) if case.padding in ("same", "valid") else ""
-    if word and not case.rounds_up and (word == "valid" or case.pad_with == "nothing"):
-        return f'y = {layer}({steps}, padding="{word}")(x)'
-
-    def pad(x: Text, around: Pairs, value: float) -> Text:
-        fill = f", constant_values={number(value)}" if value else ""
-        return Text(f"keras.ops.pad({x.text}, {[(0, 0), *around, (0, 0)]}{fill})")
-
-    return pooled(
-        case,
-        pooling.Library(
-            pad,
-            lambda x: Text(f'{layer}({steps}, padding="valid")({x.text})'),
-            lambda x: Text(f"keras.ops.ones_like({x.text})"),
-        ),
-    )
-
-
-def pooled(case: Case, library: pooling.Library) -> str:
-    """One assignment: what ``pooling.pool`` makes of the library, as text."""
-    found: Text = pooling.pool(case.spec(), library, case.spatial())(Text("x"))
-    return f"y = {found.text}"
-
-
 CONVOLUTIONS: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": written("tensorflow"),
-    "keras": keras_convolution,
+    "keras": written("keras"),
     "jax": written("jax"),
     "onnx": onnx_node,
 }
 POOLING: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": written("tensorflow"),
-    "keras": keras_pooling,
+    "keras": written("keras"),
     "jax": written("jax"),
     "onnx": onnx_node,
 }

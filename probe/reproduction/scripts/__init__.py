@@ -16,7 +16,7 @@ from probe.target import Target
 
 SCRIPTS = {
     "tensorflow": "written",
-    "keras": "keras",
+    "keras": "written",
     "torch": "written",
     "jax": "written",
     "onnxruntime": "onnxruntime",

@@ -44,11 +44,6 @@ BEFORE = {
 }
 """Lines before these."""
 
-KERAS = {name: f"keras.activations.{name}(x)" for name in NUMPY} | {
-    "elu": "keras.activations.elu(x, alpha={alpha})",
-    "exp": "keras.ops.exp(x)",
-}
-
 MODELS = {name: name + " {alpha}" for name in NUMPY}
 """Of libraries that run a model of the activation: its name and parameter."""
 
@@ -100,11 +95,6 @@ def _numpy(target: Target, version: str, name: str, text: str) -> list[str]:
     return [*before, f"return np.asarray({text}, x.dtype)"]
 
 
-def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
-    found = ["x = keras.ops.convert_to_tensor(x)", f"y = {text}"]
-    return [*found, "return keras.ops.convert_to_numpy(y)"]
-
-
 def _litert(target: Target, version: str, name: str, text: str) -> list[str]:
     return litert.activation(target, *_parameters(text))
 
@@ -119,7 +109,6 @@ def _parameters(text: str) -> tuple[str, float]:
 
 
 WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
-    "keras": (KERAS, _keras),
     "litert": (MODELS, _litert),
     "opencv": (MODELS, _opencv),
 }
