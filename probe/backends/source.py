@@ -14,7 +14,7 @@ import numpy as np
 
 from probe import floats
 from probe import program as programs
-from probe.backends import elementwise
+from probe.backends import elementwise, products
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
 from probe.geometry import BY_SIZE, Windows
 
@@ -60,6 +60,7 @@ class Writing(Backend):
     ``standard``        modules of Python's own, or statements that import of them, which that needs
     ``imports``         import statements, after NumPy's
     ``modules``         distributions that a script needs beside NumPy
+    ``holds_weights``   whether ``load`` puts operands into what ``make`` made, such as layers
     ``refusals``        exceptions by which it refuses an operator, and
     ``exhausted``       by which it says that memory is short: set when it is started
     """
@@ -70,6 +71,7 @@ class Writing(Backend):
     imports: Lines = ()
     modules: Lines = ()
     constant_weights = False
+    holds_weights = False
     refusals: Tuple[Any, ...] = ()
     exhausted: Tuple[Any, ...] = (MemoryError,)
 
@@ -101,9 +103,28 @@ class Writing(Backend):
     def program(self, program):
         return Written(self, program)
 
+    def plain(self, program, shapes):
+        """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""
+        return self.emit(program, shapes).run
+
+    def rehearsed(self, spec, shapes, **names):
+        """Calls an operator on zeros; ``names`` of its lines stand for other objects meanwhile.
+
+        ``shapes``: of x and w as containers.
+        """
+        own, self.namespace = self.namespace, dict(self.namespace, **names)
+        try:
+            operator = self.operator(spec).at(shapes["x"])
+            dtype = floats.container(spec["dtype"])
+            named = dict(shapes, b=(spec["filters"],))
+            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
+            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
+        finally:
+            self.namespace = own
+
     def release(self):
-        """(major, minor) of the version."""
-        return release(self.version)
+        """(major, minor) of the version; later than any where none is given."""
+        return release(self.version or "999")
 
     def said(self, error):
         """What an error of the library says, in one line of at most 300 characters."""
@@ -133,6 +154,7 @@ def short_of_memory(error):
         "Failed to allocate memory",
         "Insufficient memory",
         "bad_alloc",
+        "RESOURCE_EXHAUSTED",
     )
     return any(text in str(error) for text in texts)
 
@@ -251,29 +273,55 @@ class Compiled(Operator):
         Operator.__init__(self, spec)
         self.source, self.backend = source, backend
         self.constant_weights = backend.constant_weights
-        self.dtype, self.narrow = spec["dtype"], spec["dtype"] == "bfloat16"
+        self.dtype, self.returned = spec["dtype"], returned(program)
         self.names = program.operands()
-        functions = compiled(source, program, backend.namespace)
+        self.dtypes = {
+            at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
+        }
+        functions = backend.guarded(compiled)(source, program, backend.namespace)
         self._enter, self._load, self._leave = functions
 
     def input(self, x):
-        return self._enter(floats.widen(x, self.dtype).astype(np.float32) if self.narrow else x)
+        return self._enter(_entering(x, self.dtype))
 
     def bind(self, operands):
-        given = [self._array(operands[name]) for name in self.names]
+        given = [
+            _entering(np.ascontiguousarray(operands[name]), self.dtypes[name])
+            for name in self.names
+        ]
         source = self.source
         if source.hold is not None:
             held = source.hold(dict(zip(self.names, given)))
             given += [held[name] for name in source.held]
-        return self.backend.guarded(self.backend.guarded(self._load)(*given))
+        load = self.backend.guarded(self._load)
+        run = self.backend.guarded(load(*given))
+        if not self.backend.holds_weights:
+            return run
+        self.loaded = run
 
-    def _array(self, array):
-        array = np.ascontiguousarray(array)
-        return floats.widen(array, self.dtype).astype(np.float32) if self.narrow else array
+        def reloaded(x):
+            if self.loaded is not run:  # other operands came meanwhile
+                load(*given)
+                self.loaded = run
+            return run(x)
+
+        return reloaded
 
     def output(self, y):
         y = np.ascontiguousarray(self._leave(y))
-        return floats.round_float32_to(y, self.dtype) if self.narrow else y
+        narrow = self.returned == "bfloat16"
+        return floats.round_float32_to(y, self.returned) if narrow else y
+
+
+def _entering(array, dtype):
+    """A container array as lines get it."""
+    return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
+
+
+def returned(program):
+    """The dtype of a program's output."""
+    layer = program.steps[-1].layer
+    return layer.get("to", layer["dtype"])
 
 
 class Written(Operator):
@@ -331,6 +379,13 @@ def compiled(source, program, namespace):
 def _function(name, parameters, lines, result):
     head = "def %s(%s):" % (name, ", ".join(parameters))
     return [head] + ["    " + line for line in lines] + ["    return " + result]
+
+
+def joins_windows(program):
+    """Whether what is rewritten are windows by themselves: neither split ones nor products."""
+    layers = [step.layer for step in program.steps]
+    rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
+    return not any("split" in one or one["op"] in products.OPS for one in rewritten)
 
 
 def assigned(name, expression):

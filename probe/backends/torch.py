@@ -10,10 +10,19 @@ and takes the bias with it, as layers do: that is the default with a bias, and w
 
 import numpy as np
 
-from probe import activations, floats
+from probe import activations
 from probe.backends import elementwise, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.source import Text, Writing, keywords, number, one_or_all, straight
+from probe.backends.source import (
+    Text,
+    Writing,
+    joins_windows,
+    keywords,
+    number,
+    one_or_all,
+    returned,
+    straight,
+)
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -108,9 +117,7 @@ class Torch(Writing):
         return self.operator(dict(spec, stable=accumulate))
 
     def joins(self, program):
-        layers = [step.layer for step in program.steps]
-        rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
-        return not any("split" in one or one["op"] in products.OPS for one in rewritten)
+        return joins_windows(program)
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
@@ -136,7 +143,7 @@ class Torch(Writing):
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        wide = ".float()" if layer["dtype"] == "bfloat16" else ""
+        wide = ".float()" if returned(program) == "bfloat16" else ""
         array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
         if program.single and layer["op"] in products.OPS:
             return products.restored_text(layer, array, shapes)
@@ -215,15 +222,7 @@ class Torch(Writing):
         if "conv" not in spec["op"] or not hasattr(self.torch._C, "_select_conv_backend"):
             return {}  # the choice can be asked for from 1.12 on
         chosen = Choosing(self.torch, spec)
-        own, self.namespace = self.namespace, dict(self.namespace, F=chosen)
-        try:
-            operator = self.operator(spec).at(shapes["x"])
-            dtype = floats.container(spec["dtype"])
-            named = dict(shapes, b=(spec["filters"],))
-            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
-            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
-        finally:
-            self.namespace = own
+        self.rehearsed(spec, shapes, F=chosen)
         return {"backend-choice": chosen.names}
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from probe import backends, floats, launch, target
+from probe import program as programs
 from probe.backends import conformance, tensorflow_operators
 from probe.backends.contract import Backend, Key, Unsupported
+from probe.backends.source import Shapes
 from probe.backends.tensorflow import TensorFlow
 from probe.errors import TargetError
 from probe.target import Target
@@ -281,11 +283,9 @@ def test_an_operator_refused_by_the_backend_itself_is_unsupported():
         tensorflow_operators.convolution(None, spec)
 
 
-@pytest.mark.parametrize("given", ["operator", "chain"])
 @pytest.mark.parametrize("library", ["jax", "torch"])
-def test_keras_has_no_float64_where_it_computes_in_float32(library, given):
-    backend = backends.get("keras")()
-    backend.library = library
-    spec = {"op": "matmul", "dtype": "float64"}
+def test_keras_has_no_float64_where_it_computes_in_float32(library):
+    backend = backends.get("keras")().described({"backend": library}, "cpu", "3.15")
+    case = programs.case(conformance.spec("matmul", [1], dtype="float64"))
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
-        backend.operator(spec) if given == "operator" else backend.chain([spec], [{}])
+        backend.emit(case, Shapes(case, (1, 5, 1)))

@@ -15,14 +15,14 @@ from probe.reproduction.scripts.contract import Library
 from probe.target import Target
 
 SCRIPTS = {
-    "tensorflow": "tensorflow",
-    "keras": "keras",
+    "tensorflow": "written",
+    "keras": "written",
     "torch": "written",
-    "jax": "jax",
+    "jax": "written",
     "onnxruntime": "onnxruntime",
     "litert": "written",
     "opencv": "written",
-    "numpy": "arrays",
+    "numpy": "written",
     "reference": "reference",
 }
 """The module of each backend."""

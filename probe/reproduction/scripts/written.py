@@ -51,6 +51,8 @@ def of_layer(
     except Unsupported as error:
         raise refuse(target, str(error)) from None
     stages = source.make + source.enter + held + source.load + source.run
+    if stages and stages[0].startswith(("@", "def ")):
+        stages = ("", *stages)
     body = (*stages, f"return {source.leave}")
     text = "\n".join((*body, *backend.setup(), backend.version_text))
     imports = tuple(line for line in backend.imports if _name(line) in re.findall(r"\w+", text))
