@@ -175,7 +175,7 @@ def symmetric(spec, axis, size, before, outputs):
 
 
 def axes(spec, sizes):
-    """An Axis for every spatial axis of an input of these sizes; nothing is kept where none fits."""
+    """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
     found = []
     for axis, (before, _, _, outputs) in enumerate(Windows.of(spec).spans(sizes)):
         pad, drop = symmetric(spec, axis, sizes[axis], before, outputs)

@@ -27,7 +27,7 @@ def written(name: str) -> Writer:
 
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
-        word = "" if OPERATORS[case.op].pool else tensorflow_word(case, pairs).lower()
+        word = "" if case.pool else tensorflow_word(case, pairs).lower()
         named = case.padding if case.padding in ("same", "valid") else word or pairs
         program = programs.case(case.with_(padding=named).spec() | {"bias": False})
         return "\n".join(backend.plain(program, Shapes(program, case.input_shape())))
