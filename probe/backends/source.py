@@ -93,6 +93,27 @@ class Writing(Backend):
         """
         raise Unsupported("%s has no lines for it" % self.name)
 
+    def check(self, program):
+        """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
+
+    def shown(self, program, shapes):
+        """The lines that compute a program, without those that load and convert."""
+        return self.emit(program, shapes).run
+
+    def watched(self, spec, shapes, **names):
+        """Runs an operation once, of zeros, with other things under names that its lines use.
+
+        ``shapes``: of x and w as containers.
+        """
+        own, self.namespace = self.namespace, dict(self.namespace, **names)
+        try:
+            operator = self.operator(spec).at(shapes["x"])
+            dtype, named = floats.container(spec["dtype"]), dict(shapes, b=(spec["filters"],))
+            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
+            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
+        finally:
+            self.namespace = own
+
     def operator(self, spec):
         return Written(self, programs.case(spec))
 
@@ -196,7 +217,7 @@ def shape_of(layer, shapes):
     return tuple(shape)
 
 
-def straight(backend, program, shapes):
+def straight(backend, program, shapes, distinct=False):
     """The Source of a library whose operations are calls, a line or a few for each step.
 
     ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
@@ -204,14 +225,11 @@ def straight(backend, program, shapes):
     lines from the names ``x`` (one for each value that the step reads) to the name ``y``, with
     operands named ``given``; and ``leave(program, shapes)``. A value that a later step reads again
     has a name of its own, every other one is ``x``, which lines may assign to, until the last.
+    ``distinct``: every value has a name of its own, as graphs want it, the input's is ``x``.
     """
     last = len(program.steps)
-    again = {
-        value
-        for number, step in enumerate(program.steps)
-        for value in step.reads
-        if value != number
-    }
+    reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
+    again = set(range(1, last) if distinct else (one for one, number in reads if one != number))
     named, held = {0: "y0" if 0 in again else "x"}, set()
     load, run = [], ["y0 = x"] if 0 in again else []
     for number, step in enumerate(program.steps):
@@ -241,7 +259,7 @@ class Compiled(Operator):
         self.constant_weights = backend.constant_weights
         self.dtype, self.narrow = spec["dtype"], spec["dtype"] == "bfloat16"
         self.names = program.operands()
-        functions = compiled(source, self.names, backend.namespace)
+        functions = backend.guarded(compiled)(source, self.names, backend.namespace)
         self._enter, self._load, self._leave = functions
 
     def input(self, x):
@@ -269,6 +287,7 @@ class Written(Operator):
 
     def __init__(self, backend, program):
         Operator.__init__(self, program.steps[0].layer)
+        backend.check(program)
         self.backend, self.program = backend, program
         self.constant_weights = backend.constant_weights
         self.every = {}  # lines that hold for inputs of every size, by what lines may differ in

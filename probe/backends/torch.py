@@ -10,7 +10,6 @@ and takes the bias with it, as layers do: that is the default with a bias, and w
 
 import numpy as np
 
-from probe import floats
 from probe.backends import elementwise, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import Text, Writing, keywords, number, one_or_all, straight
@@ -221,15 +220,7 @@ class Torch(Writing):
         if "conv" not in spec["op"] or not hasattr(self.torch._C, "_select_conv_backend"):
             return {}  # the choice can be asked for from 1.12 on
         chosen = Choosing(self.torch, spec)
-        own, self.namespace = self.namespace, dict(self.namespace, F=chosen)
-        try:
-            operator = self.operator(spec).at(shapes["x"])
-            dtype = floats.container(spec["dtype"])
-            named = dict(shapes, b=(spec["filters"],))
-            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
-            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
-        finally:
-            self.namespace = own
+        self.watched(spec, shapes, F=chosen)
         return {"backend-choice": chosen.names}
 
 

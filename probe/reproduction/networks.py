@@ -270,9 +270,10 @@ class _Layers:
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by what comes out of a layer."""
+        shape = (1, *sizes, layer.in_channels)
         if layer.op == "activation" and layer.activation not in activations.EXACT:
-            return [f"x = {self._activation(number, layer)}(x)"]
-        if layer.op == "normalisation" and (lines := self._normalisation(number)):
+            return [f"x = {self._activation(number, layer, shape)}(x)"]
+        if layer.op == "normalisation" and (lines := self._normalisation(number, shape)):
             return lines
         if not (layer.sums or layer.pool):
             return [f"x = {_between(number, layer)}"]
@@ -296,19 +297,27 @@ class _Layers:
         flat = arguments.replace("x", f"x.reshape(1, -1, {layer.in_channels})", 1)
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
 
-    def _normalisation(self, number: int) -> list[str]:
+    def _normalisation(self, number: int, shape: tuple[int, ...]) -> list[str]:
         """Lines that replace x by the library's own scaling; none where NumPy's will do."""
-        lines = list(activations.normalisation(self.target, self.version))
+        given = self.target, self.version, shape, self.finding.network.dtype
+        lines = list(activations.normalisation(*given))
         if not lines:
             return []
         about = "Scale and shift, as the library has them."
         name = self._add("normalisation", f"_{number}", "x, scale, shift", about, lines)
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
 
-    def _activation(self, number: int, layer: Layer) -> str:
+    def _activation(self, number: int, layer: Layer, shape: tuple[int, ...]) -> str:
         """The name of a function that is the library's own."""
         alpha = layer.parameters.get("alpha", 1.0)
-        given = self.target, self.version, layer.activation, alpha
+        given = (
+            self.target,
+            self.version,
+            layer.activation,
+            alpha,
+            shape,
+            self.finding.network.dtype,
+        )
         self.standard |= set(activations.standard(self.target, layer.activation))
         about = f"{layer.activation}, as the library has it."
         lines = list(activations.lines(*given))

@@ -33,13 +33,12 @@ class Text:
 
 
 def written(name: str) -> Writer:
-    """The lines of a library that emits them: those of ``run``, without a bias."""
+    """The lines of a library that emits them, without a bias."""
 
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
         program = programs.case(case.spec() | {"bias": False})
-        found = backend.emit(program, Shapes(program, case.input_shape()))
-        return "\n".join(found.run)
+        return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
 
     return lines
 
@@ -101,31 +100,6 @@ def jax_convolution(case: Case, pairs: Pairs) -> str:
     words["dimension_numbers"] = layout.get(case.spatial_rank, '("NDHWC", "DHWIO", "NDHWC")')
     words |= {"feature_group_count": str(case.groups)} if case.groups > 1 else {}
     return f"y = lax.conv_general_dilated(x, w, {keywords(words)})"
-
-
-def onnx_node(case: Case, pairs: Pairs) -> str:
-    """A Conv, MaxPool or AveragePool node with ``pads``, or ``auto_pad`` where the case has it."""
-    pool = OPERATORS[case.op].pool
-    name = {"max": "MaxPool", "avg": "AveragePool"}.get(pool, "Conv")
-    auto = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}.get(str(case.padding))
-    dilated = set(case.dilation) != {1}
-    words = {"kernel_shape": str(list(case.kernel)), "strides": str(list(case.stride))}
-    if auto and not dilated:
-        words["auto_pad"] = f'"{auto}"'
-    elif any(map(any, pairs)):
-        words["pads"] = str([before for before, _ in pairs] + [after for _, after in pairs])
-    words |= {"dilations": str(list(case.dilation))} if dilated else {}
-    words |= {"ceil_mode": "1"} if case.rounds_up else {}
-    words |= {"count_include_pad": "1"} if pool == "avg" and case.pad_with == "zeros" else {}
-    words |= {"group": str(case.groups)} if case.groups > 1 and not pool else {}
-    given = '["x"]' if pool else '["x", "w"]'
-    node = f'helper.make_node("{name}", {given}, ["y"], {keywords(words)})'
-    if pool == "max" and case.pad_with == "zeros" and any(map(any, pairs)):
-        inner = [0, 0, *(before for before, _ in pairs), 0, 0, *(after for _, after in pairs)]
-        plain = onnx_node(case.with_(padding="valid", pad_with="nothing"), ((0, 0),) * len(pairs))
-        pads = f'helper.make_node("Pad", ["image", "pads"], ["x"])  # pads: {inner}'
-        return f"{pads}\n{plain}"
-    return node
 
 
 def tensorflow_pooling(case: Case, pairs: Pairs) -> str:
@@ -213,14 +187,14 @@ CONVOLUTIONS: dict[str, Writer] = {
     "tensorflow": tensorflow_convolution,
     "keras": keras_convolution,
     "jax": jax_convolution,
-    "onnx": onnx_node,
+    "onnx": written("onnxruntime"),
 }
 POOLING: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": tensorflow_pooling,
     "keras": keras_pooling,
     "jax": jax_pooling,
-    "onnx": onnx_node,
+    "onnx": written("onnxruntime"),
 }
 
 

@@ -19,7 +19,7 @@ SCRIPTS = {
     "keras": "keras",
     "torch": "written",
     "jax": "jax",
-    "onnxruntime": "onnxruntime",
+    "onnxruntime": "written",
     "litert": "litert",
     "opencv": "opencv",
     "numpy": "arrays",

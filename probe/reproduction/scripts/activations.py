@@ -62,15 +62,23 @@ NORMALISATION = {
 """Scales and shifts of libraries that may fuse the two."""
 
 
-def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, ...]:
+def lines(
+    target: Target,
+    version: str,
+    name: str,
+    alpha: float,
+    shape: tuple[int, ...] = (1, 1, 1),
+    dtype: str = "float32",
+) -> tuple[str, ...]:
     """The body of a function of the NumPy array ``x``, channels last, which returns another.
 
-    Raises InputError where there is none.
+    ``shape``: of x; some libraries write down its rank and channels, and its dtype. Raises
+    InputError where there is none.
     """
     if written.is_written(target) and name in NUMPY:
         spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
-        layer = spec | {"dtype": "float32", "channels": 1}
-        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
+        layer = spec | {"dtype": dtype, "channels": shape[-1]}
+        return written.of_layer(target, version, layer, shape, {}).body
     texts, write = WRITTEN.get(target.name, (NUMPY, _numpy))
     if name not in texts:
         why = f"no script has it on {target.text}"
@@ -81,11 +89,13 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
     return tuple(write(target, version, name, text))
 
 
-def normalisation(target: Target, version: str) -> tuple[str, ...]:
+def normalisation(
+    target: Target, version: str, shape: tuple[int, ...], dtype: str
+) -> tuple[str, ...]:
     """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do."""
     if written.is_written(target):
-        layer = {"op": "normalisation", "dtype": "float32", "channels": 1, "parameters": {}}
-        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
+        layer = {"op": "normalisation", "dtype": dtype, "channels": shape[-1], "parameters": {}}
+        return written.of_layer(target, version, layer, shape, {}).body
     if target.name not in NORMALISATION:
         return ()
     write = WRITTEN[target.name][1]
