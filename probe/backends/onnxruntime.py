@@ -15,12 +15,13 @@ import json
 import math
 import os
 import tempfile
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unsupported
-from probe.backends.source import Writing, keywords, straight
+from probe.backends.source import Writing, inputs_of, keywords, straight
 
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
@@ -40,9 +41,8 @@ KEYS = {
     "deterministic": Key(("0", "1"), "0", "the session's use_deterministic_compute"),
 }
 
-#: Activations that are one node, with its attributes; ``ALPHA`` stands for the layer's own.
-ALPHA = object()
-ACTIVATIONS = {
+#: Activations that are one node, with its attributes.
+ACTIVATIONS: Dict[str, Tuple[str, Dict[str, Any]]] = {
     "relu": ("Relu", {}),
     "sigmoid": ("Sigmoid", {}),
     "tanh": ("Tanh", {}),
@@ -52,12 +52,13 @@ ACTIVATIONS = {
     "softsign": ("Softsign", {}),
     "hard_sigmoid": ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),
     "exp": ("Exp", {}),
-    "leaky_relu": ("LeakyRelu", {"alpha": ALPHA}),
-    "elu": ("Elu", {"alpha": ALPHA}),
+    "leaky_relu": ("LeakyRelu", {}),
+    "elu": ("Elu", {}),
 }
+SLOPED = ("leaky_relu", "elu")
 #: The others: nodes in a row, of the value before (``y``), the activation's input (``x``) and
 #: numbers. GELU's are those that exporters write, which ONNX Runtime fuses.
-SPELLED = {
+SPELLED: Dict[str, Tuple[Tuple[Any, ...], ...]] = {
     "relu6": (("Clip", "y", 0.0, 6.0),),
     "silu": (("Sigmoid", "y"), ("Mul", "y", "x")),
     "gelu": (
@@ -68,8 +69,9 @@ SPELLED = {
         ("Mul", "y", 0.5),
     ),
 }
-#: What stands between windows: a method of ``Graph`` each.
+#: What stands between windows: methods of ``Graph``, and nodes of two values.
 BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
+JOINING = {"add": "Add", "multiply": "Mul"}
 
 
 class OnnxRuntime(Writing):
@@ -149,7 +151,7 @@ class OnnxRuntime(Writing):
         names = [name for name in program.operands() if '"%s"' % name in nodes]
         held, fed = (names, []) if self.holds() else ([], names)
         model = self.model(graph, nodes, held, fed)
-        given = ", ".join('"%s": %s' % (name, name) for name in ["x", *fed])
+        given = ", ".join('"%s": %s' % (name, name) for name in [*inputs_of(program), *fed])
         return found._replace(
             make=() if held else model,
             load=found.load + (model if held else ()),
@@ -161,7 +163,7 @@ class OnnxRuntime(Writing):
 
     def model(self, graph, nodes, held, fed):
         """Lines that make the session of nodes."""
-        inputs = [graph.value_info("x", graph.sizes())]
+        inputs = [graph.value_info(name, graph.sizes()) for name in inputs_of(graph.program)]
         inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
         constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
         parts = ["nodes", '"model"', "[%s]" % ", ".join(inputs)]
@@ -216,8 +218,10 @@ class Graph:
         return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
 
     def sizes(self):
-        """The sizes of x, all open but the channels."""
+        """The sizes of x, all open but the channels; of several inputs these too, None."""
         layer = self.program.steps[0].layer
+        if self.program.inputs > 1:
+            return None
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
             written = products.left_text(layer, self.shapes)
@@ -282,6 +286,13 @@ class Graph:
             if layer["groups"] > 1:
                 words["group"] = layer["groups"]
             return [node("Conv", [x[0], *given.values()], y, words)]
+        if layer["op"] in JOINING:
+            return [node(JOINING[layer["op"]], x, y)]
+        if layer["op"] == "concat":
+            axis = 1 if layer["axis"] == self.rank + 1 else layer["axis"] + (layer["axis"] > 0)
+            return [node("Concat", x, y, {"axis": axis})]
+        if layer["op"] == "product":
+            return self.product_of(layer, x, y)
         if layer["op"] not in BETWEEN:
             raise Unsupported("op=%s: no node is written for it" % layer["op"])
         return getattr(self, "_" + layer["op"])(layer, x[0], y, given)
@@ -289,11 +300,8 @@ class Graph:
     def multiplied(self, layer, x, y, given):
         """A product or a sum; in a network it is over the channels, which come last for it."""
         if not self.single:
-            last, first = [0, *range(2, self.rank + 2), 1], [0, self.rank + 1]
-            back = {"perm": first + list(range(1, self.rank + 1))}
             inner = matmul(y + "_last", y + "_first", given)
-            before = node("Transpose", [x], y + "_last", {"perm": last})
-            return [before, *inner, node("Transpose", [y + "_first"], y, back)]
+            return [self.last(x, y + "_last"), *inner, self.first(y + "_first", y)]
         rank = len(self.sizes())
         if layer["op"] == "sum":
             return [node("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
@@ -303,16 +311,35 @@ class Graph:
             return [node("Gemm", [x, *given], y)]
         return matmul(x, y, given)
 
+    def product_of(self, layer, x, y):
+        """The product of two values' rows of channels."""
+        names = ["%s_%s" % (y, word) for word in ("left", "right")]
+        found = [self.last(x[0], names[0]), self.last(x[1], names[1])]
+        if layer["transposed"]:
+            axes = list(range(self.rank)) + [self.rank + 1, self.rank]
+            found.append(node("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
+            names[1] += "_turned"
+        found.append(node("MatMul", names, y + "_first"))
+        return [*found, self.first(y + "_first", y)]
+
+    def last(self, x, y):
+        """The node that puts the channels last."""
+        return node("Transpose", [x], y, {"perm": [0, *range(2, self.rank + 2), 1]})
+
+    def first(self, x, y):
+        """The node that puts them first again."""
+        return node("Transpose", [x], y, {"perm": [0, self.rank + 1, *range(1, self.rank + 1)]})
+
     def windows(self, layer, number):
         """A convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
 
         ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
         sizes and are written out, as converters do.
         """
-        words = {"kernel_shape": list(layer["kernel"]), "strides": list(layer["stride"])}
+        words: Dict[str, Any] = {"kernel_shape": layer["kernel"], "strides": layer["stride"]}
         dilated, name = set(layer["dilation"]) != {1}, AUTO_PAD.get(str(layer["padding"]))
         if dilated:
-            words["dilations"] = list(layer["dilation"])
+            words["dilations"] = layer["dilation"]
         if name and (not dilated or set(layer["stride"]) != {1} or pooling.kind(layer)):
             words["auto_pad"] = name
         elif layer["padding"] != "valid":
@@ -367,18 +394,15 @@ class Graph:
         name, alpha = layer["activation"], layer["parameters"].get("alpha", 1.0)
         if name in ACTIVATIONS:
             kind, words = ACTIVATIONS[name]
-            words = {word: alpha if value is ALPHA else value for word, value in words.items()}
-            return [node(kind, [x], y, words)]
-        found, value, steps = [], x, SPELLED[name]
-        for number, (kind, *names) in enumerate(steps):
-            inputs = []
-            for place, one in enumerate(names):
+            return [node(kind, [x], y, dict(words, **{"alpha": alpha} if name in SLOPED else {}))]
+        found, value, last = [], x, len(SPELLED[name]) - 1
+        for number, (kind, *names) in enumerate(SPELLED[name]):
+            inputs = [{"x": x, "y": value}.get(one, one) for one in names]
+            for place, one in enumerate(inputs):
                 if isinstance(one, float):
-                    constant = "%s_%d%s" % (y, number, "abc"[place])
-                    found.append(self.constant(constant, one))
-                    one = constant
-                inputs.append({"x": x, "y": value}.get(one, one))
-            value = y if number == len(steps) - 1 else "%s_%d" % (y, number)
+                    inputs[place] = "%s_%d%s" % (y, number, "abc"[place])
+                    found.append(self.constant(inputs[place], one))
+            value = y if number == last else "%s_%d" % (y, number)
             found.append(node(kind, inputs, value))
         return found
 

@@ -170,6 +170,12 @@ class Torch(Writing):
             return convolution(layer, x[0], y, given, shapes.around(number))
         if layer["op"] == "concat":
             return [f"{y} = torch.cat([{', '.join(x)}], {first(layer, shapes)})"]
+        if layer["op"] in ("add", "multiply"):
+            return [f"{y} = {(' + ' if layer['op'] == 'add' else ' * ').join(x)}"]
+        if layer["op"] == "product":  # of rows of channels, which come first here
+            one, two = (f"{name}.movedim(1, -1)" for name in x)
+            two += ".transpose(-1, -2)" * layer["transposed"]
+            return [f"{y} = torch.matmul({one}, {two}).movedim(-1, 1)"]
         return [f"{y} = {self.between(layer, x[0], given, shapes)}"]
 
     def product(self, layer, x, given, shapes):

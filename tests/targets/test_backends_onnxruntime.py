@@ -93,6 +93,29 @@ def test_same_is_written_out_where_auto_pad_would_be_refused():
     assert "pad" not in node(dict(same, padding="valid"))
 
 
+@pytest.mark.parametrize("weights", ["constant", "argument"])
+def test_a_program_may_read_any_earlier_value(weights):
+    backend = OnnxRuntime()
+    backend.start({"weights": weights}, "cpu")
+    words = {"dtype": "float32", "channels": 3, "parameters": {}}
+    specs = [
+        {"op": "bias"},
+        {"op": "add"},
+        {"op": "multiply"},
+        {"op": "concat", "axis": 1},
+        {"op": "product", "transposed": True},
+    ]
+    reads = [(0,), (0, 1), (1, 2), (3, 0), (4, 1)]
+    program = programs.chain([words | one for one in specs], reads)
+    x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
+    b = np.array([1, 2, 3], np.float32)
+    operator = backend.program(program).at(x.shape)
+    found = operator.output(operator.bind({"b0": b})(operator.input(x)))
+    one = x + b
+    joined = np.concatenate([one * (x + one), x], axis=1)
+    assert (found == joined @ one.swapaxes(1, 2)).all()
+
+
 def test_facts(started):
     facts = started("onnxruntime").facts
     assert facts["library"] == "onnxruntime" and facts["devices"] == ["cpu"]
