@@ -12,13 +12,13 @@ and without one; its weights are (filters, in_channels) and ``transB`` is 1, as 
 """
 
 import json
-import math
 import os
 import tempfile
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import numpy as np
 
+from probe import activations
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unsupported
 from probe.backends.source import Writing, inputs_of, keywords, straight
@@ -41,34 +41,6 @@ KEYS = {
     "deterministic": Key(("0", "1"), "0", "the session's use_deterministic_compute"),
 }
 
-#: Activations that are one node, with its attributes.
-ACTIVATIONS: Dict[str, Tuple[str, Dict[str, Any]]] = {
-    "relu": ("Relu", {}),
-    "sigmoid": ("Sigmoid", {}),
-    "tanh": ("Tanh", {}),
-    "softmax": ("Softmax", {"axis": 1}),
-    "selu": ("Selu", {}),
-    "softplus": ("Softplus", {}),
-    "softsign": ("Softsign", {}),
-    "hard_sigmoid": ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),
-    "exp": ("Exp", {}),
-    "leaky_relu": ("LeakyRelu", {}),
-    "elu": ("Elu", {}),
-}
-SLOPED = ("leaky_relu", "elu")
-#: The others: nodes in a row, of the value before (``y``), the activation's input (``x``) and
-#: numbers. GELU's are those that exporters write, which ONNX Runtime fuses.
-SPELLED: Dict[str, Tuple[Tuple[Any, ...], ...]] = {
-    "relu6": (("Clip", "y", 0.0, 6.0),),
-    "silu": (("Sigmoid", "y"), ("Mul", "y", "x")),
-    "gelu": (
-        ("Div", "y", math.sqrt(2)),
-        ("Erf", "y"),
-        ("Add", "y", 1.0),
-        ("Mul", "y", "x"),
-        ("Mul", "y", 0.5),
-    ),
-}
 #: What stands between windows: methods of ``Graph``, and nodes of two values.
 BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
 JOINING = {"add": "Add", "multiply": "Mul"}
@@ -391,19 +363,16 @@ class Graph:
         return found + tail * bool(layer["behind"])
 
     def _activation(self, layer, x, y, given):
-        name, alpha = layer["activation"], layer["parameters"].get("alpha", 1.0)
-        if name in ACTIVATIONS:
-            kind, words = ACTIVATIONS[name]
-            return [node(kind, [x], y, dict(words, **{"alpha": alpha} if name in SLOPED else {}))]
-        found, value, last = [], x, len(SPELLED[name]) - 1
-        for number, (kind, *names) in enumerate(SPELLED[name]):
-            inputs = [{"x": x, "y": value}.get(one, one) for one in names]
-            for place, one in enumerate(inputs):
-                if isinstance(one, float):
-                    inputs[place] = "%s_%d%s" % (y, number, "abc"[place])
-                    found.append(self.constant(inputs[place], one))
-            value = y if number == last else "%s_%d" % (y, number)
-            found.append(node(kind, inputs, value))
+        nodes = activations.onnx(layer["activation"], layer["parameters"].get("alpha", 1.0))
+        found, value = [], x
+        for number, one in enumerate(nodes):
+            names = [value]
+            for place, given in enumerate(one.given):
+                names.append(x if given == "x" else "%s_%d%s" % (y, number, "ab"[place]))
+                if given != "x":
+                    found.append(self.constant(names[-1], given))
+            value = y if one is nodes[-1] else "%s_%d" % (y, number)
+            found.append(node(one.kind, names, value, one.attributes))
         return found
 
     def constant(self, name, number):

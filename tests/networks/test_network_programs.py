@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from probe import Target, backends, ulp
+from probe.activations import ACTIVATIONS
 from probe.backends import caffe, elementwise
 from probe.cli.network import network as command
 from probe.launch import InlineSession
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
-from probe.network.layers import ACTIVATIONS, Layer
+from probe.network.layers import Layer
 from probe.network.running import Runner, content
 from probe.remedies import running
 from probe.remedies.candidates import candidates
@@ -106,8 +107,10 @@ IMPORTS = {
 
 def imports(target):
     """What a script of a target has before its functions."""
-    backend = backends.get(target.name)().described(dict(target.switches), "cpu", "")
-    before = [IMPORTS[target.name]] if target.name in IMPORTS else backend.imports + backend.setup()
+    before = [IMPORTS.get(target.name, "")]
+    if target.name not in IMPORTS:
+        backend = backends.get(target.name)().described(dict(target.switches), "cpu", "")
+        before = [*backend.imports, *backend.setup()]
     return "\n".join(["import numpy as np", *before, ""])
 
 
