@@ -31,7 +31,8 @@ CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = "dev,all"
 """Default: every library that can be a target, and what the tests need."""
 
-LIBRARIES = ("torch", "jax", "onnxruntime", "litert", "opencv")
+_ALL = re.search(r"^all = .*\[(.*)\]\"\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+LIBRARIES = tuple(_ALL[1].split(",")) if _ALL else ()
 """What the extra ``all`` stands for; pyproject.toml says which packages each of them is."""
 
 PYTHONS = ((3, 11), (3, 13))

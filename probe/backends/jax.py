@@ -137,7 +137,7 @@ class Jax(Writing):
         wide = {name: (head, *indented(lines)) for name, lines in stages.items() if lines}
         return source._replace(make=make + source.make, **wide)
 
-    def plain(self, program, shapes):
+    def shown(self, program, shapes):
         return straight(self, program, shapes).run
 
     def enter(self, program, shapes):
@@ -168,7 +168,7 @@ class Jax(Writing):
     def kernels(self, spec, shapes):
         """The operations of XLA's program, in its order."""
         found = Lowering(self.namespace["jax"])
-        self.rehearsed(spec, shapes, jax=found)
+        self.watched(spec, shapes, jax=found)
         return {"xla-program": operations(found.text)}
 
 

@@ -150,7 +150,7 @@ class Keras(Writing):
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
         return f"input_signature=[tf.TensorSpec({shape}, tf.{layer['dtype']})]{compiled}"
 
-    def plain(self, program, shapes):
+    def shown(self, program, shapes):
         """With each layer where it is called."""
         found = "\n".join(straight(self, program, shapes).run)
         for line in made(program):

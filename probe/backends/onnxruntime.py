@@ -1,31 +1,37 @@
-"""ONNX Runtime on a model of one Conv node, NCHW, made with the ``onnx`` package.
+"""ONNX Runtime on a model made with the ``onnx`` package: a node or a few an operation, NCHW.
 
 The sizes of batch and space are symbolic, so one model serves every length. Weights and bias are
 initializers, as in users' models: ONNX Runtime then packs them, lays channels out in blocks, and
-runs other kernels than for weights that are fed (``weights=argument``).
+runs other kernels than for weights that are fed (``weights=argument``). A network is one model, of
+which the optimiser sees everything: it fuses activations into convolutions, folds scales into their
+weights, and keeps channels in blocks from one layer to the next.
+
+Products: a matrix product with a bias is Gemm, as PyTorch's exporter writes linear layers, and
+where Gemm can't be (vectors, stacks of matrices) MatMul and Add. A dense layer is Gemm with a bias
+and without one; its weights are (filters, in_channels) and ``transB`` is 1, as in exported layers.
 """
 
+import json
 import os
 import tempfile
-from typing import Callable, Dict
+from typing import Any, Dict
 
 import numpy as np
 
-from probe import floats
-from probe.backends import (
-    channels_first,
-    onnxruntime_chain,
-    onnxruntime_convolution,
-    onnxruntime_pooling,
-    onnxruntime_products,
-    pooling,
-    products,
-)
-from probe.backends._old import WithChain
-from probe.backends.contract import Key, Operator, OutOfMemory, Unsupported
+from probe import activations
+from probe.backends import elementwise, pooling, products
+from probe.backends.contract import Key, Unsupported
+from probe.backends.source import Writing, inputs_of, keywords, straight
 
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
+#: ONNX's names of the conventions whose padding depends on the size.
+AUTO_PAD = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
+#: The operator set, and the first version of the file's format that has it. Of one convolution or
+#: product: the first in which Conv's text is today's, and ReduceSum's axes are still an attribute.
+SINGLE = 11, 6
+#: Of everything else: the first in which an average has dilations, and ceil_mode means one thing.
+OPSET = 19, 9
 
 KEYS = {
     "threads": Key(None, "one a physical core", "threads within an operator"),
@@ -35,8 +41,12 @@ KEYS = {
     "deterministic": Key(("0", "1"), "0", "the session's use_deterministic_compute"),
 }
 
+#: What stands between windows: methods of ``Graph``, and nodes of two values.
+BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
+JOINING = {"add": "Add", "multiply": "Mul"}
 
-class OnnxRuntime(WithChain):
+
+class OnnxRuntime(Writing):
     """onnxruntime.InferenceSession, one process a target."""
 
     name = "onnxruntime"
@@ -45,6 +55,10 @@ class OnnxRuntime(WithChain):
     keys = KEYS
     doc = "a model of one node (Conv, MatMul, ...) with constant weights, NCHW"
     suggestions = (",threads=1", ",threads=2", ",weights=argument")
+    title = "ONNX Runtime"
+    version_text = "onnxruntime.__version__"
+    imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
+    modules = ("onnxruntime", "onnx")
 
     @classmethod
     def requires(cls, switches):
@@ -55,10 +69,11 @@ class OnnxRuntime(WithChain):
         import onnx
         import onnxruntime
 
-        self.onnx, self.runtime = onnx, onnxruntime
-        self.switches = switches
-        self.options = session_options(onnxruntime, switches)
-        self.constant = switches.get("weights", "constant") == "constant"
+        said = onnxruntime.capi.onnxruntime_pybind11_state
+        self.refusals = (said.NotImplemented, said.InvalidGraph, said.InvalidArgument)
+        self.refusals += (said.Fail, said.RuntimeException)
+        self.opened(switches, device, onnxruntime.__version__)
+        self.constant_weights = self.holds()
         return {
             "library": "onnxruntime",
             "library_version": onnxruntime.__version__,
@@ -68,139 +83,327 @@ class OnnxRuntime(WithChain):
             "threads": int(switches["threads"]) if "threads" in switches else None,
         }
 
-    def operator(self, spec):
-        return ConvNode(self, spec)
+    def holds(self):
+        """Whether the model holds its weights."""
+        return self.switches.get("weights", "constant") == "constant"
 
-    def chain(self, specs, operands):
-        """One model of all layers."""
-        return onnxruntime_chain.Chain(self, specs, operands)
+    def setup(self):
+        """The session's options. Idle threads sleep instead of spinning.
 
-    def kind(self, dtype):
-        """ONNX's number of a dtype. Raises Unsupported."""
+        That moves no bits, and a model is rebuilt for every set of weights: its old threads would
+        take the processor from the new ones.
+        """
+        found = [
+            "",
+            "def options():",
+            '    """How it runs."""',
+            "    found = onnxruntime.SessionOptions()",
+            "    found.log_severity_level = 4",
+            '    found.add_session_config_entry("session.intra_op.allow_spinning", "0")',
+        ]
+        if "threads" in self.switches:
+            found.append("    found.intra_op_num_threads = " + self.switches["threads"])
+            found.append("    found.inter_op_num_threads = 1")
+        if "deterministic" in self.switches:
+            on = self.switches["deterministic"] == "1"
+            found.append("    found.use_deterministic_compute = %s" % on)
+        return (*found, "    return found")
+
+    def check(self, program):
+        dtype = program.steps[0].layer["dtype"]
         if dtype not in TYPES:
-            raise Unsupported(f"dtype={dtype}: it can't be fed from NumPy")
-        return getattr(self.onnx.TensorProto, TYPES[dtype])
+            raise Unsupported("dtype=%s: it can't be fed from NumPy" % dtype)
 
-    def session(self, model, options=None):
-        """An InferenceSession of a ModelProto."""
-        return self.runtime.InferenceSession(
-            model.SerializeToString(),
-            options or self.options,
-            providers=["CPUExecutionProvider"],
+    def emit(self, program, shapes):
+        self.check(program)
+        graph = Graph(program, shapes)
+        found = straight(graph, program, shapes, distinct=True)
+        nodes = ", ".join(found.run)
+        # a model without weights, or one that is fed with them, is made once
+        names = [name for name in program.operands() if '"%s"' % name in nodes]
+        held, fed = (names, []) if self.holds() else ([], names)
+        model = self.model(graph, nodes, held, fed)
+        given = ", ".join('"%s": %s' % (name, name) for name in [*inputs_of(program), *fed])
+        return found._replace(
+            make=() if held else model,
+            load=found.load + (model if held else ()),
+            run=('y = session.run(["y"], {%s})[0]' % given,),
         )
 
-    def refusing(self, call):
-        """``call`` with ONNX Runtime's refusals turned into Unsupported."""
-        said = self.runtime.capi.onnxruntime_pybind11_state
-        refusals = (said.NotImplemented, said.InvalidGraph, said.InvalidArgument, said.Fail)
+    def shown(self, program, shapes):
+        return straight(Graph(program, shapes), program, shapes, distinct=True).run
 
-        def guarded(*given, **options):
-            try:
-                return call(*given, **options)
-            except refusals + (said.RuntimeException,) as error:
-                text = (str(error).strip().splitlines() or [""])[0][:300]
-                if "Failed to allocate memory" in text or "bad_alloc" in text:
-                    raise OutOfMemory(text) from None
-                raise Unsupported("ONNX Runtime refuses: " + text) from None
-
-        return guarded
+    def model(self, graph, nodes, held, fed):
+        """Lines that make the session of nodes."""
+        inputs = [graph.value_info(name, graph.sizes()) for name in inputs_of(graph.program)]
+        inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
+        constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
+        parts = ["nodes", '"model"', "[%s]" % ", ".join(inputs)]
+        parts += ["[%s]" % graph.value_info("y", None)]
+        parts += ["[%s]" % ", ".join(constants)] if constants else []
+        opset, version = SINGLE if graph.single and not graph.pool else OPSET
+        return (
+            "value_info = helper.make_tensor_value_info",
+            "nodes = [%s]" % nodes,
+            "graph = helper.make_graph(%s)" % ", ".join(parts),
+            'opset = helper.make_opsetid("", %d)' % opset,
+            "model = helper.make_model(graph, opset_imports=[opset], ir_version=%d)" % version,
+            "session = onnxruntime.InferenceSession(model.SerializeToString(), options(), "
+            'providers=["CPUExecutionProvider"])',
+        )
 
     def kernels(self, spec, shapes):
         """The nodes of the optimised model, such as ``Conv (com.microsoft.nchwc)``."""
-        operator = self.operator(spec)
-        w = np.ones(shapes["w"], floats.container(spec["dtype"]))
-        arrays = operator.weights(w), np.ones(spec["filters"], w.dtype)
+        import onnx
+
+        options = self.namespace["options"]
         with tempfile.TemporaryDirectory() as folder:
-            options = session_options(self.runtime, self.switches)
-            options.optimized_model_filepath = os.path.join(folder, "optimised.onnx")
-            self.refusing(operator.session)(*arrays, options=options)
-            nodes = self.onnx.load(options.optimized_model_filepath).graph.node
+            path = os.path.join(folder, "optimised.onnx")
+
+            def writing():
+                found = options()
+                found.optimized_model_filepath = path
+                return found
+
+            self.watched(spec, shapes, options=writing)
+            nodes = onnx.load(path).graph.node
         named = [
-            f"{node.op_type} ({node.domain})" if node.domain else node.op_type for node in nodes
+            "%s (%s)" % (node.op_type, node.domain) if node.domain else node.op_type
+            for node in nodes
         ]
         return {"optimised-model": named}
 
 
-def session_options(runtime, switches):
-    """SessionOptions of the switches.
+class Graph:
+    """A program as the text of nodes, channels first; see ``source.straight``."""
 
-    Idle threads sleep instead of spinning. That moves no bits, and a model is rebuilt for every
-    set of weights: its old threads would take the processor from the new ones.
-    """
-    options = runtime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if "threads" in switches:
-        options.intra_op_num_threads = int(switches["threads"])
-        options.inter_op_num_threads = 1
-    if "deterministic" in switches:
-        options.use_deterministic_compute = switches["deterministic"] == "1"
-    return options
+    def __init__(self, program, shapes):
+        layer = program.steps[0].layer
+        self.program, self.shapes, self.rank = program, shapes, shapes.rank
+        self.kind = "TensorProto." + TYPES[layer["dtype"]]
+        self.single = program.single and "kernel" in layer
+        self.product = self.single and layer["op"] in products.OPS
+        self.pool = pooling.kind(layer)
+
+    def value_info(self, name, sizes):
+        """The declaration of a value; of sizes None it is open."""
+        return 'value_info("%s", %s, %s)' % (name, self.kind, json.dumps(sizes) if sizes else None)
+
+    def sizes(self):
+        """The sizes of x, all open but the channels; of several inputs these too, None."""
+        layer = self.program.steps[0].layer
+        if self.program.inputs > 1:
+            return None
+        channels = layer["in_channels" if "kernel" in layer else "channels"]
+        if self.product:
+            written = products.left_text(layer, self.shapes)
+            rank = {"x": self.rank + 2, "x[0]": 2, "x[0, 0]": 1}[written]
+            return ["size%d" % axis for axis in range(rank - 1)] + [channels]
+        return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
+
+    def sizes_of(self, operand):
+        """The sizes of an operand, None for the constant tail of a splice."""
+        for step in self.program.steps:
+            for name, at in step.arrays.items():
+                if at == operand:
+                    return self._sizes(step.layer, name)
+        return None
+
+    def _sizes(self, layer, name):
+        if name == "tail":
+            return None
+        if "kernel" not in layer:
+            return [1, layer["channels"]] + [1] * self.rank
+        filters, channels = layer["filters"], layer["in_channels"]
+        if name == "b":
+            return [filters]
+        if layer["op"] == "dense":
+            return [filters, channels]
+        if layer["op"] in products.OPS:
+            return [channels] + [filters] * (not _is_vector(layer))
+        return [filters, channels // layer["groups"]] + list(layer["kernel"])
+
+    def enter(self, program, shapes):
+        if not self.product:
+            return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        x = products.left_text(program.steps[0].layer, shapes)
+        return ["x = " + x] if x != "x" else []
+
+    def leave(self, program, shapes):
+        if self.product:
+            return products.restored_text(program.steps[0].layer, "y", shapes)
+        return "np.moveaxis(y, 1, -1)"
+
+    def operand(self, layer, name, at):
+        if name == "tail":
+            return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
+        if "kernel" not in layer:
+            return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
+        if name == "b":
+            return []
+        if layer["op"] == "dense":
+            return ["%s = %s.T.copy()" % (at, at)]
+        if layer["op"] in products.OPS:
+            return ["%s = %s" % (at, products.right_text(layer, at))]
+        return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """The nodes from the value named ``x`` to ``y``."""
+        if layer["op"] in products.OPS:
+            return self.multiplied(layer, x[0], y, list(given.values()))
+        if pooling.kind(layer):
+            return self.pooled(layer, number, x[0], y)
+        if "kernel" in layer:
+            words = self.windows(layer, number)
+            if layer["groups"] > 1:
+                words["group"] = layer["groups"]
+            return [node("Conv", [x[0], *given.values()], y, words)]
+        if layer["op"] in JOINING:
+            return [node(JOINING[layer["op"]], x, y)]
+        if layer["op"] == "concat":
+            axis = 1 if layer["axis"] == self.rank + 1 else layer["axis"] + (layer["axis"] > 0)
+            return [node("Concat", x, y, {"axis": axis})]
+        if layer["op"] == "product":
+            return self.product_of(layer, x, y)
+        if layer["op"] not in BETWEEN:
+            raise Unsupported("op=%s: no node is written for it" % layer["op"])
+        return getattr(self, "_" + layer["op"])(layer, x[0], y, given)
+
+    def multiplied(self, layer, x, y, given):
+        """A product or a sum; in a network it is over the channels, which come last for it."""
+        if not self.single:
+            inner = matmul(y + "_last", y + "_first", given)
+            return [self.last(x, y + "_last"), *inner, self.first(y + "_first", y)]
+        rank = len(self.sizes())
+        if layer["op"] == "sum":
+            return [node("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
+        if layer["op"] == "dense":
+            return [node("Gemm", [x, *given], y, {"transB": 1})]
+        if layer["bias"] and rank == 2 and not _is_vector(layer):
+            return [node("Gemm", [x, *given], y)]
+        return matmul(x, y, given)
+
+    def product_of(self, layer, x, y):
+        """The product of two values' rows of channels."""
+        names = ["%s_%s" % (y, word) for word in ("left", "right")]
+        found = [self.last(x[0], names[0]), self.last(x[1], names[1])]
+        if layer["transposed"]:
+            axes = list(range(self.rank)) + [self.rank + 1, self.rank]
+            found.append(node("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
+            names[1] += "_turned"
+        found.append(node("MatMul", names, y + "_first"))
+        return [*found, self.first(y + "_first", y)]
+
+    def last(self, x, y):
+        """The node that puts the channels last."""
+        return node("Transpose", [x], y, {"perm": [0, *range(2, self.rank + 2), 1]})
+
+    def first(self, x, y):
+        """The node that puts them first again."""
+        return node("Transpose", [x], y, {"perm": [0, self.rank + 1, *range(1, self.rank + 1)]})
+
+    def windows(self, layer, number):
+        """A convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
+
+        ONNX Runtime refuses auto_pad with dilation. Without a stride its pads are the same at all
+        sizes and are written out, as converters do.
+        """
+        words: Dict[str, Any] = {"kernel_shape": layer["kernel"], "strides": layer["stride"]}
+        dilated, name = set(layer["dilation"]) != {1}, AUTO_PAD.get(str(layer["padding"]))
+        if dilated:
+            words["dilations"] = layer["dilation"]
+        if name and (not dilated or set(layer["stride"]) != {1} or pooling.kind(layer)):
+            words["auto_pad"] = name
+        elif layer["padding"] != "valid":
+            before, after = zip(*self.shapes.around(number))
+            words["pads"] = [*before, *after]
+        return words
+
+    def pooled(self, layer, number, x, y):
+        """MaxPool or AveragePool, behind a Pad where zeros count: MaxPool leaves padding out."""
+        words, zeros = self.windows(layer, number), layer["pad_with"] == "zeros"
+        if layer["ceil_mode"]:
+            words["ceil_mode"] = 1
+        if pooling.kind(layer) == "avg":
+            if zeros:
+                words["count_include_pad"] = 1
+            return [node("AveragePool", [x], y, words)]
+        if "auto_pad" in words and zeros:
+            raise Unsupported("ONNX's MaxPool leaves auto_pad's padding out: use explicit padding")
+        pads = words.pop("pads", None) if zeros else None
+        if not pads:
+            return [node("MaxPool", [x], y, words)]
+        around = {"padding": self.shapes.around(number), "parameters": {}}
+        pad = self._pad(around, x, y + "_padded", {})
+        return pad + [node("MaxPool", [y + "_padded"], y, words)]
+
+    def _bias(self, layer, x, y, given):
+        return [node("Add", [x, given["b"]], y)]
+
+    def _normalisation(self, layer, x, y, given):
+        scaled = node("Mul", [x, given["scale"]], y + "_scaled")
+        return [scaled, node("Add", [y + "_scaled", given["shift"]], y)]
+
+    def _pad(self, layer, x, y, given):
+        before, after = zip(*layer["padding"])
+        found = [integers(y + "_pads", [0, 0, *before, 0, 0, *after])]
+        names, value = [x, y + "_pads"], layer["parameters"].get("value", 0.0)
+        if value:
+            found.append(self.constant(y + "_value", value))
+            names.append(y + "_value")
+        return found + [node("Pad", names, y)]
+
+    def _extend(self, layer, x, y, given):
+        axis = 1 + elementwise.extended_axis(layer, self.rank + 2)
+        ends = {"start": 0, "stop": layer["kept"], "axis": axis}
+        found = [integers("%s_%s" % (y, name), [end]) for name, end in ends.items()]
+        names, kept = ["%s_%s" % (y, name) for name in ends], y + "_kept" if layer["behind"] else y
+        found.append(node("Slice", [x, *names], kept))
+        tail = [node("Concat", [kept, given["tail"]], y, {"axis": axis})]
+        return found + tail * bool(layer["behind"])
+
+    def _activation(self, layer, x, y, given):
+        nodes = activations.onnx(layer["activation"], layer["parameters"].get("alpha", 1.0))
+        found, value = [], x
+        for number, one in enumerate(nodes):
+            names = [value]
+            for place, given in enumerate(one.given):
+                names.append(x if given == "x" else "%s_%d%s" % (y, number, "ab"[place]))
+                if given != "x":
+                    found.append(self.constant(names[-1], given))
+            value = y if one is nodes[-1] else "%s_%d" % (y, number)
+            found.append(node(one.kind, names, value, one.attributes))
+        return found
+
+    def constant(self, name, number):
+        """A number of the model's dtype."""
+        return tensor(name, self.kind, [], [float(number)])
 
 
-class ConvNode(Operator):
-    """One spec. Values are NumPy arrays in ONNX's layout."""
+def _is_vector(layer):
+    return layer["op"] == "dot" and layer["filters"] == 1
 
-    def __init__(self, backend, spec):
-        Operator.__init__(self, spec)
-        backend.kind(spec["dtype"])
-        self.models = {}
-        self.backend, self.constant_weights = backend, backend.constant
-        turned = products.Layout(spec, transposed=spec["op"] == "dense")
-        self.layout = turned if spec["op"] in products.OPS else channels_first
-        fixed = backend.constant or pooling.kind(spec) or spec["op"] == "sum"
-        self.call = backend.refusing(self._rebuilding() if fixed else self._fed())
 
-    def model(self, rank):
-        """The ModelProto for an x of that many dimensions; initializers are still empty."""
-        onnx, constant, spec = self.backend.onnx, self.backend.constant, self.spec
-        kind = self.backend.kind(spec["dtype"])
-        if spec["op"] in products.OPS:
-            return onnxruntime_products.model(onnx, spec, kind, constant, rank)
-        if pooling.kind(spec):
-            return onnxruntime_pooling.model(onnx, spec, kind)
-        return onnxruntime_convolution.model(onnx, spec, kind, constant)
+def matmul(x, y, given):
+    """MatMul, and Add where there is a bias."""
+    product = y if len(given) == 1 else y + "_product"
+    found = [node("MatMul", [x, given[0]], product)]
+    return found + [node("Add", [product, bias], y) for bias in given[1:]]
 
-    def session(self, w=None, b=None, options=None, rank=2):
-        """An InferenceSession's own ``run``, on the model with these weights and bias."""
-        if rank not in self.models:
-            self.models[rank] = self.model(rank)
-        model = self.models[rank]
-        for tensor, array in zip(model.graph.initializer, (w, b)):
-            tensor.raw_data = array.tobytes()
-        return self.backend.session(model, options).run
 
-    def _rebuilding(self):
-        kept_w = kept_b = run = rank = None
+def integers(name, numbers):
+    """Whole numbers that a node takes as an input: sizes, axes."""
+    return tensor(name, "TensorProto.INT64", [len(numbers)], numbers)
 
-        def call(x, w, b):
-            nonlocal kept_w, kept_b, run, rank
-            if run is None or w is not kept_w or b is not kept_b or x.ndim != rank:
-                run = self.session(w, b, rank=x.ndim)
-                kept_w, kept_b, rank = w, b, x.ndim
-            return run(["y"], {"x": x})[0]
 
-        return call
+def tensor(name, kind, sizes, numbers):
+    """A node that gives numbers."""
+    text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
+    return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
 
-    def _fed(self):
-        runs: Dict[int, Callable] = {}
 
-        def call(x, w, b):
-            run = runs.get(x.ndim)
-            if run is None:
-                run = runs[x.ndim] = self.session(rank=x.ndim)
-            return run(["y"], {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b})[0]
-
-        return call
-
-    def input(self, x):
-        return self.layout.activations(x)
-
-    def weights(self, w):
-        return self.layout.kernels(w)
-
-    def bias(self, b):
-        return None if b is None else channels_first.copied(b)
-
-    def output(self, y):
-        return self.layout.channels_last(y)
+def node(kind, inputs, output, attributes=None):
+    """The text of a node."""
+    words = {name: json.dumps(value) for name, value in (attributes or {}).items()}
+    text = 'helper.make_node("%s", %s, ["%s"]' % (kind, json.dumps(inputs), output)
+    return text + (", " + keywords(words) if words else "") + ")"

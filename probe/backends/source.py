@@ -97,30 +97,32 @@ class Writing(Backend):
         """
         raise Unsupported("%s has no lines for it" % self.name)
 
-    def operator(self, spec):
-        return Written(self, programs.case(spec))
+    def check(self, program):
+        """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
 
-    def program(self, program):
-        return Written(self, program)
-
-    def plain(self, program, shapes):
+    def shown(self, program, shapes):
         """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""
         return self.emit(program, shapes).run
 
-    def rehearsed(self, spec, shapes, **names):
-        """Calls an operator on zeros; ``names`` of its lines stand for other objects meanwhile.
+    def watched(self, spec, shapes, **names):
+        """Runs an operation once, of zeros, with other things under names that its lines use.
 
         ``shapes``: of x and w as containers.
         """
         own, self.namespace = self.namespace, dict(self.namespace, **names)
         try:
             operator = self.operator(spec).at(shapes["x"])
-            dtype = floats.container(spec["dtype"])
-            named = dict(shapes, b=(spec["filters"],))
+            dtype, named = floats.container(spec["dtype"]), dict(shapes, b=(spec["filters"],))
             operands = {name: np.zeros(named[name], dtype) for name in operator.names}
             operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
         finally:
             self.namespace = own
+
+    def operator(self, spec):
+        return Written(self, programs.case(spec))
+
+    def program(self, program):
+        return Written(self, program)
 
     def release(self):
         """(major, minor) of the version; later than any where none is given."""
@@ -227,7 +229,7 @@ def shape_of(layer, shapes):
     return tuple(shape)
 
 
-def straight(backend, program, shapes):
+def straight(backend, program, shapes, distinct=False):
     """The Source of a library whose operations are calls, a line or a few for each step.
 
     ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
@@ -235,15 +237,14 @@ def straight(backend, program, shapes):
     lines from the names ``x`` (one for each value that the step reads) to the name ``y``, with
     operands named ``given``; and ``leave(program, shapes)``. A value that a later step reads again
     has a name of its own, every other one is ``x``, which lines may assign to, until the last.
+    ``distinct``: every value has a name of its own, as graphs want it.
     """
     last = len(program.steps)
     first = program.inputs
-    again = {
-        value
-        for number, step in enumerate(program.steps)
-        for value in step.reads
-        if value != number + first - 1
-    }
+    reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
+    again = {value for value, number in reads if value != number + first - 1}
+    if distinct:
+        again = set(range(first, first + last))
     named = dict(enumerate(inputs_of(program)))
     load, run, held = [], [], set()
     if first == 1 and 0 in again:
@@ -329,6 +330,7 @@ class Written(Operator):
 
     def __init__(self, backend, program):
         Operator.__init__(self, program.steps[0].layer)
+        backend.check(program)
         self.backend, self.program = backend, program
         self.constant_weights = backend.constant_weights
         self.every = {}  # lines that hold for inputs of every size, by what lines may differ in

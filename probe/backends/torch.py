@@ -222,7 +222,7 @@ class Torch(Writing):
         if "conv" not in spec["op"] or not hasattr(self.torch._C, "_select_conv_backend"):
             return {}  # the choice can be asked for from 1.12 on
         chosen = Choosing(self.torch, spec)
-        self.rehearsed(spec, shapes, F=chosen)
+        self.watched(spec, shapes, F=chosen)
         return {"backend-choice": chosen.names}
 
 

@@ -127,7 +127,7 @@ FORMS = {
         ),
     ),
 }
-"""By the names of backends, and ``onednn`` for those that carry it."""
+"""By the names of backends, and ``onednn`` for those that carry it; ``other``: of all others."""
 
 FORMS["keras"] = FORMS["tensorflow"]._replace(
     name="Keras", tracker="https://github.com/keras-team/keras/issues/new"
@@ -138,6 +138,7 @@ FORMS["reference"] = Form(
     "###",
     (("Description", "description_with_script"), ("Versions", "versions")),
 )
+FORMS["other"] = FORMS["reference"]._replace(name="", tracker="the library's issue tracker")
 
 PROMISES = {
     "torch": (

@@ -29,8 +29,16 @@ def spaced(text: str) -> str:
 
 
 def imports(lines: Iterable[str]) -> list[str]:
-    """Import statements in isort's order."""
-    return sorted(dict.fromkeys(lines), key=lambda line: (line.startswith("from "), line.lower()))
+    """Import statements in isort's order, what comes from one module in one of them."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        head, _, names = line.partition(" import ")
+        found.setdefault(head, []).extend(names.split(", ") if names else [])
+    merged = [
+        f"{head} import {', '.join(dict.fromkeys(names))}" if names else head
+        for head, names in found.items()
+    ]
+    return sorted(merged, key=lambda line: (line.startswith("from "), line.lower()))
 
 
 def literal(value: object) -> str:

@@ -263,6 +263,7 @@ class _Layers:
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by what comes out of a layer."""
+        shape = (1, *sizes, layer.in_channels)
         if layer.op == "activation" and layer.activation not in activations.EXACT:
             return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
         if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):

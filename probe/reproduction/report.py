@@ -38,7 +38,7 @@ ATTACHED = {
 def form_of(target: Target, name: str | None = None) -> str:
     """The name of the form: the given one, or the target's. InputError for another one."""
     if name is None:
-        return target.name
+        return target.name if target.name in FORMS else "other"
     if name not in FORMS:
         raise InputError("form", name, "there is no such form", one_of(name, FORMS))
     return name

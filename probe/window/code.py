@@ -30,7 +30,7 @@ def written(name: str) -> Writer:
         word = "" if case.pool else tensorflow_word(case, pairs).lower()
         named = case.padding if case.padding in ("same", "valid") else word or pairs
         program = programs.case(case.with_(padding=named).spec() | {"bias": False})
-        return "\n".join(backend.plain(program, Shapes(program, case.input_shape())))
+        return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
 
     return lines
 
@@ -44,29 +44,6 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
     return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
-def onnx_node(case: Case, pairs: Pairs) -> str:
-    """A Conv, MaxPool or AveragePool node with ``pads``, or ``auto_pad`` where the case has it."""
-    pool = case.pool
-    name = {"max": "MaxPool", "avg": "AveragePool"}.get(pool, "Conv")
-    auto = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}.get(str(case.padding))
-    dilated = set(case.dilation) != {1}
-    words = {"kernel_shape": str(list(case.kernel)), "strides": str(list(case.stride))}
-    if auto and not dilated:
-        words["auto_pad"] = f'"{auto}"'
-    elif any(map(any, pairs)):
-        words["pads"] = str([before for before, _ in pairs] + [after for _, after in pairs])
-    words |= {"dilations": str(list(case.dilation))} if dilated else {}
-    words |= {"ceil_mode": "1"} if case.rounds_up else {}
-    words |= {"count_include_pad": "1"} if pool == "avg" and case.pad_with == "zeros" else {}
-    words |= {"group": str(case.groups)} if case.groups > 1 and not pool else {}
-    given = '["x"]' if pool else '["x", "w"]'
-    node = f'helper.make_node("{name}", {given}, ["y"], {keywords(words)})'
-    if pool == "max" and case.pad_with == "zeros" and any(map(any, pairs)):
-        inner = [0, 0, *(before for before, _ in pairs), 0, 0, *(after for _, after in pairs)]
-        plain = onnx_node(case.with_(padding="valid", pad_with="nothing"), ((0, 0),) * len(pairs))
-        pads = f'helper.make_node("Pad", ["image", "pads"], ["x"])  # pads: {inner}'
-        return f"{pads}\n{plain}"
-    return node
 
 
 CONVOLUTIONS: dict[str, Writer] = {
@@ -74,14 +51,14 @@ CONVOLUTIONS: dict[str, Writer] = {
     "tensorflow": written("tensorflow"),
     "keras": written("keras"),
     "jax": written("jax"),
-    "onnx": onnx_node,
+    "onnx": written("onnxruntime"),
 }
 POOLING: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": written("tensorflow"),
     "keras": written("keras"),
     "jax": written("jax"),
-    "onnx": onnx_node,
+    "onnx": written("onnxruntime"),
 }
 
 

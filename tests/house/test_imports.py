@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import probe
+from probe import backends
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "probe"
@@ -27,7 +28,9 @@ CHILD = [
 ]
 # What a child file may import beside the standard library, NumPy and our own child files, and that
 # only when it is needed.
-LIBRARIES = set("ml_dtypes tensorflow keras torch jax onnx onnxruntime ai_edge_litert cv2".split())
+LIBRARIES = {"ml_dtypes", "onnx"} | {
+    backends.get(name).module.partition(".")[0] for name in backends.BACKENDS
+} - {"numpy", "probe"}
 
 
 def module_of(path):

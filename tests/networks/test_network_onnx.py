@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from probe import Target
-from probe.backends import onnxruntime_chain
+from probe import program as programs
 from probe.backends.onnxruntime import OnnxRuntime
+from probe.backends.source import Shapes
 from probe.launch import InlineSession
 from probe.network import Network
 from probe.network.description import from_json
@@ -142,8 +143,15 @@ def test_the_model_that_a_network_runs_as_is_read_as_the_network(rank):
     backend = OnnxRuntime()
     backend.start({}, "cpu")
     assert runtime
-    parts = [(one.spec("float32"), one.operands("float32")) for one in network.layers]
-    model = onnxruntime_chain.Graph(backend, parts, 2, rank).model()
+    program = programs.chain([one.spec("float32") for one in network.layers])
+    names = {
+        f"{name}{number}": array
+        for number, one in enumerate(network.layers)
+        for name, array in one.operands("float32").items()
+    }
+    lines = backend.emit(program, Shapes(program, (1, *(1,) * (rank - 1), 25, 2))).load
+    exec("\n".join(lines), names := {**backend.namespace, **names})
+    model = names["model"]
     found = Network.load(model, height=(1,) * (rank - 1))
     told = [layer.op for layer in found.layers]
     assert told == [*(one.op for one in network.layers[:3]), "bias", *told[4:]]

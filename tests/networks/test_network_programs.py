@@ -1,4 +1,4 @@
-"""LiteRT and OpenCV run a network as one program: its numbers are the layers', or it says why."""
+"""LiteRT, OpenCV and ONNX Runtime run a network as one program, with its layers' numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from probe import Target, ulp
+from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, elementwise
 from probe.cli.network import network as command
@@ -23,7 +23,7 @@ from probe.remedies.candidates import candidates
 from probe.reproduction import layout
 from probe.reproduction.scripts import activations
 
-TARGETS = ("litert", "litert,xnnpack=0", "opencv")
+TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime")
 LAYERS = {
     "same, dilated, fused": [
         {"op": "conv2d", "kernel": "3x4", "filters": 6, "padding": "same", "dilation": "1x2"},
@@ -100,9 +100,18 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
 
 
 IMPORTS = {
-    "opencv": "import cv2, numpy as np\n",
-    "litert": "import base64\nfrom ai_edge_litert.interpreter import Interpreter, OpResolverType\n",
+    "opencv": "import cv2",
+    "litert": "import base64\nfrom ai_edge_litert.interpreter import Interpreter, OpResolverType",
 }
+
+
+def imports(target):
+    """What a script of a target has before its functions."""
+    before = [IMPORTS.get(target.name, "")]
+    if target.name not in IMPORTS:
+        backend = backends.get(target.name)().described(dict(target.switches), "cpu", "")
+        before = [*backend.imports, *backend.setup()]
+    return "\n".join(["import numpy as np", *before, ""])
 
 
 @pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(activations.EXACT)))
@@ -111,13 +120,12 @@ def test_a_script_has_the_activation_that_the_layer_has(started, text, activatio
     words = {"activation": activation, "parameters": {"alpha": 0.25}}
     words = {"in_channels": 5, "layers": [{"op": "activation", **words}]}
     session, target = started(text), Target.parse(text)
-    names = {}
     for shape in ({"rank": 1}, {"rank": 2, "height": [3]}):
-        network = from_json(words | shape)
+        network, names = from_json(words | shape), {}
         x = 3 * content(network, 37)
         lines = activations.lines(target, "", activation, 0.25, x.shape)
         body = "".join(f"    {line}\n" for line in layout.block(list(lines)))
-        exec(IMPORTS[target.name] + "def script(x):\n" + body, names)
+        exec(imports(target) + "def script(x):\n" + body, names)
         assert ulp.equal(
             np.ascontiguousarray(names["script"](x)), Runner(session, network).output(x), "float32"
         )

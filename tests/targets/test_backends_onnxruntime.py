@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from probe import program as programs
 from probe.backends import conformance
-from probe.backends.onnxruntime_convolution import attributes, pads
+from probe.backends.onnxruntime import OnnxRuntime
+from probe.backends.source import Shapes
 from probe.errors import TargetError
 from tests.helpers import conforming
 
@@ -76,13 +78,42 @@ def test_float16_is_computed_between_casts(started):
     assert said == {"optimised-model": ["Cast", "Conv", "Cast"]}
 
 
+def node(spec, shape=(1, 8, 8, 1)):
+    """The text of the node of a spec."""
+    program = programs.case(spec)
+    return OnnxRuntime().described({}, "cpu", "").shown(program, Shapes(program, shape))[0]
+
+
 def test_same_is_written_out_where_auto_pad_would_be_refused():
     same = conformance.spec("conv2d", [3, 4], padding="same")
-    assert attributes(same)["auto_pad"] == "SAME_UPPER" and "pads" not in attributes(same)
-    dilated = dict(same, dilation=[2, 1])
-    assert attributes(dilated)["pads"] == [2, 1, 2, 2] and "auto_pad" not in attributes(dilated)
-    assert pads(dict(same, padding=[[0, 1], [2, 3]])) == ((0, 1), (2, 3))
-    assert "pads" not in attributes(dict(same, padding="valid"))
+    assert 'auto_pad="SAME_UPPER"' in node(same) and "pads" not in node(same)
+    dilated = node(dict(same, dilation=[2, 1]))
+    assert "pads=[2, 1, 2, 2]" in dilated and "auto_pad" not in dilated
+    assert "pads=[0, 2, 1, 3]" in node(dict(same, padding=[[0, 1], [2, 3]]))
+    assert "pad" not in node(dict(same, padding="valid"))
+
+
+@pytest.mark.parametrize("weights", ["constant", "argument"])
+def test_a_program_may_read_any_earlier_value(weights):
+    backend = OnnxRuntime()
+    backend.start({"weights": weights}, "cpu")
+    words = {"dtype": "float32", "channels": 3, "parameters": {}}
+    specs = [
+        {"op": "bias"},
+        {"op": "add"},
+        {"op": "multiply"},
+        {"op": "concat", "axis": 1},
+        {"op": "product", "transposed": True},
+    ]
+    reads = [(0,), (0, 1), (1, 2), (3, 0), (4, 1)]
+    program = programs.chain([words | one for one in specs], reads)
+    x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
+    b = np.array([1, 2, 3], np.float32)
+    operator = backend.program(program).at(x.shape)
+    found = operator.output(operator.bind({"b0": b})(operator.input(x)))
+    one = x + b
+    joined = np.concatenate([one * (x + one), x], axis=1)
+    assert (found == joined @ one.swapaxes(1, 2)).all()
 
 
 def test_facts(started):

@@ -1,12 +1,13 @@
-"""What a library's user writes to compute a case: one file per library, by the name of its backend.
+"""What a library's user writes to compute a case: the lines that its backend emits.
 
-Each has ``library(target, version, case, operands)``, which gives a ``contract.Library``.
+Those of a library that emits none are in the file of its name.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
+from probe import backends
 from probe.case import Case
 from probe.comparison import Arrays
 from probe.errors import InputError
@@ -15,17 +16,9 @@ from probe.reproduction.scripts.contract import Library
 from probe.target import Target
 
 SCRIPTS = {
-    "tensorflow": "written",
-    "keras": "written",
-    "torch": "written",
-    "jax": "written",
-    "onnxruntime": "onnxruntime",
-    "litert": "written",
-    "opencv": "written",
-    "numpy": "written",
     "reference": "reference",
 }
-"""The module of each backend."""
+"""The modules of libraries that emit no lines; each has ``library``, as below."""
 
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:
@@ -35,13 +28,11 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
 
     Raises InputError where no script is written for it.
     """
-    if target.name not in SCRIPTS:
-        known = ", ".join(SCRIPTS)
-        raise InputError(
-            "target", target.text, "no script is written for it", f"use one of {known}"
-        )
     if written.is_written(target):
         return written.library(target, version, case, operands)
+    if target.name not in SCRIPTS:
+        todo = f"use one of {', '.join(backends.BACKENDS)}"
+        raise InputError("target", target.text, "no script is written for it", todo)
     module = import_module(f"probe.reproduction.scripts.{SCRIPTS[target.name]}")
     found: Library = module.library(target, version, case, operands)
     return found

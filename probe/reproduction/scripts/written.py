@@ -55,7 +55,8 @@ def of_layer(
         stages = ("", *stages)
     body = (*stages, f"return {source.leave}")
     text = "\n".join((*body, *backend.setup(), backend.version_text))
-    imports = tuple(line for line in backend.imports if _name(line) in re.findall(r"\w+", text))
+    words = set(re.findall(r"\w+", text))
+    imports = tuple(filter(None, (_used(line, words) for line in backend.imports)))
     return Library(
         backend.title,
         backend.version_text,
@@ -87,6 +88,10 @@ def _held(
     return tuple(lines), standard
 
 
-def _name(line: str) -> str:
-    """The name that an import statement makes."""
-    return re.split("[ ,.]+", line)[-1] if " as " in line else re.split("[ ,]+", line)[-1]
+def _used(line: str, words: set[str]) -> str:
+    """An import statement with those of its names that are among words; empty without any."""
+    if not line.startswith("from "):
+        return line if re.split("[ .]+", line)[-1] in words else ""
+    head, _, names = line.partition(" import ")
+    used = [name for name in names.split(", ") if name.split(" ")[-1] in words]
+    return f"{head} import {', '.join(used)}" if used else ""
