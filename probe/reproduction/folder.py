@@ -15,11 +15,12 @@ from probe import floats, machine
 from probe.comparison import Comparison
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain.evidence import Evidence, example
-from probe.reproduction import avoiding, emulate, few, picture, program, proof, report, scripts
+from probe.reproduction import avoiding, emulate, few, picture, program, proof, report
 from probe.reproduction.content import Content, Elsewhere
 from probe.reproduction.facts import facts_of
 from probe.reproduction.failing import Failing, Predicate, failing
 from probe.reproduction.kept import Effect, Kept, shown_by_products
+from probe.reproduction.lines import of_case
 from probe.reproduction.plainer import without_zeros
 from probe.reproduction.shortest import Short, shortest
 from probe.shrink import BUDGET, Finding, Shrunk, shrink
@@ -353,7 +354,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
 def content(made: Reproduction) -> Content:
     """What the report tells."""
     names = made.names or tuple(
-        scripts.library(target, version, case, made.finding.operands(case)).name
+        of_case(target, version, case, made.finding.operands(case)).name
         for target, version, case in zip(
             *(made.targets, made.versions, (made.finding.left, made.finding.right)), strict=True
         )

@@ -24,10 +24,10 @@ from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
 from probe.network.turned import Axes
-from probe.reproduction import folder, layout, literals, program, proof, scripts
+from probe.reproduction import folder, layout, literals, program, proof
+from probe.reproduction import lines as written
 from probe.reproduction.facts import facts_of
-from probe.reproduction.scripts import activations
-from probe.reproduction.scripts.contract import Library
+from probe.reproduction.lines import Library
 from probe.target import Target
 
 
@@ -202,7 +202,7 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
     """The script, and the library's name."""
     work = _Layers(finding, target, version)
     calls = [work.side(length) for length in (finding.at, finding.against)]
-    library = work.library
+    used = work.whole
     axes, dtype = finding.axes, finding.case.dtype
     operands = literals.lines("content", literals.values(axes.activations(finding.x), dtype))
     for number, layer in enumerate(axes.layers):
@@ -210,10 +210,10 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
             operands += literals.lines(f"{name}_{number}", literals.values(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
     text = program.rendered(
-        title=f"{library.name} {version}: a network gives other bits with other padding.",
+        title=f"{used.name} {version}: a network gives other bits with other padding.",
         about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
         + ["The outputs that are compared read the same content and padding in both runs."],
-        libraries=[library, library],
+        libraries=[used, used],
         targets=(target, target),
         dtype=dtype,
         operands=operands,
@@ -223,7 +223,7 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
         right=[calls[1]],
         said=program.said_of(finding),
     )
-    return text, library.name
+    return text, used.name
 
 
 def _shape(axes: Axes, length: int) -> tuple[int, ...]:
@@ -240,7 +240,7 @@ class _Layers:
         self.standard: set[str] = set()
 
     @property
-    def library(self) -> Library:
+    def whole(self) -> Library:
         """The library, with everything that any layer imports."""
         if not self.libraries:
             raise InputError("network", self.finding.network.name, "no layer is a call", "add one")
@@ -263,8 +263,7 @@ class _Layers:
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by what comes out of a layer."""
-        shape = (1, *sizes, layer.in_channels)
-        if layer.op == "activation" and layer.activation not in activations.EXACT:
+        if layer.op == "activation" and layer.activation not in written.EXACT:
             return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
         if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):
             return lines
@@ -278,7 +277,7 @@ class _Layers:
         ]
         own = layer.operands(self.finding.network.dtype)
         x = np.zeros(case.input_shape(), self.finding.x.dtype)
-        found = scripts.library(
+        found = written.of_case(
             self.target, self.version, case, (x, own["w"].reshape(case.weight_shape), own.get("b"))
         )
         self.libraries.append(found)
@@ -294,10 +293,10 @@ class _Layers:
         """Lines that replace x by the library's own scaling; none where NumPy's will do."""
         layer = self.finding.axes.layers[number]
         shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
-        lines = activations.normalisation(self.target, self.version, shape, operands)
+        lines = written.normalisation(self.target, self.version, shape, operands)
         if not lines:
             return []
-        self.standard |= set(activations.standard(lines))
+        self.standard |= set(written.standard(lines))
         about = "Scale and shift, as the library has them."
         name = self._add("normalisation", f"_{number}{word}", "x, scale, shift", about, list(lines))
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
@@ -305,8 +304,8 @@ class _Layers:
     def _activation(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> str:
         """The name of a function that is the library's own."""
         alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
-        lines = activations.lines(self.target, self.version, layer.activation, alpha, shape)
-        self.standard |= set(activations.standard(lines))
+        lines = written.activation(self.target, self.version, layer.activation, alpha, shape)
+        self.standard |= set(written.standard(lines))
         about = f"{layer.activation}, as the library has it."
         return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
 

@@ -44,8 +44,6 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
     return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
-
-
 CONVOLUTIONS: dict[str, Writer] = {
     "torch": written("torch"),
     "tensorflow": written("tensorflow"),

@@ -21,7 +21,7 @@ from probe.network.running import Runner, content
 from probe.remedies import running
 from probe.remedies.candidates import candidates
 from probe.reproduction import layout
-from probe.reproduction.scripts import activations
+from probe.reproduction import lines as scripts
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime")
 LAYERS = {
@@ -114,7 +114,7 @@ def imports(target):
     return "\n".join(["import numpy as np", *before, ""])
 
 
-@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(activations.EXACT)))
+@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(scripts.EXACT)))
 @pytest.mark.parametrize("text", TARGETS)
 def test_a_script_has_the_activation_that_the_layer_has(started, text, activation):
     words = {"activation": activation, "parameters": {"alpha": 0.25}}
@@ -123,7 +123,7 @@ def test_a_script_has_the_activation_that_the_layer_has(started, text, activatio
     for shape in ({"rank": 1}, {"rank": 2, "height": [3]}):
         network, names = from_json(words | shape), {}
         x = 3 * content(network, 37)
-        lines = activations.lines(target, "", activation, 0.25, x.shape)
+        lines = scripts.activation(target, "", activation, 0.25, x.shape)
         body = "".join(f"    {line}\n" for line in layout.block(list(lines)))
         exec(imports(target) + "def script(x):\n" + body, names)
         assert ulp.equal(

@@ -12,7 +12,8 @@ from probe.order.operator import SessionOperator
 from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_windows
-from probe.reproduction import layout, scripts
+from probe.reproduction import layout
+from probe.reproduction.lines import of_case
 from probe.target import Target
 from probe.worker import masked
 from tests.helpers import conforming
@@ -88,7 +89,7 @@ def test_products_of_models_are_revealed_and_replayed(started, text):
 def test_a_script_holds_the_model_of_a_product(started, text, shape):
     case, target = shape, Target.parse(text)
     x, w, b = case.operands()
-    found = scripts.library(target, "", case, (x, w, b))
+    found = of_case(target, "", case, (x, w, b))
     lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
     lines += [f"    {line}" for line in layout.block(list(found.body))]
     names = {}
