@@ -16,12 +16,14 @@ import re
 
 import numpy as np
 
+from probe import activations
 from probe.backends import elementwise, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
     Text,
     Writing,
     assigned,
+    inputs_of,
     joins_windows,
     keywords,
     number,
@@ -69,13 +71,6 @@ KEYS = {
         "operator",
         "elementwise: by hand, a multiplication and an addition for each product: probe.stable",
     ),
-}
-
-#: Activations as expressions of ``x``; every other one is ``tf.nn.name(x)``.
-ACTIVATIONS = {
-    "exp": "tf.exp({x})",
-    "leaky_relu": "tf.nn.leaky_relu({x}, {alpha})",
-    "hard_sigmoid": "tf.nn.relu6({x} + 3) / 6",
 }
 
 #: Places in a graph, operator names and colours: what an error's line holds beside its message.
@@ -185,7 +180,7 @@ class TensorFlow(Writing):
         """The Source whose ``run`` calls a tf.function with the lines of ``source``."""
         layer, names = program.steps[0].layer, program.operands()
         argument = program.single and not self.constant
-        given = ["x"] + names if argument else ["x"]
+        given = inputs_of(program) + names if argument else ["x"]
         found = [f"tf.TensorSpec({one}, tf.{layer['dtype']})" for one in self.fed(program, shapes)]
         options = f"input_signature=[{', '.join(found[: len(given)])}]"
         if self.switches.get("xla") == "1":
@@ -200,7 +195,7 @@ class TensorFlow(Writing):
     def in_session(self, source, program, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
         names = [] if self.constant else program.operands()
-        given, body = ["x"] + names, source.run
+        given, body = inputs_of(program) + names, source.run
         dtype = program.steps[0].layer["dtype"]
         if dtype == "bfloat16":  # fed and fetched as float32
             casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in given)
@@ -227,7 +222,7 @@ class TensorFlow(Writing):
         layer = program.steps[0].layer
         names = program.operands()
         if program.single and "kernel" not in layer:  # the same lines for every rank
-            return ["None"] * (1 + len(names))
+            return ["None"] * (program.inputs + len(names))
         axes = shapes.rank + 2
         if program.single and self.flat(layer):
             axes -= products.left_text(layer, shapes).count("0")
@@ -401,8 +396,12 @@ class TensorFlow(Writing):
         return pooling.pool(layer, library, found)(Text(x)).text
 
     def between(self, layer, x, given, shapes):
-        """The expression of what stands between a network's windows; ``x``: names of values."""
-        op, one, parameters = layer["op"], x[0], layer["parameters"]
+        """The expression of what stands between a network's windows; ``x``: names of its values."""
+        op, one, parameters = layer["op"], x[0], layer.get("parameters", {})
+        if op in ("add", "multiply"):
+            return (" + " if op == "add" else " * ").join(x)
+        if op == "product":
+            return f"tf.matmul({', '.join(x)}{', transpose_b=True' * layer['transposed']})"
         if op == "bias":
             return f"tf.nn.bias_add({one}, {given['b']})"
         if op == "normalisation":
@@ -421,12 +420,8 @@ class TensorFlow(Writing):
                 part = f"begin_{tail}", f"size_{tail}"
             kept = f"tf.slice({one}, {part[0]}, {part[1]})"
             return f"tf.concat([{kept}, {tail}], {axis})" if layer["behind"] else kept
-        name, alpha = layer["activation"], parameters.get("alpha", 1.0)
-        if name == "elu" and alpha != 1.0:
-            return f"tf.where({one} > 0, {one}, {alpha} * tf.math.expm1({one}))"
-        if name == "silu" and self.release() < (2, 4):
-            name = "swish"
-        return ACTIVATIONS.get(name, f"tf.nn.{name}({{x}})").format(x=one, alpha=alpha)
+        older, alpha = self.release() < (2, 4), parameters.get("alpha", 1.0)
+        return activations.lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
 
 
 def traced(names, lines):

@@ -13,7 +13,6 @@ from probe import backends
 from probe import program as programs
 from probe.backends.source import Shapes
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.geometry import Pair, around
 
 Pairs = tuple[Pair, ...]
@@ -28,7 +27,7 @@ def written(name: str) -> Writer:
 
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
-        word = "" if OPERATORS[case.op].pool else tensorflow_word(case, pairs).lower()
+        word = "" if case.pool else tensorflow_word(case, pairs).lower()
         named = case.padding if case.padding in ("same", "valid") else word or pairs
         program = programs.case(case.with_(padding=named).spec() | {"bias": False})
         return "\n".join(backend.plain(program, Shapes(program, case.input_shape())))
@@ -47,7 +46,7 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
 
 def onnx_node(case: Case, pairs: Pairs) -> str:
     """A Conv, MaxPool or AveragePool node with ``pads``, or ``auto_pad`` where the case has it."""
-    pool = OPERATORS[case.op].pool
+    pool = case.pool
     name = {"max": "MaxPool", "avg": "AveragePool"}.get(pool, "Conv")
     auto = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}.get(str(case.padding))
     dilated = set(case.dilation) != {1}

@@ -5,111 +5,53 @@ As the backends' chains have them. A library without a chain is fed with NumPy's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-from probe.backends import elementwise
+from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.reproduction.scripts import litert, opencv, written
+from probe.reproduction.scripts.contract import Library
 from probe.target import Target
 
-EXACT = {
-    "relu": "np.maximum(x, 0)",
-    "relu6": "np.minimum(np.maximum(x, 0), 6)",
-    "leaky_relu": "np.where(x > 0, x, x * x.dtype.type({alpha}))",
-    "hard_sigmoid": "np.minimum(np.maximum(x + 3, 0), 6) / 6",
-}
+EXACT = tuple(name for name, row in ACTIVATIONS.items() if row.roundings is not None)
 """Those whose bits are the same in every library, as NumPy has them."""
 
-SCALE, SLOPE = elementwise.SELU
-NUMPY = {
-    "sigmoid": "1 / (1 + np.exp(-x))",
-    "tanh": "np.tanh(x)",
-    "softmax": "raised / raised.sum(axis=-1, keepdims=True)",
-    "elu": "np.where(x > 0, x, number({alpha}) * np.expm1(x))",
-    "selu": "np.where(x > 0, scale * x, scale * (slope * np.expm1(x)))",
-    "softplus": "np.logaddexp(x, number(0))",
-    "softsign": "x / (1 + np.abs(x))",
-    "gelu": "wide * 0.5 * (1 + erf(wide / math.sqrt(2)))",
-    "silu": "x * (1 / (1 + np.exp(-x)))",
-    "exp": "np.exp(x)",
-}
-"""The others in NumPy, as ``probe.backends.elementwise``."""
-BEFORE = {
-    "softmax": ("raised = np.exp(x - x.max(axis=-1, keepdims=True))",),
-    "selu": (f"scale, slope = number({SCALE}), number({SLOPE})",),
-    "gelu": (
-        "wide = x.astype(np.float64)",
-        "erf = np.vectorize(math.erf, otypes=[np.float64])",
-    ),
-}
-"""Lines before these."""
-
-MODELS = {name: name + " {alpha}" for name in NUMPY}
-"""Of libraries that run a model of the activation: its name and parameter."""
+MODELS = {"litert": litert.activation, "opencv": opencv.activation}
+"""Libraries that run a model of the activation."""
 
 
-NORMALISATION = {
-    "keras": "x * scale + shift",
-}
-"""Scales and shifts of libraries that may fuse the two."""
-
-
-def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, ...]:
+def lines(
+    target: Target, version: str, name: str, alpha: float, dtype: str = "float32"
+) -> tuple[str, ...]:
     """The body of a function of the NumPy array ``x``, channels last, which returns another.
 
     Raises InputError where there is none.
     """
-    if written.is_written(target) and name in NUMPY:
-        spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
-        layer = spec | {"dtype": "float32", "channels": 1}
-        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
-    texts, write = WRITTEN.get(target.name, (NUMPY, _numpy))
-    if name not in texts:
+    known = [one for one in ACTIVATIONS if one not in EXACT]
+    if name not in known:
         why = f"no script has it on {target.text}"
-        raise InputError("activation", name, why, f"use one of {', '.join(texts)}")
-    text = texts[name].format(alpha=alpha)
-    return tuple(write(target, version, name, text))
+        raise InputError("activation", name, why, f"use one of {', '.join(known)}")
+    if target.name in MODELS:
+        return tuple(MODELS[target.name](target, name, alpha))
+    words = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
+    return _library(target, version, words, dtype).body
 
 
-def normalisation(target: Target, version: str) -> tuple[str, ...]:
+def normalisation(target: Target, version: str, dtype: str = "float32") -> tuple[str, ...]:
     """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do."""
-    if written.is_written(target):
-        layer = {"op": "normalisation", "dtype": "float32", "channels": 1, "parameters": {}}
-        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
-    if target.name not in NORMALISATION:
+    if not written.is_written(target):
         return ()
-    write = WRITTEN[target.name][1]
-    return tuple(write(target, version, "normalisation", NORMALISATION[target.name]))
+    return _library(target, version, {"op": "normalisation", "parameters": {}}, dtype).body
 
 
 def standard(target: Target, name: str) -> tuple[str, ...]:
     """Modules of Python's own that the lines use."""
-    own = target.name in WRITTEN or written.is_written(target)
-    return ("math",) if name == "gelu" and not own else ()
+    own = target.name in MODELS or (written.is_written(target) and target.name != "numpy")
+    return ("math",) if "math." in ACTIVATIONS[name].numpy and not own else ()
 
 
-def _numpy(target: Target, version: str, name: str, text: str) -> list[str]:
-    before = list(BEFORE.get(name, ()))
-    if "number(" in " ".join([*before, text]):
-        before.insert(0, "number = x.dtype.type")
-    return [*before, f"return np.asarray({text}, x.dtype)"]
-
-
-def _litert(target: Target, version: str, name: str, text: str) -> list[str]:
-    return litert.activation(target, *_parameters(text))
-
-
-def _opencv(target: Target, version: str, name: str, text: str) -> list[str]:
-    return opencv.activation(target, *_parameters(text))
-
-
-def _parameters(text: str) -> tuple[str, float]:
-    name, alpha = text.split()
-    return name, float(alpha)
-
-
-WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
-    "litert": (MODELS, _litert),
-    "opencv": (MODELS, _opencv),
-}
-"""Libraries whose backends have chains: their own activations, and what stands around them."""
+def _library(target: Target, version: str, words: dict[str, Any], dtype: str) -> Library:
+    """The lines of a library, NumPy's where it emits none."""
+    layer = words | {"dtype": dtype, "channels": 1}
+    where = target if written.is_written(target) else Target("numpy")
+    return written.of_layer(where, version, layer, (1, 1, 1), {})
