@@ -7,9 +7,10 @@ loops, sums go through its pairwise summation, and bfloat16 it does not have.
 
 import numpy as np
 
-from probe.backends import products
-from probe.backends.contract import Backend, Key, Unsupported
-from probe.backends.source import Writing, assigned, straight
+from probe import activations
+from probe.backends import elementwise, products
+from probe.backends.contract import Key, Unsupported
+from probe.backends.source import Writing, assigned, number, straight
 
 #: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
@@ -38,7 +39,6 @@ class Arrays(Writing):
     suggestions = (",threads=1", ",isa=avx2", ",isa=sse41")
     title = "NumPy"
     version_text = "np.__version__"
-    program = Backend.program
 
     @classmethod
     def environment(cls, switches, device):
@@ -66,25 +66,51 @@ class Arrays(Writing):
 
     def emit(self, program, shapes):
         layer = program.steps[0].layer
-        if not program.single or layer["op"] not in CALLS:
-            raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         if layer["dtype"] == "bfloat16":
             raise Unsupported("dtype=bfloat16: NumPy has none")
-        return straight(self, program, shapes)
+        source = straight(self, program, shapes)
+        return source._replace(standard=("math",) * ("math." in " ".join(source.run)))
 
     def enter(self, program, shapes):
-        return assigned("x", products.left_text(program.steps[0].layer, shapes))
+        layer = program.steps[0].layer
+        return assigned("x", products.left_text(layer, shapes)) if program.single else []
 
     def operand(self, layer, name, at):
         return assigned(at, products.right_text(layer, at)) if name == "w" else []
 
     def leave(self, program, shapes):
-        return products.restored_text(program.steps[0].layer, "y", shapes)
+        layer = program.steps[-1].layer
+        return products.restored_text(layer, "y", shapes) if program.single else "y"
 
     def lines(self, layer, number, x, y, given, shapes):
         """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        if "kernel" not in layer:
+            return between(layer, x[0], y, given, shapes)
+        if layer["op"] not in CALLS:
+            raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
         return [f"{y} = {call}" + f" + {given.get('b')}" * ("b" in given)]
+
+
+def between(layer, x, y, given, shapes):
+    """Lines of what stands between a network's windows; see ``probe.backends.elementwise``."""
+    op, parameters = layer["op"], layer["parameters"]
+    if op == "bias":
+        return [f"{y} = {x} + {given['b']}"]
+    if op == "normalisation":
+        return [f"{y} = {x} * {given['scale']} + {given['shift']}"]
+    if op == "pad":
+        pairs = [(0, 0), *(tuple(pair) for pair in layer["padding"]), (0, 0)]
+        value = number(parameters.get("value", 0.0))
+        return [f'{y} = np.pad({x}, {pairs}, "constant", constant_values={value})']
+    if op == "extend":
+        axis = elementwise.extended_axis(layer, shapes.rank + 2)
+        kept = ":, " * axis + f":{layer['kept']}"
+        return [f"{y} = np.concatenate([{x}[{kept}], {given['tail']}], axis={axis})"]
+    *before, last = activations.lines(layer["activation"], "numpy", parameters.get("alpha", 1.0), x)
+    if "number(" in " ".join([*before, last]):
+        before.insert(0, f"number = {x}.dtype.type")
+    return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]
 
 
 def blas():

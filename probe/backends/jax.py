@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+from probe import activations
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unavailable
 from probe.backends.source import Text, Writing, keywords, number, straight
@@ -31,16 +32,6 @@ PRODUCTS = {
     "dot": "jnp.dot({x}, {w})",
     "dense": "jnp.dot({x}, {w})",
     "sum": "jnp.sum({x}, axis=-1)",
-}
-
-#: Activations as expressions of ``x``; every other one is ``jax.nn.name(x)``.
-ACTIVATIONS = {
-    "exp": "jnp.exp({x})",
-    "tanh": "jnp.tanh({x})",
-    "softsign": "jax.nn.soft_sign({x})",
-    "leaky_relu": "jax.nn.leaky_relu({x}, {alpha})",
-    "elu": "jax.nn.elu({x}, {alpha})",
-    "gelu": "jax.nn.gelu({x}, approximate=False)",
 }
 
 #: What an instruction of XLA's program does; these only name, hold or pass on values.
@@ -282,6 +273,5 @@ def between(layer, x, given, shapes):
         axis = elementwise.extended_axis(layer, shapes.rank + 2)
         kept = ":, " * axis + f":{layer['kept']}"
         return f"jnp.concatenate([{x}[{kept}], {given['tail']}], axis={axis})"
-    name = layer["activation"]
-    text = ACTIVATIONS.get(name, f"jax.nn.{name}({{x}})")
-    return text.format(x=x, alpha=parameters.get("alpha", 1.0))
+    found = activations.lines(layer["activation"], "jax", parameters.get("alpha", 1.0), x)
+    return found[-1]

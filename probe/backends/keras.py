@@ -13,6 +13,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
   goes before a ``valid`` one.
 """
 
+from probe import activations
 from probe.backends import elementwise, pooling, products
 from probe.backends import tensorflow as below
 from probe.backends.contract import Key, Unavailable, Unsupported
@@ -27,13 +28,6 @@ KEYS = dict(
     xla=Key(("0", "1"), "0", "the layers in a tf.function with jit_compile"),
     backend=Key(BACKENDS, "tensorflow", "the library below Keras"),
 )
-
-#: Activations as expressions of ``x``; every other one is ``keras.activations.name(x)``.
-ACTIVATIONS = {
-    "exp": "keras.ops.exp({x})",
-    "leaky_relu": "keras.activations.leaky_relu({x}, negative_slope={alpha})",
-    "elu": "keras.activations.elu({x}, alpha={alpha})",
-}
 
 
 class Keras(Writing):
@@ -253,9 +247,9 @@ def layer_lines(layer, name):
         raise Unsupported(f"op={op}: Keras has no layer for it")
     rank, padding = len(layer["kernel"]), layer["padding"]
     if not isinstance(padding, str):
-        pairs, padding = [tuple(pair) for pair in padding], "valid"
+        both, padding = tuple(tuple(pair) for pair in padding), "valid"
         around = keywords(dtype) and f", {keywords(dtype)}"
-        pairs = pairs[0] if rank == 1 else tuple(pairs)
+        pairs = both[0] if rank == 1 else both
         found = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({pairs}{around})"]
     given = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
     if set(layer["dilation"]) != {1}:
@@ -313,6 +307,5 @@ def between(layer, x, given, shapes):
         axis = elementwise.extended_axis(layer, shapes.rank + 2)
         kept = ":, " * axis + f":{layer['kept']}"
         return f"keras.ops.concatenate([{x}[{kept}], {given['tail']}], axis={axis})"
-    name = layer["activation"]
-    text = ACTIVATIONS.get(name, f"keras.activations.{name}({{x}})")
-    return text.format(x=x, alpha=parameters.get("alpha", 1.0))
+    found = activations.lines(layer["activation"], "keras", parameters.get("alpha", 1.0), x)
+    return found[-1]

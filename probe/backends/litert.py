@@ -11,6 +11,7 @@ what has none is zeros. The format itself is in ``litert_model``.
 
 import numpy as np
 
+from probe import activations
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
 from probe.backends.litert_model import Graph, Model
@@ -36,24 +37,6 @@ OPERATORS = {
     "avg": "AVERAGE_POOL_2D",
     "add": "ADD",
     "multiply": "MUL",
-}
-SCALE, SLOPE = elementwise.SELU
-#: Activations as operators of values and numbers; LiteRT's own ELU has a slope of 1.
-ACTIVATIONS = {
-    "relu": "RELU(x)",
-    "relu6": "RELU6(x)",
-    "leaky_relu": "LEAKY_RELU(x, alpha={alpha})",
-    "sigmoid": "LOGISTIC(x)",
-    "tanh": "TANH(x)",
-    "softmax": "SOFTMAX(x, beta=1.0)",
-    "elu": "SELECT(GREATER(x, 0), x, MUL(ELU(x), {alpha}))",
-    "selu": f"SELECT(GREATER(x, 0), MUL(x, {SCALE}), MUL(SUB(EXP(x), 1), {SCALE * SLOPE}))",
-    "softplus": "LOG(ADD(EXP(x), 1))",
-    "softsign": "DIV(x, ADD(ABS(x), 1))",
-    "gelu": "GELU(x)",
-    "silu": "MUL(x, LOGISTIC(x))",
-    "hard_sigmoid": "MUL(RELU6(ADD(x, 3)), 1 / 6)",
-    "exp": "EXP(x)",
 }
 
 
@@ -280,12 +263,13 @@ def pooled(graph, spec, x):
 
 
 def activation(graph, spec, x):
-    """The operators of an activation."""
-    alpha = spec["parameters"].get("alpha", 1.0)
-    text = ACTIVATIONS[spec["activation"]]
-    if spec["activation"] == "elu" and alpha == 1.0:
-        text = "ELU(x)"
-    return eval(text.format(alpha=alpha), {}, Operators(graph, x))
+    """The operators of an activation: its lines, of which the last is an expression."""
+    spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
+    named = Operators(graph, x)
+    for line in spelled[:-1]:
+        name, _, text = line.partition(" = ")
+        named[name] = eval(text, {}, named)
+    return eval(spelled[-1], {}, named)
 
 
 class Operators(dict):

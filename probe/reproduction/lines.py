@@ -159,11 +159,16 @@ def _reference(target: Target, case: Case) -> Library:
 
 
 def activation(
-    target: Target, version: str, name: str, alpha: float, shape: tuple[int, ...]
+    target: Target,
+    version: str,
+    name: str,
+    alpha: float,
+    shape: tuple[int, ...],
+    dtype: str = "float32",
 ) -> tuple[str, ...]:
     """Returns the body of a function of ``x``, channels last, which returns another such array.
 
-    ``shape``: that of x. Raises InputError where there is none.
+    ``shape`` and ``dtype``: those of x. Raises InputError where there is none.
     """
     known = [one for one in ACTIVATIONS if one not in EXACT]
     if name not in known:
@@ -171,7 +176,7 @@ def activation(
         raise InputError("activation", name, why, f"use one of {', '.join(known)}")
     if is_written(target):
         spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
-        layer = spec | {"dtype": "float32", "channels": shape[-1]}
+        layer = spec | {"dtype": dtype, "channels": shape[-1]}
         return of_layer(target, version, layer, shape, {}).body
     spelled = activations.lines(name, "numpy", alpha)
     number = ("number = x.dtype.type",) if "number(" in " ".join(spelled) else ()
@@ -179,7 +184,11 @@ def activation(
 
 
 def normalisation(
-    target: Target, version: str, shape: tuple[int, ...], operands: Mapping[str, np.ndarray]
+    target: Target,
+    version: str,
+    shape: tuple[int, ...],
+    operands: Mapping[str, np.ndarray],
+    dtype: str = "float32",
 ) -> tuple[str, ...]:
     """Returns such a body of ``x``, ``scale`` and ``shift``, a number a channel.
 
@@ -188,7 +197,7 @@ def normalisation(
     """
     if not is_written(target):
         return ()
-    layer = {"op": "normalisation", "dtype": "float32", "parameters": {}, "channels": shape[-1]}
+    layer = {"op": "normalisation", "dtype": dtype, "parameters": {}, "channels": shape[-1]}
     return of_layer(target, version, layer, shape, operands).body
 
 

@@ -235,6 +235,7 @@ class _Layers:
 
     def __init__(self, finding: Padded, target: Target, version: str) -> None:
         self.finding, self.target, self.version = finding, target, version
+        self.dtype = finding.network.dtype
         self.functions: list[program.Function] = [_padding(finding)]
         self.libraries: list[Library] = []
         self.standard: set[str] = set()
@@ -269,13 +270,13 @@ class _Layers:
             return lines
         if not (layer.sums or layer.pool):
             return [f"x = {_between(number, layer)}"]
-        case = layer.case(sizes, self.finding.network.dtype)
+        case = layer.case(sizes, self.dtype)
         given = [
             name
             for name, array in (("weights", layer.weights), ("bias", layer.bias))
             if array is not None
         ]
-        own = layer.operands(self.finding.network.dtype)
+        own = layer.operands(self.dtype)
         x = np.zeros(case.input_shape(), self.finding.x.dtype)
         found = written.of_case(
             self.target, self.version, case, (x, own["w"].reshape(case.weight_shape), own.get("b"))
@@ -293,7 +294,7 @@ class _Layers:
         """Lines that replace x by the library's own scaling; none where NumPy's will do."""
         layer = self.finding.axes.layers[number]
         shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
-        lines = written.normalisation(self.target, self.version, shape, operands)
+        lines = written.normalisation(self.target, self.version, shape, operands, self.dtype)
         if not lines:
             return []
         self.standard |= set(written.standard(lines))
@@ -304,7 +305,8 @@ class _Layers:
     def _activation(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> str:
         """The name of a function that is the library's own."""
         alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
-        lines = written.activation(self.target, self.version, layer.activation, alpha, shape)
+        given = self.target, self.version, layer.activation, alpha, shape, self.dtype
+        lines = written.activation(*given)
         self.standard |= set(written.standard(lines))
         about = f"{layer.activation}, as the library has it."
         return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
