@@ -77,9 +77,12 @@ class Model:
         return "".join(head(name, shape) for name, shape in inputs.items()) + "".join(self.lines)
 
     def caffemodel(self, operands):
-        """The bytes of the weights."""
-        named = [(name, kind, [one(operands) for one in made]) for name, kind, made in self.weights]
-        return b"".join(caffemodel(*one) for one in named)
+        """``{"caffemodel": bytes}``: the weights, of operands by name."""
+        parts = [
+            caffemodel(name, kind, [blob(operands) for blob in blobs])
+            for name, kind, blobs in self.weights
+        ]
+        return {"caffemodel": b"".join(parts)}
 
 
 def channels_first(shape):
@@ -175,7 +178,7 @@ def symmetric(spec, axis, size, before, outputs):
 
 
 def axes(spec, sizes):
-    """An Axis for every spatial axis of an input of these sizes; nothing is kept where none fits."""
+    """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
     found = []
     for axis, (before, _, _, outputs) in enumerate(Windows.of(spec).spans(sizes)):
         pad, drop = symmetric(spec, axis, sizes[axis], before, outputs)

@@ -6,6 +6,7 @@ definition; every constant has its own.
 """
 
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -127,7 +128,8 @@ class Model:
     """
 
     def __init__(self, graph, y):
-        self.graph, self.y, self.packed, self.places = graph, y, None, []
+        self.graph, self.y, self.places = graph, y, []
+        self.packed: Any = None
 
     def __call__(self, operands):
         if self.packed is None:

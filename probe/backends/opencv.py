@@ -92,6 +92,7 @@ class OpenCV(Writing):
         step, shape = program.steps[0], shapes.shape
         if not program.single or "kernel" not in step.layer:
             return self.network(program, shape)
+        caffe.supported(step.layer)
         if step.layer["op"] in caffe.PRODUCTS:
             return self.product(step, shape)
         return self.windowed(step, shape)
@@ -106,17 +107,14 @@ class OpenCV(Writing):
 
     def product(self, step, shape):
         """One matrix product, over the last axis of x."""
-        prototxt, blobs = caffe.prototxt(step.layer, shape, ()), blobs_of(step)
-
-        def hold(operands):
-            arrays = [blob(operands) for blob in blobs]
-            return {"caffemodel": caffe.caffemodel("y", "InnerProduct", arrays)}
-
+        prototxt = caffe.prototxt(step.layer, shape, ())
+        model = caffe.Model(shape)
+        model.weights.append(("y", "InnerProduct", blobs_of(step)))
         return Source(
             load=tuple(self.net(prototxt, True)),
             run=("net.setInput(x)", "y = net.forward()"),
             held=("caffemodel",),
-            hold=hold,
+            hold=model.caffemodel,
         )
 
     def windowed(self, step, shape):
@@ -166,8 +164,7 @@ class OpenCV(Writing):
         )
         if not model.weights:
             return source
-        hold = lambda operands: {"caffemodel": model.caffemodel(operands)}  # noqa: E731
-        return source._replace(held=("caffemodel",), hold=hold)
+        return source._replace(held=("caffemodel",), hold=model.caffemodel)
 
 
 def entering(flat):
