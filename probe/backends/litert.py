@@ -9,8 +9,13 @@ every layer; so ``conv1d`` is CONV_2D. ``matmul`` and ``dense`` are FULLY_CONNEC
 what has none is zeros. The format itself is in ``litert_model``.
 """
 
+import functools
+import re
+from operator import itemgetter
+
 import numpy as np
 
+from probe import activations
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
 from probe.backends.litert_model import Graph, Model
@@ -36,24 +41,6 @@ OPERATORS = {
     "avg": "AVERAGE_POOL_2D",
     "add": "ADD",
     "multiply": "MUL",
-}
-SCALE, SLOPE = elementwise.SELU
-#: Activations as operators of values and numbers; LiteRT's own ELU has a slope of 1.
-ACTIVATIONS = {
-    "relu": "RELU(x)",
-    "relu6": "RELU6(x)",
-    "leaky_relu": "LEAKY_RELU(x, alpha={alpha})",
-    "sigmoid": "LOGISTIC(x)",
-    "tanh": "TANH(x)",
-    "softmax": "SOFTMAX(x, beta=1.0)",
-    "elu": "SELECT(GREATER(x, 0), x, MUL(ELU(x), {alpha}))",
-    "selu": f"SELECT(GREATER(x, 0), MUL(x, {SCALE}), MUL(SUB(EXP(x), 1), {SCALE * SLOPE}))",
-    "softplus": "LOG(ADD(EXP(x), 1))",
-    "softsign": "DIV(x, ADD(ABS(x), 1))",
-    "gelu": "GELU(x)",
-    "silu": "MUL(x, LOGISTIC(x))",
-    "hard_sigmoid": "MUL(RELU6(ADD(x, 3)), 1 / 6)",
-    "exp": "EXP(x)",
 }
 
 
@@ -203,15 +190,10 @@ def layer(graph, step, xs):
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no LiteRT model is built for it here")
     channels = x.shape[-1:]
-    held = {name: graph.operand(name, channels, given(at)) for name, at in step.arrays.items()}
+    held = {name: graph.operand(name, channels, itemgetter(at)) for name, at in step.arrays.items()}
     if op == "bias":
         return graph.each("ADD", x, held["b"])
     return graph.each("ADD", graph.each("MUL", x, held["scale"]), held["shift"])
-
-
-def given(at):
-    """f(operands) of an operand that the model holds as it is."""
-    return lambda operands: operands[at]
 
 
 def operands(graph, step):
@@ -220,7 +202,7 @@ def operands(graph, step):
     found = [graph.operand("w", kernel_shape(spec), lambda given: weights(spec, given[w]))]
     if b is None:
         return found + [graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
-    return found + [graph.operand("b", (spec["filters"],), given(b))]
+    return found + [graph.operand("b", (spec["filters"],), itemgetter(b))]
 
 
 def ahead(spec, name):
@@ -280,23 +262,11 @@ def pooled(graph, spec, x):
 
 
 def activation(graph, spec, x):
-    """The operators of an activation."""
-    alpha = spec["parameters"].get("alpha", 1.0)
-    text = ACTIVATIONS[spec["activation"]]
-    if spec["activation"] == "elu" and alpha == 1.0:
-        text = "ELU(x)"
-    return eval(text.format(alpha=alpha), {}, Operators(graph, x))
-
-
-class Operators(dict):
-    """The names in an activation's text: ``x``, and every other one is that of an operator."""
-
-    def __init__(self, graph, x):
-        dict.__init__(self, x=x)
-        self.graph = graph
-
-    def __missing__(self, name):
-        return lambda *values, **fields: self.graph.each(name, *values, **fields)
+    """The operators of an activation: each name in its spelling is one."""
+    spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
+    names = re.findall(r"(\w+)\(", " ".join(spelled))
+    given = {name: functools.partial(graph.each, name) for name in names}
+    return activations.compiled(spelled, given)(x)
 
 
 def extended(graph, step, x):
@@ -311,7 +281,7 @@ def extended(graph, step, x):
     if not spec["behind"]:
         return x
     shape[axis] = spec["behind"]
-    return joined(graph, axis, [x, graph.operand("tail", shape, given(tail))])
+    return joined(graph, axis, [x, graph.operand("tail", shape, itemgetter(tail))])
 
 
 def joined(graph, axis, xs):

@@ -13,8 +13,11 @@ a constant input for padding of its own, crops and ``extend``. Activations that 
 OpenCV's own layers, under its names for them.
 """
 
+from operator import itemgetter
+
 import numpy as np
 
+from probe import activations
 from probe.backends import caffe, elementwise
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import Source, Writing
@@ -22,24 +25,6 @@ from probe.backends.source import Source, Writing
 KEYS = {
     "winograd": Key(("0", "1"), "1", "Winograd's algorithm for 3x3 kernels of stride 1"),
     "threads": Key(None, "one a core", "threads within a layer"),
-}
-
-#: By activation: the layer's type and its fields. From "silu" on the layers are not Caffe's.
-ACTIVATIONS = {
-    "relu": ("ReLU", ""),
-    "leaky_relu": ("ReLU", "relu_param {{ negative_slope: {alpha!r} }}"),
-    "sigmoid": ("Sigmoid", ""),
-    "tanh": ("TanH", ""),
-    "softmax": ("Softmax", "softmax_param {{ axis: 1 }}"),
-    "elu": ("ELU", "elu_param {{ alpha: {alpha!r} }}"),
-    "exp": ("Exp", ""),
-    "softplus": ("BNLL", ""),
-    "silu": ("Swish", ""),
-    "relu6": ("ReLU6", ""),
-    "gelu": ("Gelu", ""),
-    "selu": ("Selu", ""),
-    "softsign": ("Softsign", ""),
-    "hard_sigmoid": ("HardSigmoid", "hard_sigmoid_param {{ alpha: %r beta: 0.5 }}" % (1 / 6)),
 }
 
 
@@ -175,13 +160,12 @@ def entering(flat):
 
 def blobs_of(step):
     """A layer's weights as functions of the operands, which give arrays in Caffe's layout."""
-    layer, named = step.layer, step.arrays
-    own = {name: lambda given, at=at: given[at] for name, at in named.items()}
-    if "w" in own:
-        own["w"] = lambda given: weights(layer, given[named["w"]])
-    if layer["op"] == "bias":
-        return [lambda given: np.ones_like(given[named["b"]]), own["b"]]
-    return list(own.values())
+    own = [itemgetter(at) for at in step.arrays.values()]
+    if step.layer["op"] == "bias":
+        return [lambda given: np.ones_like(own[0](given)), own[0]]
+    if "w" in step.arrays:
+        return [lambda given: weights(step.layer, own[0](given))] + own[1:]
+    return own
 
 
 def weights(layer, w):
@@ -211,8 +195,8 @@ def layer(model, step, xs):
         fields = "eltwise_param { operation: %s }" % {"add": "SUM", "multiply": "PROD"}[op]
         return model.layer("Eltwise", xs, x.shape, fields)
     if op == "activation":
-        kind, fields = ACTIVATIONS[spec["activation"]]
-        fields = fields.format(alpha=spec["parameters"].get("alpha", 1.0))
+        alpha = spec["parameters"].get("alpha", 1.0)
+        kind, fields = activations.caffe(spec["activation"], alpha)
         return model.layer(kind, [x], x.shape, fields)
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no Caffe layer is built for it here")
