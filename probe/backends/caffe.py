@@ -77,9 +77,12 @@ class Model:
         return "".join(head(name, shape) for name, shape in inputs.items()) + "".join(self.lines)
 
     def caffemodel(self, operands):
-        """The bytes of the weights."""
-        named = [(name, kind, [one(operands) for one in made]) for name, kind, made in self.weights]
-        return b"".join(caffemodel(*one) for one in named)
+        """``{"caffemodel": bytes}``: the weights, of operands by name."""
+        parts = [
+            caffemodel(name, kind, [blob(operands) for blob in blobs])
+            for name, kind, blobs in self.weights
+        ]
+        return {"caffemodel": b"".join(parts)}
 
 
 def channels_first(shape):

@@ -9,6 +9,10 @@ every layer; so ``conv1d`` is CONV_2D. ``matmul`` and ``dense`` are FULLY_CONNEC
 what has none is zeros. The format itself is in ``litert_model``.
 """
 
+import functools
+import re
+from operator import itemgetter
+
 import numpy as np
 
 from probe import activations
@@ -186,15 +190,10 @@ def layer(graph, step, xs):
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no LiteRT model is built for it here")
     channels = x.shape[-1:]
-    held = {name: graph.operand(name, channels, given(at)) for name, at in step.arrays.items()}
+    held = {name: graph.operand(name, channels, itemgetter(at)) for name, at in step.arrays.items()}
     if op == "bias":
         return graph.each("ADD", x, held["b"])
     return graph.each("ADD", graph.each("MUL", x, held["scale"]), held["shift"])
-
-
-def given(at):
-    """f(operands) of an operand that the model holds as it is."""
-    return lambda operands: operands[at]
 
 
 def operands(graph, step):
@@ -203,7 +202,7 @@ def operands(graph, step):
     found = [graph.operand("w", kernel_shape(spec), lambda given: weights(spec, given[w]))]
     if b is None:
         return found + [graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
-    return found + [graph.operand("b", (spec["filters"],), given(b))]
+    return found + [graph.operand("b", (spec["filters"],), itemgetter(b))]
 
 
 def ahead(spec, name):
@@ -263,24 +262,11 @@ def pooled(graph, spec, x):
 
 
 def activation(graph, spec, x):
-    """The operators of an activation: its lines, of which the last is an expression."""
+    """The operators of an activation: each name in its spelling is one."""
     spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
-    named = Operators(graph, x)
-    for line in spelled[:-1]:
-        name, _, text = line.partition(" = ")
-        named[name] = eval(text, {}, named)
-    return eval(spelled[-1], {}, named)
-
-
-class Operators(dict):
-    """The names in an activation's text: ``x``, and every other one is that of an operator."""
-
-    def __init__(self, graph, x):
-        dict.__init__(self, x=x)
-        self.graph = graph
-
-    def __missing__(self, name):
-        return lambda *values, **fields: self.graph.each(name, *values, **fields)
+    names = re.findall(r"(\w+)\(", " ".join(spelled))
+    given = {name: functools.partial(graph.each, name) for name in names}
+    return activations.compiled(spelled, given)(x)
 
 
 def extended(graph, step, x):
@@ -295,7 +281,7 @@ def extended(graph, step, x):
     if not spec["behind"]:
         return x
     shape[axis] = spec["behind"]
-    return joined(graph, axis, [x, graph.operand("tail", shape, given(tail))])
+    return joined(graph, axis, [x, graph.operand("tail", shape, itemgetter(tail))])
 
 
 def joined(graph, axis, xs):

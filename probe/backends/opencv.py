@@ -13,6 +13,8 @@ a constant input for padding of its own, crops and ``extend``. Activations that 
 OpenCV's own layers, under its names for them.
 """
 
+from operator import itemgetter
+
 import numpy as np
 
 from probe import activations
@@ -75,6 +77,7 @@ class OpenCV(Writing):
         step, shape = program.steps[0], shapes.shape
         if not program.single or "kernel" not in step.layer:
             return self.network(program, shape)
+        caffe.supported(step.layer)
         if step.layer["op"] in caffe.PRODUCTS:
             return self.product(step, shape)
         return self.windowed(step, shape)
@@ -89,17 +92,14 @@ class OpenCV(Writing):
 
     def product(self, step, shape):
         """One matrix product, over the last axis of x."""
-        prototxt, blobs = caffe.prototxt(step.layer, shape, ()), blobs_of(step)
-
-        def hold(operands):
-            arrays = [blob(operands) for blob in blobs]
-            return {"caffemodel": caffe.caffemodel("y", "InnerProduct", arrays)}
-
+        prototxt = caffe.prototxt(step.layer, shape, ())
+        model = caffe.Model(shape)
+        model.weights.append(("y", "InnerProduct", blobs_of(step)))
         return Source(
             load=tuple(self.net(prototxt, True)),
             run=("net.setInput(x)", "y = net.forward()"),
             held=("caffemodel",),
-            hold=hold,
+            hold=model.caffemodel,
         )
 
     def windowed(self, step, shape):
@@ -149,8 +149,7 @@ class OpenCV(Writing):
         )
         if not model.weights:
             return source
-        hold = lambda operands: {"caffemodel": model.caffemodel(operands)}  # noqa: E731
-        return source._replace(held=("caffemodel",), hold=hold)
+        return source._replace(held=("caffemodel",), hold=model.caffemodel)
 
 
 def entering(flat):
@@ -161,13 +160,12 @@ def entering(flat):
 
 def blobs_of(step):
     """A layer's weights as functions of the operands, which give arrays in Caffe's layout."""
-    layer, named = step.layer, step.arrays
-    own = {name: lambda given, at=at: given[at] for name, at in named.items()}
-    if "w" in own:
-        own["w"] = lambda given, at=named["w"]: weights(layer, given[at])
-    if layer["op"] == "bias":
-        return [lambda given: np.ones_like(given[named["b"]]), own["b"]]
-    return list(own.values())
+    own = [itemgetter(at) for at in step.arrays.values()]
+    if step.layer["op"] == "bias":
+        return [lambda given: np.ones_like(own[0](given)), own[0]]
+    if "w" in step.arrays:
+        return [lambda given: weights(step.layer, own[0](given))] + own[1:]
+    return own
 
 
 def weights(layer, w):

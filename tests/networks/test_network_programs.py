@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
-from probe.backends import caffe, elementwise
+from probe.backends import caffe, conformance, elementwise
 from probe.cli.network import network as command
 from probe.launch import InlineSession
 from probe.network.comparison import Comparer
@@ -164,6 +164,26 @@ def test_one_and_three_spatial_axes(started, text):
     ]
     words = {"rank": 3, "height": [3, 2], "in_channels": 2, "layers": three}
     agree(started(text), from_json(words), 9)
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 4), (1, 3, 9, 4)], ids=["one axis", "two axes"])
+@pytest.mark.parametrize("text", TARGETS)
+def test_a_program_reads_values_again(started, text, shape):
+    """A value that is read again is not clamped in the operator that makes it."""
+    session, rank = started(text), len(shape) - 2
+    conv = conformance.spec(f"conv{rank}d", [3] * rank, padding="same", in_channels=4, filters=4)
+    plain = {"dtype": "float32", "parameters": {}}
+    relu = plain | {"op": "activation", "activation": "relu"}
+    rest = [relu, *(plain | {"op": op, "axis": rank} for op in ("add", "multiply", "concat"))]
+    reads = [[0], [1], [1, 2], [3, 0], [4, 1]]
+    random = np.random.default_rng(5)
+    x, w = (random.standard_normal(one, np.float32) for one in (shape, (*[3] * rank, 4, 4)))
+    named = {"key": "again", "specs": [conv, *rest], "reads": reads}
+    session.request({"do": "network"} | named, {"0.w": w})
+    whole = session.request({"do": "whole", "key": "again", "times": 1}, {"x": x})[1]["y"]
+    layers = session.request({"do": "through", "key": "again"}, {"x": x})[1]["y4"]
+    assert whole.shape == (*shape[:-2], 2 * shape[-2], 4)
+    np.testing.assert_allclose(whole, layers, rtol=2e-6, atol=2e-6)
 
 
 def test_float16_is_literts(started):
