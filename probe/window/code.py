@@ -15,7 +15,7 @@ from probe import program as programs
 from probe.backends import pooling
 from probe.backends.source import Shapes
 from probe.case import Case
-from probe.geometry import Pair, Span, around
+from probe.geometry import Padding, Pair, Span, around
 
 Pairs = tuple[Pair, ...]
 Writer = Callable[[Case, Pairs], str]
@@ -39,8 +39,9 @@ def written(name: str) -> Writer:
 
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
-        word = "" if OPERATORS[case.op].pool else tensorflow_word(case, pairs).lower()
-        named = case.padding if case.padding in ("same", "valid") else word or pairs
+        named: Padding = tensorflow_word(case, pairs).lower() or pairs
+        if case.pool:  # whose padding is no zeros, or counts them
+            named = case.padding if case.pad_with == "nothing" else pairs
         program = programs.case(case.with_(padding=named).spec() | {"bias": False})
         found = backend.emit(program, Shapes(program, case.input_shape()))
         return "\n".join(found.run)
