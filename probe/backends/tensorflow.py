@@ -190,7 +190,7 @@ class TensorFlow(Writing):
         run = (f"y = traced({', '.join(given)})",)
         if argument:
             return source._replace(make=lines, run=run)
-        return source._replace(load=source.load + lines, run=run)
+        return source._replace(load=source.load + ("",) + lines, run=run)
 
     def in_session(self, source, program, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
@@ -201,9 +201,10 @@ class TensorFlow(Writing):
             casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in given)
             body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
         fed = [f"tf.placeholder(tf.{dtype}, {one})" for one in self.fed(program, shapes)]
+        where = self.device if ":" in self.device else f"{self.device}:0"
         lines = traced(given, body)
         lines += (
-            f'with tf.Graph().as_default(), tf.device("/{self.device}"):',
+            f'with tf.Graph().as_default(), tf.device("/{where}"):',
             f"    fed = [{', '.join(fed[: len(given)])}]",
         )
         if self.release() >= (1, 2):
@@ -214,7 +215,7 @@ class TensorFlow(Writing):
             lines += ("    outputs, session = traced(*fed), tf.Session(config=config)",)
             run = (f"y = session.run(outputs, dict(zip(fed, [{', '.join(given)}])))",)
         if self.constant:
-            return source._replace(load=source.load + lines, run=run)
+            return source._replace(load=source.load + ("",) + lines, run=run)
         return source._replace(make=lines, run=run)
 
     def fed(self, program, shapes):
@@ -234,7 +235,7 @@ class TensorFlow(Writing):
             for step in program.steps
             for name, at in step.arrays.items()
         }
-        channels = layer["in_channels"] if "kernel" in layer else layer["channels"]
+        channels = layer.get("in_channels", layer.get("channels"))
         return [str(outer + (channels,))] + [str(found[name]) for name in names]
 
     def operand_shape(self, layer, name, rank):
@@ -293,7 +294,7 @@ class TensorFlow(Writing):
         if self.constant:
             given = {name: tensor(at, layer) for name, at in given.items()}
         if pooling.kind(layer):
-            return [f"{y} = {self.pooled(layer, number, x[0], shapes)}"]
+            return [f"{y} = {self.pooled(layer, x[0], number, shapes)}"]
         if "kernel" not in layer:
             return [f"{y} = {self.between(layer, x, given, shapes)}"]
         if "stable" in layer:
@@ -427,7 +428,7 @@ class TensorFlow(Writing):
 def traced(names, lines):
     """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
     *body, last = lines
-    body.append("return " + last[4:])
+    body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
     head = f"def traced({', '.join(names)}):"
     return (head, *("    " + line for line in body), "")
 
@@ -502,22 +503,21 @@ def by_hand(layer, given, pairs, graph):
     weight, add = "weight", "tf.add(y, product)"
     if graph:
         weight, add = "weight if y is None else -weight", "tf.subtract(y, product)"
-    if "w" not in given:  # a sum
-        split = f"for part in tf.split({seen}, {depth}, axis=-1):"
-        return found + ["y = None", split, "    y = part if y is None else tf.add(y, part)"]
+    columns = [groups, filters // groups] if groups > 1 else [filters]
     starts = [
         tuple(at * step for at, step in zip(place, layer["dilation"])) for place in windows.places()
     ]
-    columns = [groups, filters // groups] if groups > 1 else [filters]
-    rows = f"tf.unstack(tf.reshape({given['w']}, {[len(starts), depth] + columns}))"
     if len(letters) == 1:
-        starts = [start for (start,) in starts]
-    names = letters if len(letters) == 1 else f"({', '.join(letters)})"
-    head = f"{names}, row in zip({starts}, {rows})" if len(starts) > 1 else f"row in {rows}"
+        starts, letters = [start for (start,) in starts], letters[0]
+    else:
+        letters = f"({', '.join(letters)})"
+    w = given.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
+    found.append(f"rows = tf.unstack(tf.reshape({w}, {[len(starts), depth] + columns}))")
     found += [
         "y = None",
-        f"for {head}:",
-        f"    for part, weight in zip(tf.split({seen}, {depth}, axis=-1), tf.unstack(row)):",
+        f"for {letters}, row in zip({starts}, rows):" if len(starts) > 1 else "for row in rows:",
+        f"    parts = tf.split({seen}, {depth}, axis=-1)",
+        "    for part, weight in zip(parts, tf.unstack(row)):",
         f"        product = tf.multiply(part, {weight})",
         f"        y = product if y is None else {add}",
     ]
