@@ -23,7 +23,7 @@ SCRIPTS = {
     "litert": "litert",
     "opencv": "opencv",
     "numpy": "written",
-    "reference": "reference",
+    "reference": "written",
 }
 """The module of each backend."""
 

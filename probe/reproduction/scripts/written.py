@@ -16,6 +16,7 @@ from probe.backends.contract import Unsupported
 from probe.backends.source import Shapes, Source, Writing
 from probe.case import Case
 from probe.comparison import Arrays
+from probe.reproduction import layout
 from probe.reproduction.scripts.contract import Library, refuse
 from probe.target import Target
 
@@ -27,9 +28,29 @@ def is_written(target: Target) -> bool:
 
 def library(target: Target, version: str, case: Case, operands: Arrays) -> Library:
     """How a script computes ``case``, its length set; see ``scripts.library``."""
+    if not is_written(target):
+        return _reference(target, case)
     x, w, b = operands
     named = {"w": w} if b is None else {"w": w, "b": b}
     return of_layer(target, version, case.spec(), tuple(x.shape), named)
+
+
+def _reference(target: Target, case: Case) -> Library:
+    """Returns lines for probe's own arithmetic: such a script needs probe."""
+    if case.dtype == "bfloat16":
+        raise refuse(target, "bfloat16")
+    names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
+    given = ", ".join(f'"{name}": {name}' for name in names)
+    body = (
+        "from probe.backends.reference import Reference",
+        "",
+        "backend = Reference()",
+        f'backend.start({layout.literal(dict(target.switches))}, "cpu")',
+        f"operator = backend.operator({layout.literal(case.spec())})",
+        f"run = operator.bind({{{given}}})",
+        "return operator.output(run(operator.input(x)))",
+    )
+    return Library("probe on NumPy", "np.__version__", (), body, modules=("probe-numerics",))
 
 
 def of_layer(
