@@ -84,30 +84,27 @@ class Arrays(Writing):
 
     def lines(self, layer, number, x, y, given, shapes):
         """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        if layer["op"] == "activation":
+            return activation(layer, x[0], y)
         if "kernel" not in layer:
-            return between(layer, x[0], y, given, shapes)
+            words = shapes.rank, "numpy", padded, "np.concatenate"
+            return [f"{y} = {elementwise.text(layer, x[0], given, *words)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
         return [f"{y} = {call}" + f" + {given.get('b')}" * ("b" in given)]
 
 
-def between(layer, x, y, given, shapes):
-    """Lines of what stands between a network's windows; see ``probe.backends.elementwise``."""
-    op, parameters = layer["op"], layer["parameters"]
-    if op == "bias":
-        return [f"{y} = {x} + {given['b']}"]
-    if op == "normalisation":
-        return [f"{y} = {x} * {given['scale']} + {given['shift']}"]
-    if op == "pad":
-        pairs = [(0, 0), *(tuple(pair) for pair in layer["padding"]), (0, 0)]
-        value = number(parameters.get("value", 0.0))
-        return [f'{y} = np.pad({x}, {pairs}, "constant", constant_values={value})']
-    if op == "extend":
-        axis = elementwise.extended_axis(layer, shapes.rank + 2)
-        kept = ":, " * axis + f":{layer['kept']}"
-        return [f"{y} = np.concatenate([{x}[{kept}], {given['tail']}], axis={axis})"]
-    *before, last = activations.lines(layer["activation"], "numpy", parameters.get("alpha", 1.0), x)
+def padded(x, pairs, value):
+    """``np.pad`` along the spatial axes."""
+    pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
+    return f'np.pad({x}, {pairs}, "constant", constant_values={number(value)})'
+
+
+def activation(layer, x, y):
+    """Lines of an activation, in the dtype of x."""
+    alpha = layer["parameters"].get("alpha", 1.0)
+    *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
     if "number(" in " ".join([*before, last]):
         before.insert(0, f"number = {x}.dtype.type")
     return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]

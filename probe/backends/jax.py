@@ -9,10 +9,9 @@ import re
 
 import numpy as np
 
-from probe import activations
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unavailable
-from probe.backends.source import Text, Writing, keywords, number, straight
+from probe.backends.source import Text, Writing, defined, indented, keywords, number, straight
 
 LAYOUTS = {
     1: '("NWC", "WIO", "NWC")',
@@ -112,12 +111,10 @@ class Jax(Writing):
 
     def emit(self, program, shapes):
         source = straight(self, program, shapes)
-        given = ", ".join(["x"] + program.operands())
-        *body, last = source.run
-        body.append(last.replace("y = ", "return ", 1))
+        given = ["x"] + program.operands()
         source = source._replace(
-            make=("@jax.jit", f"def computed({given}):", *indented(body), ""),
-            run=(f"y = computed({given}).block_until_ready()",),
+            make=("@jax.jit",) + defined("computed", given, source.run),
+            run=(f"y = computed({', '.join(given)}).block_until_ready()",),
         )
         if program.steps[0].layer["dtype"] != "float64":
             return source
@@ -149,7 +146,8 @@ class Jax(Writing):
         if pooling.kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
-            return [f"{y} = {between(layer, x, given, shapes)}"]
+            words = shapes.rank, "jax", padded, "jnp.concatenate"
+            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
         if op in products.OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:
@@ -199,11 +197,6 @@ def operations(program):
 def array(text, layer):
     """An array of JAX's own: a copy, since JAX may share NumPy's memory."""
     return f"jnp.array({text}{', jnp.bfloat16' * (layer['dtype'] == 'bfloat16')})"
-
-
-def indented(lines):
-    """Lines of a block."""
-    return tuple("    " + line for line in lines)
 
 
 def convolution(layer, x, w):
@@ -258,20 +251,3 @@ def pooled(layer, x, sizes):
         native,
     )
     return pooling.pool(layer, library, sizes)(Text(x)).text
-
-
-def between(layer, x, given, shapes):
-    """The expression of what stands between a network's windows."""
-    op, parameters = layer["op"], layer["parameters"]
-    if op == "bias":
-        return f"{x} + {given['b']}"
-    if op == "normalisation":
-        return f"{x} * {given['scale']} + {given['shift']}"
-    if op == "pad":
-        return padded(x, layer["padding"], parameters.get("value", 0.0))
-    if op == "extend":
-        axis = elementwise.extended_axis(layer, shapes.rank + 2)
-        kept = ":, " * axis + f":{layer['kept']}"
-        return f"jnp.concatenate([{x}[{kept}], {given['tail']}], axis={axis})"
-    found = activations.lines(layer["activation"], "jax", parameters.get("alpha", 1.0), x)
-    return found[-1]

@@ -13,11 +13,19 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
   goes before a ``valid`` one.
 """
 
-from probe import activations
 from probe.backends import elementwise, pooling, products
 from probe.backends import tensorflow as below
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.source import Text, Writing, keywords, number, one_or_all, returned, straight
+from probe.backends.source import (
+    Text,
+    Writing,
+    defined,
+    keywords,
+    number,
+    one_or_all,
+    returned,
+    straight,
+)
 from probe.geometry import BY_SIZE
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -86,7 +94,6 @@ class Keras(Writing):
     def start(self, switches, device):
         """Imports Keras, which imports the library below; its memory is channels last here."""
         library = switches.get("backend", "tensorflow")
-        found = {"threads": None}
         self.refusals = (ValueError, TypeError, NotImplementedError, RuntimeError)
         if library == "tensorflow":
             import tensorflow as tf
@@ -102,8 +109,7 @@ class Keras(Writing):
             raise Unavailable(f"Keras {keras.__version__} is older than 3; use tensorflow instead")
         self.opened(switches, device, keras.__version__)
         keras.config.set_image_data_format("channels_last")  # whatever a user's keras.json says
-        if library == "tensorflow":
-            found = below.facts(tf, switches)
+        found = below.facts(tf, switches) if library == "tensorflow" else {"threads": None}
         names = {"library": "keras", "library_version": keras.__version__, "devices": [device]}
         below_version = __import__(library).__version__
         return dict(found, **dict(names, below=f"{library} {below_version}"))
@@ -124,9 +130,8 @@ class Keras(Writing):
             return source._replace(run=source.run + ("y.block_until_ready()",))
         if not self.graph:
             return source
-        *body, last = source.run
-        lines = ["def model(x):"] + ["    " + line for line in body + ["return " + last[4:]]]
-        traced = (f"@tf.function({self.traced(program, shapes)})", *lines, "")
+        traced = (f"@tf.function({self.traced(program, shapes)})",)
+        traced += defined("model", ["x"], source.run)
         run = ("y = model(x)",)
         if all("kernel" in step.layer for step in program.steps):
             return source._replace(make=source.make + ("",) + traced, run=run)
@@ -195,7 +200,8 @@ class Keras(Writing):
         if pooling.kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
-            return [f"{y} = {between(layer, x, given, shapes)}"]
+            words = shapes.rank, "keras", padded, "keras.ops.concatenate"
+            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
         found, name = [], given.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
@@ -292,20 +298,3 @@ def padded(x, pairs, value):
     """``keras.ops.pad`` along the spatial axes."""
     fill = f", constant_values={number(value)}" if value else ""
     return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"
-
-
-def between(layer, x, given, shapes):
-    """The expression of what stands between a network's windows."""
-    op, parameters = layer["op"], layer["parameters"]
-    if op == "bias":
-        return f"{x} + {given['b']}"
-    if op == "normalisation":
-        return f"{x} * {given['scale']} + {given['shift']}"
-    if op == "pad":
-        return padded(x, layer["padding"], parameters.get("value", 0.0))
-    if op == "extend":
-        axis = elementwise.extended_axis(layer, shapes.rank + 2)
-        kept = ":, " * axis + f":{layer['kept']}"
-        return f"keras.ops.concatenate([{x}[{kept}], {given['tail']}], axis={axis})"
-    found = activations.lines(layer["activation"], "keras", parameters.get("alpha", 1.0), x)
-    return found[-1]

@@ -380,7 +380,7 @@ def compiled(source, program, namespace):
 
 def _function(name, parameters, lines, result):
     head = "def %s(%s):" % (name, ", ".join(parameters))
-    return [head] + ["    " + line for line in lines] + ["    return " + result]
+    return [head, *indented(lines), "    return " + result]
 
 
 def joins_windows(program):
@@ -388,6 +388,18 @@ def joins_windows(program):
     layers = [step.layer for step in program.steps]
     rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
     return not any("split" in one or one["op"] in products.OPS for one in rewritten)
+
+
+def defined(name, parameters, lines):
+    """The lines of a function that returns what its last line assigns to ``y``."""
+    *body, last = lines
+    head = "def %s(%s):" % (name, ", ".join(parameters))
+    return (head, *indented(body + [last.replace("y = ", "return ", 1)]), "")
+
+
+def indented(lines):
+    """The lines of a block."""
+    return tuple("    " + line for line in lines)
 
 
 def assigned(name, expression):
