@@ -16,8 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shel
 
 
 SECONDS_EACH = """
-    answers backends backends_jax backends_litert backends_onnxruntime backends_opencv
-    backends_torch bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep
+    answers bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep
     conventions conversion dense emulate experiments experiments_frameworks experiments_history
     experiments_network experiments_orders experiments_remedies experiments_reproductions kept
     launch network_parts network_programs network_readers network_running network_trust
@@ -25,7 +24,7 @@ SECONDS_EACH = """
     reproduction_networks reveal stable stable_models sweep thresholds
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
-leaves to `make test`. All rooms have tests outside of these."""
+leaves to `make test`, as it does those of each library. All rooms have tests outside of these."""
 
 
 CORES = 2
@@ -43,7 +42,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem.removeprefix("test_") not in SECONDS_EACH:
+        name = item.path.stem.removeprefix("test_")
+        if name not in SECONDS_EACH and not name.startswith("backends"):
             item.add_marker("check")
 
 
