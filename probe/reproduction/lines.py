@@ -6,7 +6,6 @@ These are the lines that the worker compiles and runs, so a script holds what wa
 from __future__ import annotations
 
 import base64
-import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from probe.backends.source import Shapes, Source, Writing
 from probe.case import Case
 from probe.comparison import Arrays
 from probe.errors import InputError
+from probe.reproduction import layout
 from probe.target import Target
 
 EXACT = tuple(name for name, row in ACTIVATIONS.items() if row.roundings is not None)
@@ -140,20 +140,19 @@ def _used(line: str, words: set[str]) -> str:
 
 
 def _reference(target: Target, case: Case) -> Library:
-    """probe's own arithmetic: a script for it needs probe, and is there for tries and tests."""
+    """Returns lines for probe's own arithmetic: such a script needs probe."""
     if case.dtype == "bfloat16":
         raise _refused(target, "bfloat16")
-    spec = json.dumps(case.spec()).replace("true", "True").replace("false", "False")
-    weights = "w" if case.weighted else f"np.ones({case.weight_shape})"
-    b = "operator.bias(b)" if case.bias is not None else "None"
+    names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
+    given = ", ".join(f'"{name}": {name}' for name in names)
     body = (
         "from probe.backends.reference import Reference",
         "",
         "backend = Reference()",
-        f'backend.start({json.dumps(dict(target.switches))}, "{target.device}")',
-        f"operator = backend.operator({spec})",
-        f"y = operator.call(operator.input(x), operator.weights({weights}), {b})",
-        "return operator.output(y)",
+        f'backend.start({layout.literal(dict(target.switches))}, "cpu")',
+        f"operator = backend.operator({layout.literal(case.spec())})",
+        f"run = operator.bind({{{given}}})",
+        "return operator.output(run(operator.input(x)))",
     )
     return Library("probe on NumPy", "np.__version__", (), body, modules=("probe-numerics",))
 
