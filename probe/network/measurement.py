@@ -244,12 +244,12 @@ class _Rows:
     def _end_to_end(self, length: int, safe: int) -> Iterator[Row]:
         """Rows of ``programs`` for one content; with its layerwise plan where that is asked for.
 
-        Then also how the fixed run's bits compare with those layer by layer.
+        Then also how the full run's bits compare with those layer by layer.
         """
         geometry, network, runner = self.geometry, self.wish.network, self.lengths.runner
         x = content(network, length, PROGRAM_SEED + length)
         given = padded(x, geometry.fixed)
-        fixed, _ = runner.whole(given)
+        fixed, _ = runner.end_to_end(given)
         if fixed is None:
             return
         layerwise = self.wish.layerwise and length in self.wish.decided
@@ -259,7 +259,7 @@ class _Rows:
             other = int(ulp.apart(fixed, runner.output(given), network.dtype).sum())
             runs.append(("layerwise", length, Runner(self.session, self.layerwise.plan(length))))
         for variant, to, one in runs:
-            output, _ = one.whole(padded(x, to))
+            output, _ = one.end_to_end(padded(x, to))
             if output is None:
                 continue
             if variant == "layerwise":
@@ -284,7 +284,7 @@ class _Rows:
         for length in self.wish.decided:
             self.tell(f"decisions at {length}")
             x, need = content(network, length, 1000 + length), self.geometry.need(length)
-            fixed = self.lengths.runner.end_to_end(padded(x, self.wish.fixed))
+            fixed = self.lengths.runner.as_used(padded(x, self.wish.fixed))
             fixed = fixed[..., need.first : need.kept, :]
             truth = kept(need, self._truth(padded(x, need.padded)))
             for variant, to, short in self._variants(length, x):
@@ -292,7 +292,7 @@ class _Rows:
                     "content": length,
                     "variant": variant,
                     "padded": to,
-                    "differing": consequence.differing(short, fixed, network.dtype),
+                    "differing": int(ulp.apart(short, fixed, network.dtype).sum()),
                     "error": consequence.error(short, truth, network.dtype),
                     "error_fixed": consequence.error(fixed, truth, network.dtype),
                 }
@@ -319,11 +319,11 @@ class _Rows:
             ("least", self.geometry.least(length)),
             ("safe", self.lengths.safe(length)),
         ):
-            output = self.lengths.runner.end_to_end(padded(x, to))
+            output = self.lengths.runner.as_used(padded(x, to))
             yield variant, to, kept(self.geometry.need(length, to), output)
         if self.wish.layerwise:
             plan = self.layerwise.plan(length)
-            yield "layerwise", length, Runner(self.session, plan).end_to_end(x)
+            yield "layerwise", length, Runner(self.session, plan).as_used(x)
 
     def _costs(self) -> list[Row]:
         """Seconds of each variant's program, turn by turn."""
@@ -363,7 +363,7 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
     found: dict[str, list[float]] = {}
     for _ in range(turns):
         for variant, (runner, given) in variants.items():
-            output, seconds = runner.whole(given, TIMES)
+            output, seconds = runner.end_to_end(given, TIMES)
             if output is not None:
                 found.setdefault(variant, []).append(min(seconds))
     return found
