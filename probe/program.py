@@ -1,9 +1,9 @@
 """A program: straight-line steps, each an operation that reads one or more earlier values.
 
-A case is a program of one step, a network a program of many. Value 0 is the input, value n what
-step n - 1 gives. ``layer`` is the JSON object of ``Case.spec`` or ``Layer.spec``; ``arrays`` says
-under which names the program's operands hold the layer's own. The child reads this file: it runs on
-Python 3.6.
+A case is a program of one step, a network a program of many. The first values are the inputs, one
+in most programs, and then comes what each step gives. ``layer`` is the JSON object of ``Case.spec``
+or ``Layer.spec``; ``arrays`` says under which names the program's operands hold the layer's own.
+The child reads this file: it runs on Python 3.6.
 """
 
 from typing import Any, Dict, NamedTuple, Tuple
@@ -21,6 +21,7 @@ class Program(NamedTuple):
     """Steps in the order in which they run; the last one's value is the output."""
 
     steps: Tuple[Step, ...]
+    inputs: int = 1
 
     @property
     def single(self):
@@ -53,11 +54,19 @@ def case(spec):
     return Program((Step(spec, (0,), {name: name for name in operands(spec)}),))
 
 
-def chain(specs):
-    """The program of layers one after the other; the operands have the numbers of their layers."""
-    return Program(
-        tuple(
-            Step(spec, (number,), {name: "%s%d" % (name, number) for name in operands(spec)})
-            for number, spec in enumerate(specs)
-        )
-    )
+def alone(step):
+    """The program of one step of another one: its operands keep their names."""
+    reads = tuple(range(len(step.reads)))
+    return Program((step._replace(reads=reads),), len(reads))
+
+
+def chain(specs, reads=None):
+    """The program of layers; the operands have the numbers of their layers.
+
+    ``reads``: for each layer the numbers of the values that it reads; None: each the one before.
+    """
+    found = []
+    for number, spec in enumerate(specs):
+        arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
+        found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
+    return Program(tuple(found))

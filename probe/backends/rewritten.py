@@ -20,12 +20,13 @@ Where a library joins values itself (``Backend.joins``), the steps are one progr
 NumPy cuts and joins arrays between its calls, which then belong to what the call costs.
 """
 
+import functools
+
 import numpy as np
 
 from probe import floats, program
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Operator, Unsupported
-from probe.backends.kept import Kept
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
 from probe.geometry import Windows
@@ -90,7 +91,7 @@ class Rewritten(Operator):
         for spec in specs:  # what is refused at all sizes is refused at once
             if "remedy" in spec:
                 check(spec)
-        self.by_shape = Kept(self._for_shape, 64)
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
 
     def at(self, shape):
         return self.by_shape(tuple(shape))
@@ -266,16 +267,19 @@ class Stepwise(Operator):
     def __init__(self, backend, given, shapes):
         Operator.__init__(self, given.steps[0].layer)
         self.backend, self.shapes, self.steps = backend, shapes, given.steps
-        made = Kept(self._made, 256)
-        self.operators = [made(self._key(number)) for number in range(len(given.steps))]
+        made = {}
+        for number in range(len(given.steps)):
+            key = self._key(number)
+            if key not in made:
+                made[key] = self._made(given.steps[number])
+        self.operators = [made[self._key(number)] for number in range(len(given.steps))]
 
     def _key(self, number):
         """What makes two steps the same call: pieces of one size share an operator."""
         step = self.steps[number]
         return repr(sorted(step.layer.items())), self.shapes[step.reads[0]]
 
-    def _made(self, key):
-        step = next(one for n, one in enumerate(self.steps) if self._key(n) == key)
+    def _made(self, step):
         if step.layer["op"] in JOINING:
             return None
         if step.layer["op"] == "program":
@@ -385,7 +389,7 @@ class Transposed(Operator):
             if "turned" in step.layer:
                 for name, at in step.arrays.items():
                     self.swaps[at] = {"w": kernel, "tail": activations}.get(name, np.asarray)
-        self.kept = Kept(lambda inner: self._of(inner), 64)
+        self.of = functools.lru_cache(64)(self._of)
 
     def _of(self, inner):
         found = Transposed.__new__(Transposed)
@@ -394,7 +398,7 @@ class Transposed(Operator):
 
     def at(self, shape):
         inner = self.inner.at((shape[0], shape[2], shape[1]) + tuple(shape[3:]))
-        return self if inner is self.inner else self.kept(inner)
+        return self if inner is self.inner else self.of(inner)
 
     def input(self, x):
         return self.inner.input(activations(x))

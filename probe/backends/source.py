@@ -4,6 +4,7 @@ A library's ``emit`` gives the lines of a program; the worker compiles and runs 
 bug reports print them. Python 3.6 runs this file.
 """
 
+import functools
 import hashlib
 import linecache
 import math
@@ -15,7 +16,6 @@ from probe import floats
 from probe import program as programs
 from probe.backends import elementwise
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
-from probe.backends.kept import Kept
 from probe.geometry import BY_SIZE, Windows
 
 Lines = Tuple[str, ...]
@@ -170,10 +170,10 @@ class Shapes:
         return self._of(self.program.steps[number].reads[0])[1:-1]
 
     def _of(self, value):
-        """The shape of a value."""
-        if value == 0:
+        """The shape of a value; inputs have the same, as far as it is asked for."""
+        if value < self.program.inputs:
             return self._shape
-        step = self.program.steps[value - 1]
+        step = self.program.steps[value - self.program.inputs]
         return shape_of(step.layer, [self._of(one) for one in step.reads])
 
 
@@ -184,6 +184,8 @@ def shape_of(layer, shapes):
         shape[layer["axis"]] = sum(one[layer["axis"]] for one in shapes)
     elif layer["op"] == "slice":
         shape[layer["axis"]] = layer["stop"] - layer["start"]
+    elif layer["op"] == "product":
+        shape[-1] = shapes[1][-2 if layer["transposed"] else -1]
     elif layer["op"] == "pad":
         shape[1:-1] = [size + sum(pair) for size, pair in zip(shape[1:-1], layer["padding"])]
     elif layer["op"] == "extend":
@@ -206,21 +208,24 @@ def straight(backend, program, shapes):
     has a name of its own, every other one is ``x``, which lines may assign to, until the last.
     """
     last = len(program.steps)
+    first = program.inputs
     again = {
         value
         for number, step in enumerate(program.steps)
         for value in step.reads
-        if value != number
+        if value != number + first - 1
     }
-    named, held = {0: "y0" if 0 in again else "x"}, set()
-    load, run = [], ["y0 = x"] if 0 in again else []
+    named = dict(enumerate(inputs_of(program)))
+    load, run, held = [], [], set()
+    if first == 1 and 0 in again:
+        named[0], run = "y0", ["y0 = x"]
     for number, step in enumerate(program.steps):
         for name, at in step.arrays.items():
             if at not in held:
                 load += backend.operand(step.layer, name, at)
                 held.add(at)
-        value = number + 1
-        named[value] = "y" if value == last else "y%d" % value if value in again else "x"
+        value = number + first
+        named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
         inputs = [named[one] for one in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
     return Source(
@@ -241,7 +246,7 @@ class Compiled(Operator):
         self.constant_weights = backend.constant_weights
         self.dtype, self.narrow = spec["dtype"], spec["dtype"] == "bfloat16"
         self.names = program.operands()
-        functions = compiled(source, self.names, backend.namespace)
+        functions = compiled(source, program, backend.namespace)
         self._enter, self._load, self._leave = functions
 
     def input(self, x):
@@ -272,8 +277,8 @@ class Written(Operator):
         self.backend, self.program = backend, program
         self.constant_weights = backend.constant_weights
         self.every = {}  # lines that hold for inputs of every size, by what lines may differ in
-        self.by_shape = Kept(self._for_shape, 64)
-        self.by_source = Kept(lambda source: Compiled(backend, program, source), 16)
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
+        self.by_source = functools.lru_cache(16)(functools.partial(Compiled, backend, program))
 
     def at(self, shape):
         """The Compiled for inputs (batch, *spatial, channels) of this shape. Raises Unsupported."""
@@ -293,10 +298,16 @@ def _kind(shape):
     return len(shape), shape[0] > 1
 
 
-def compiled(source, names, namespace):
+def inputs_of(program):
+    """The names of the inputs in ``run``: ``x``, and ``x1``, ``x2`` of further ones."""
+    return ["x"] + ["x%d" % number for number in range(1, program.inputs)]
+
+
+def compiled(source, program, namespace):
     """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
-    run = _function("run", ["x"], source.run, "y")
-    given = ", ".join(list(names) + list(source.held))
+    names = program.operands()
+    run = _function("run", inputs_of(program), source.run, "y")
+    given = ", ".join(names + list(source.held))
     lines = list(source.make)
     lines += _function("enter", ["x"], source.enter, "x")
     lines += _function("load", [given], source.load + tuple(run), "run")

@@ -13,7 +13,6 @@ import numpy as np
 from probe import floats, ulp
 from probe.campaign import Tell, silent
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.errors import InputError, TargetError
 from probe.launch import Arrays, InlineSession
 from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
@@ -152,7 +151,7 @@ def measure(
 
 
 def _check(case: Case, lengths: Sequence[int]) -> None:
-    if OPERATORS[case.op].pool or case.split is not None:
+    if case.pool or case.split is not None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
     if not case.spatial_rank:

@@ -82,9 +82,15 @@ def _cut(array, axis, name, value):
 class Prepared:
     """An operator with its operands in the library's own layout, ready to be called many times."""
 
-    def __init__(self, operator, x, call):
-        """``call``: the operator with its operands, as ``bind`` gives it."""
-        self.operator, self.call = operator, call
+    def __init__(self, operator, x, call, further=()):
+        """``call``: the operator with its operands, as ``bind`` gives it.
+
+        ``further``: what it reads beside x, container arrays.
+        """
+        self.operator, self.call, self.further = operator, call, further
+        if further:
+            values = [operator.input(np.ascontiguousarray(one)) for one in further]
+            self.call = lambda x: call(x, *values)
         self.x = np.ascontiguousarray(x)
         self.input = operator.input(self.x)
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from probe import program
+from probe import operation, program
 from probe.backends import elementwise, rewritten
 from probe.backends.contract import Unsupported
 from probe.worker import compare
@@ -15,86 +15,87 @@ from probe.worker.call import Prepared
 
 
 class Network:
-    """Layers with their operands. ``operators``: a function from a spec to an operator.
+    """A program with its operands. ``operators``: a function from a spec to an operator.
 
-    ``specs``: as ``Case.spec`` and ``Layer.spec`` have them. ``operands``: for each a dict of
-    container arrays.
+    ``given``: the Program; ``operands``: container arrays by the program's names.
     """
 
-    def __init__(self, backend, operators, specs, operands):
+    def __init__(self, backend, operators, given, operands):
         self.backend, self.operators = backend, operators
-        self.specs, self.operands = specs, operands
+        self.given, self.operands = given, operands
         self.made, self.ready = {}, {}
 
     def layers(self, x, first, last, control):
-        """Outputs of the layers from ``first`` up to ``last`` (excluded), each from the one before.
+        """Outputs of the steps from ``first`` up to ``last`` (excluded), each a call of its own.
 
-        Returns (list of container arrays, seconds of each call, for each whether the same shape
-        gives the same bits: ``compare.control``, or empty).
+        ``x``: what step ``first`` reads. Returns (list of container arrays, seconds of each call,
+        for each whether the same shape gives the same bits: ``compare.control``, or empty).
         """
-        outputs, seconds, controls = [], [], []
+        values, seconds, controls = {first: x}, [], []
         for number in range(first, last):
-            x, spent, checked = self._layer(number, x, control)
-            outputs.append(x)
+            read = [values[value] for value in self.given.steps[number].reads]
+            values[number + 1], spent, checked = self._layer(number, read, control)
             seconds.append(spent)
             controls.append(checked)
-        return outputs, seconds, controls
+        return [values[number + 1] for number in range(first, last)], seconds, controls
 
-    def _layer(self, number, x, control):
-        spec = self.specs[number]
-        if "kernel" not in spec and (elementwise.is_exact(spec) or not self._has_own(number)):
+    def _layer(self, number, xs, control):
+        step = self.given.steps[number]
+        spec, x = step.layer, xs[0]
+        if "kernel" not in spec and (operation.rounds_once(spec) or not self._has_own(number)):
+            arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
-            y = elementwise.function(spec, self.operands[number])(x)
+            y = elementwise.function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
-        prepared = self._prepared(number, number + 1, _rows(spec, x))
+        prepared = self._prepared(number, [_rows(spec, x)] + xs[1:])
         y, spent = prepared.run()
         windows = control and "kernel" in spec
         checked = compare.control(prepared, y, spec["dtype"]) if windows else ""
         return _positions(spec, x, y), spent, checked
 
     def _has_own(self, number):
-        """Whether the library has this layer, which is no window, as a program of its own."""
+        """Whether the library has this step, which is no window, as a program of its own."""
         try:
-            self._operator(number, number + 1)
+            self._operator(number)
         except Unsupported:
             return False
         return True
 
-    def _operator(self, first, last):
-        """The operator of some layers: of one that has windows by itself, else of a program."""
-        if (first, last) not in self.made:
-            specs = self.specs[first:last]
-            if last - first == 1 and "kernel" in specs[0]:
-                made = self.operators(specs[0])
+    def _operator(self, number=None):
+        """The operator of a step: one that has windows is a case; None: of the whole program."""
+        if number not in self.made:
+            step = None if number is None else self.given.steps[number]
+            if step is None:
+                made = rewritten.whole(self.backend, self.given)
+            elif "kernel" in step.layer:
+                made = self.operators(step.layer)
             else:
-                made = rewritten.whole(self.backend, program.chain(specs))
-            self.made[first, last] = made
-        return self.made[first, last]
+                made = rewritten.whole(self.backend, program.alone(step))
+            self.made[number] = made
+        return self.made[number]
 
-    def _prepared(self, first, last, x):
-        operator = self._operator(first, last).at(x.shape)
-        bound, call = self.ready.get((first, last), (None, None))
+    def _prepared(self, number, xs):
+        operator = self._operator(number).at(xs[0].shape)
+        bound, call = self.ready.get(number, (None, None))
         if bound is not operator:
-            operands = self.operands[first]
-            if last - first > 1 or "kernel" not in self.specs[first]:
-                operands = {
-                    name + str(number): array
-                    for number, given in enumerate(self.operands[first:last])
-                    for name, array in given.items()
-                }
+            operands = self.operands
+            if number is not None and "kernel" in self.given.steps[number].layer:
+                arrays = self.given.steps[number].arrays
+                operands = {name: operands[at] for name, at in arrays.items()}
             call = operator.bind(operands)
-            self.ready[first, last] = operator, call
-        return Prepared(operator, x, call)
+            self.ready[number] = operator, call
+        return Prepared(operator, xs[0], call, xs[1:])
 
     def program_output(self, x, times):
-        """All layers as one program of the library: (output, seconds of ``times`` calls, why not).
+        """All steps as one program of the library: (output, seconds of ``times`` calls, why not).
 
         The output is None where there is no such program; then ``layers`` is all there is, and the
         last is a sentence. Else it is empty.
         """
         try:
-            alone = self.specs[0] if len(self.specs) == 1 else {"op": ""}
-            prepared, spent = self._prepared(0, len(self.specs), _rows(alone, x)), []
+            steps = self.given.steps
+            alone = steps[0].layer if len(steps) == 1 else {"op": ""}
+            prepared, spent = self._prepared(None, [_rows(alone, x)]), []
             for _ in range(max(times, 1)):
                 y, seconds = prepared.run()
                 spent.append(seconds)

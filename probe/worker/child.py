@@ -28,7 +28,7 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 
 import numpy as np
 
-from probe import backends
+from probe import backends, program
 from probe.backends import contract, rewritten
 from probe.worker import compare, masked, protocol
 from probe.worker.call import Call
@@ -88,7 +88,9 @@ class Worker:
           at least: answer ``seconds``, of every call.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
-        - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a chain of layers under the key.
+        - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
+          ``reads``: for each the numbers of the values that it reads, the input being 0; without
+          it each reads the one before.
         - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``): its layers one by
           one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each; see
           ``chain.Network.layers``.
@@ -173,17 +175,16 @@ class Worker:
         return masked.masks(self._call(request, arrays), request, arrays)
 
     def network(self, request, arrays):
-        specs = request["specs"]
-        operands: List[Dict[str, np.ndarray]] = [{} for _ in specs]
+        given, operands = program.chain(request["specs"], request.get("reads")), {}
         for name, array in arrays.items():
             number, _, word = name.partition(".")
-            operands[int(number)][word] = array
-        self.calls[request["key"]] = Network(self._started(), self._layer_operator, specs, operands)
+            operands[word + number] = array
+        self.calls[request["key"]] = Network(self._started(), self._layer_operator, given, operands)
         yield {"done": True}, {}
 
     def through(self, request, arrays):
         chain = self._call(request, arrays)
-        last = request.get("last", len(chain.specs))
+        last = request.get("last", len(chain.given.steps))
         control, first = request.get("control", False), request.get("first", 0)
         found, seconds, controls = chain.layers(arrays["x"], first, last, control)
         if request.get("only_last"):
