@@ -26,7 +26,6 @@ from probe.network.running import Run, Runner, content, padded
 from probe.network.turned import session_for
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
-KEPT = 64  # sizes of a layer whose orders are kept
 
 
 @dataclass
@@ -154,7 +153,7 @@ class Comparer:
         self.geometry, self.value = geometry, value
         self.runner = Runner(session, self.network)
         self.sizes = self.network.sizes(geometry.fixed)
-        self._known = [Revealer(kept=KEPT) for _ in self.network.layers]
+        self._known = [Revealer(kept=None) for _ in self.network.layers]
 
     def compare(
         self,
