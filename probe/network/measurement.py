@@ -147,11 +147,11 @@ class _Rows:
     """All rows of one network on one target."""
 
     def __init__(
-        self, session: AnySession, wish: Request, place: Row, tell: Callable[[str], None]
+        self, session: AnySession, request: Request, place: Row, tell: Callable[[str], None]
     ) -> None:
-        self.session, self.wish, self.place = session, wish, place
-        self.tell = lambda text: tell(f"{wish.network.name} {text}")
-        self.geometry = wish.network.geometry(wish.fixed)
+        self.session, self.request, self.place = session, request, place
+        self.tell = lambda text: tell(f"{request.network.name} {text}")
+        self.geometry = request.network.geometry(request.fixed)
         self.lengths = SafeLengths(session, self.geometry)
         self.exact: Runner | None = None
         self.compared = self.diverging = self.explained = 0
@@ -164,7 +164,7 @@ class _Rows:
     def made(self) -> dict[str, list[Row]]:
         """Rows by table; the padded lengths, which say that the network is done, come last."""
         found: dict[str, list[Row]] = {"activations": self._activations()}
-        safe = {length: self.lengths.safe(length) for length in self.wish.contents}
+        safe = {length: self.lengths.safe(length) for length in self.request.contents}
         found["programs"] = self.programs(safe)
         found["decisions"] = self._decisions()
         found["measurements"] = self._costs()
@@ -174,7 +174,7 @@ class _Rows:
     def _activations(self) -> list[Row]:
         comparer, rows = Comparer(self.session, self.geometry), []
         controlled: set[int] = set()
-        for number, length in enumerate(self.wish.contents):
+        for number, length in enumerate(self.request.contents):
             self.tell(f"content {length}")
             to = self.geometry.least(length)
             first = to not in controlled
@@ -203,17 +203,17 @@ class _Rows:
 
     def _lengths(self) -> list[Row]:
         rows = []
-        for length in self.wish.contents:
+        for length in self.request.contents:
             self.tell(f"safe length for {length}")
             need, safe = self.geometry.need(length), self.lengths.safe(length)
-            seeds = range(1, 1 + self.wish.checked)
+            seeds = range(1, 1 + self.request.checked)
             differ = {
                 to: sum(differing(self.lengths, length, to, seed) for seed in seeds)
                 for to in {need.padded, safe}
             }
             row = {
                 "content": length,
-                "fixed": self.wish.fixed,
+                "fixed": self.request.fixed,
                 "outputs": need.outputs,
                 "kept": need.kept,
                 "least": need.padded,
@@ -221,7 +221,7 @@ class _Rows:
                 "unknown": len(self.lengths.by_bits),
                 "differing_least": differ[need.padded],
                 "differing_safe": differ[safe],
-                "checked": self.wish.checked,
+                "checked": self.request.checked,
             }
             rows.append(self.place | row)
         return rows
@@ -246,13 +246,13 @@ class _Rows:
 
         Then also how the full run's bits compare with those layer by layer.
         """
-        geometry, network, runner = self.geometry, self.wish.network, self.lengths.runner
+        geometry, network, runner = self.geometry, self.request.network, self.lengths.runner
         x = content(network, length, PROGRAM_SEED + length)
         given = padded(x, geometry.fixed)
         fixed, _ = runner.end_to_end(given)
         if fixed is None:
             return
-        layerwise = self.wish.layerwise and length in self.wish.decided
+        layerwise = self.request.layerwise and length in self.request.decided
         runs = [("least", geometry.least(length), runner), ("safe", safe, runner)]
         other = None
         if layerwise:
@@ -280,11 +280,11 @@ class _Rows:
             }
 
     def _decisions(self) -> list[Row]:
-        network, rows = self.wish.network, []
-        for length in self.wish.decided:
+        network, rows = self.request.network, []
+        for length in self.request.decided:
             self.tell(f"decisions at {length}")
             x, need = content(network, length, 1000 + length), self.geometry.need(length)
-            fixed = self.lengths.runner.as_used(padded(x, self.wish.fixed))
+            fixed = self.lengths.runner.as_used(padded(x, self.request.fixed))
             fixed = fixed[..., need.first : need.kept, :]
             truth = kept(need, self._truth(padded(x, need.padded)))
             for variant, to, short in self._variants(length, x):
@@ -303,7 +303,7 @@ class _Rows:
     def _truth(self, x: np.ndarray) -> np.ndarray:
         """The output in float64: the target's own, or NumPy's where it has none."""
         if self.exact is None:
-            self.exact = Runner(self.session, consequence.as_float64(self.wish.network))
+            self.exact = Runner(self.session, consequence.as_float64(self.request.network))
         try:
             return self.exact.output(x.astype(np.float64))
         except TargetError as error:
@@ -321,20 +321,20 @@ class _Rows:
         ):
             output = self.lengths.runner.as_used(padded(x, to))
             yield variant, to, kept(self.geometry.need(length, to), output)
-        if self.wish.layerwise:
+        if self.request.layerwise:
             plan = self.layerwise.plan(length)
             yield "layerwise", length, Runner(self.session, plan).as_used(x)
 
     def _costs(self) -> list[Row]:
         """Seconds of each variant's program, turn by turn."""
         rows: list[Row] = []
-        for length in self.wish.costs:
+        for length in self.request.costs:
             self.tell(f"costs at {length}")
-            for variant, turns in timed(self.lengths, length, self.wish.turns).items():
+            for variant, turns in timed(self.lengths, length, self.request.turns).items():
                 rows += [
                     {
                         "run_id": self.place["run_id"],
-                        "subject": subject(self.wish),
+                        "subject": subject(self.request),
                         "variant": variant,
                         "size": length,
                         "repeat": number,
@@ -369,6 +369,6 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
     return found
 
 
-def subject(wish: Request) -> str:
-    """What ``measurements`` calls the costs of a wish's network."""
-    return f"{wish.source}, fixed {wish.fixed}"
+def subject(request: Request) -> str:
+    """What ``measurements`` calls the costs of a request's network."""
+    return f"{request.source}, fixed {request.fixed}"
