@@ -88,13 +88,10 @@ class _Measuring(Campaign[Request]):
 
     def __init__(self, store: Store, *options: Any) -> None:
         super().__init__(store, *options)
+        self.tally = Measured()
         self.stored = {key[:3] for key in store.done_keys("padded_lengths")}
         self.programs = {key[:3] for key in store.done_keys("programs")}
         self.timed = {key[:2] for key in store.done_keys("measurements")}
-
-    def tallied(self) -> Measured:
-        """Nothing yet."""
-        return Measured()
 
     def ask(self, part: Part[Request], question: Request) -> None:
         """Measures one network, unless it is stored."""
