@@ -256,6 +256,10 @@ class _ByOrder(Campaign[Case]):
         self.values, self.vary, self.kept = values, vary, kept
         self.found: dict[str, ByOrder] = {}
 
+    def size(self, question: Case) -> int:
+        """Nothing: the sweep itself counts the values of its axis."""
+        return 0
+
     def ask(self, part: Part[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
         text = part.target.text

@@ -139,12 +139,14 @@ class Revealer:
     """Reveals runs, and tries what was revealed before.
 
     ``tried``: how many ways of earlier runs are tried before any question is asked; None: all.
-    ``kept``: of how many shapes the orders are kept. Orders go with the shape, whatever the
-    operands are: where the replay of the last ones gives a run's bits too, nothing is asked.
+    ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
+    whatever the operands are: where a replay of kept ones gives a run's bits, nothing is asked.
     ``small``: up to so many outputs all are revealed, though some are wanted.
     """
 
-    def __init__(self, tried: int | None = MOST_KNOWN, kept: int = 0, small: int = 0) -> None:
+    def __init__(
+        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0
+    ) -> None:
         self.tried, self.kept, self.small = tried, kept, small
         self.ways: list[Way] = []
         self._orders: dict[Hashable, Orders] = {}
@@ -153,7 +155,7 @@ class Revealer:
         """Adds a run's orders, as ``Run.reveal`` does."""
         if one.refusal:
             return one
-        key = one.target.text, str(one.case.to_json()) if self.kept else ""
+        key = one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
         if (known := self._orders.get(key)) is not None:
             one.orders, one.evidence = known, known.evidence
             one.replays = replays(known, one.operands)
@@ -163,9 +165,8 @@ class Revealer:
         one.reveal(session, self.ways, None if few else wanted)
         if one.orders is not None:
             self.ways = list(dict.fromkeys([*one.orders.ways, *self.ways]))[: self.tried]
-            if self.kept:
-                self._orders.pop(key, None)
-                self._orders[key] = one.orders
-            if len(self._orders) > self.kept:
+            self._orders.pop(key, None)
+            self._orders[key] = one.orders
+            if self.kept is not None and len(self._orders) > self.kept:
                 del self._orders[next(iter(self._orders))]
         return one

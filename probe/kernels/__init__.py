@@ -151,9 +151,7 @@ class Naming:
     def _started(self) -> Session:
         if self._session is None:
             self._session = Session(self.target, extra=onednn.TALK if self._logs else None)
-        if not self._session.alive:
-            self._session.start()
-        return self._session
+        return self._session.revive()
 
     def _ask(self, case: Case) -> list[Kernel]:
         if not (self._logs or self._offers):

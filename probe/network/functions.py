@@ -134,7 +134,7 @@ class Places:
 def differences(
     runner: Runner, number: int, x: np.ndarray, fixed: Run, behind: Shared
 ) -> tuple[int, int, dict[str, int]]:
-    """Of a layer fed ``x``, against the fixed run: how many, how many reproduced, and the causes.
+    """Of a layer fed ``x``, against the full run: how many, how many reproduced, and the causes.
 
     ``behind``: what both share behind the layer. Causes: ``rounding``, ``place``, ``not-a-sum``.
     Errors: TargetError.

@@ -88,13 +88,10 @@ class _Measuring(Campaign[Request]):
 
     def __init__(self, store: Store, *options: Any) -> None:
         super().__init__(store, *options)
+        self.tally = Measured()
         self.stored = {key[:3] for key in store.done_keys("padded_lengths")}
         self.programs = {key[:3] for key in store.done_keys("programs")}
         self.timed = {key[:2] for key in store.done_keys("measurements")}
-
-    def tallied(self) -> Measured:
-        """Nothing yet."""
-        return Measured()
 
     def ask(self, part: Part[Request], question: Request) -> None:
         """Measures one network, unless it is stored."""
@@ -147,11 +144,11 @@ class _Rows:
     """All rows of one network on one target."""
 
     def __init__(
-        self, session: AnySession, wish: Request, place: Row, tell: Callable[[str], None]
+        self, session: AnySession, request: Request, place: Row, tell: Callable[[str], None]
     ) -> None:
-        self.session, self.wish, self.place = session, wish, place
-        self.tell = lambda text: tell(f"{wish.network.name} {text}")
-        self.geometry = wish.network.geometry(wish.fixed)
+        self.session, self.request, self.place = session, request, place
+        self.tell = lambda text: tell(f"{request.network.name} {text}")
+        self.geometry = request.network.geometry(request.fixed)
         self.lengths = SafeLengths(session, self.geometry)
         self.exact: Runner | None = None
         self.compared = self.diverging = self.explained = 0
@@ -164,7 +161,7 @@ class _Rows:
     def made(self) -> dict[str, list[Row]]:
         """Rows by table; the padded lengths, which say that the network is done, come last."""
         found: dict[str, list[Row]] = {"activations": self._activations()}
-        safe = {length: self.lengths.safe(length) for length in self.wish.contents}
+        safe = {length: self.lengths.safe(length) for length in self.request.contents}
         found["programs"] = self.programs(safe)
         found["decisions"] = self._decisions()
         found["measurements"] = self._costs()
@@ -174,7 +171,7 @@ class _Rows:
     def _activations(self) -> list[Row]:
         comparer, rows = Comparer(self.session, self.geometry), []
         controlled: set[int] = set()
-        for number, length in enumerate(self.wish.contents):
+        for number, length in enumerate(self.request.contents):
             self.tell(f"content {length}")
             to = self.geometry.least(length)
             first = to not in controlled
@@ -203,17 +200,17 @@ class _Rows:
 
     def _lengths(self) -> list[Row]:
         rows = []
-        for length in self.wish.contents:
+        for length in self.request.contents:
             self.tell(f"safe length for {length}")
             need, safe = self.geometry.need(length), self.lengths.safe(length)
-            seeds = range(1, 1 + self.wish.checked)
+            seeds = range(1, 1 + self.request.checked)
             differ = {
                 to: sum(differing(self.lengths, length, to, seed) for seed in seeds)
                 for to in {need.padded, safe}
             }
             row = {
                 "content": length,
-                "fixed": self.wish.fixed,
+                "fixed": self.request.fixed,
                 "outputs": need.outputs,
                 "kept": need.kept,
                 "least": need.padded,
@@ -221,7 +218,7 @@ class _Rows:
                 "unknown": len(self.lengths.by_bits),
                 "differing_least": differ[need.padded],
                 "differing_safe": differ[safe],
-                "checked": self.wish.checked,
+                "checked": self.request.checked,
             }
             rows.append(self.place | row)
         return rows
@@ -244,22 +241,22 @@ class _Rows:
     def _end_to_end(self, length: int, safe: int) -> Iterator[Row]:
         """Rows of ``programs`` for one content; with its layerwise plan where that is asked for.
 
-        Then also how the fixed run's bits compare with those layer by layer.
+        Then also how the full run's bits compare with those layer by layer.
         """
-        geometry, network, runner = self.geometry, self.wish.network, self.lengths.runner
+        geometry, network, runner = self.geometry, self.request.network, self.lengths.runner
         x = content(network, length, PROGRAM_SEED + length)
         given = padded(x, geometry.fixed)
-        fixed, _ = runner.whole(given)
+        fixed, _ = runner.end_to_end(given)
         if fixed is None:
             return
-        layerwise = self.wish.layerwise and length in self.wish.decided
+        layerwise = self.request.layerwise and length in self.request.decided
         runs = [("least", geometry.least(length), runner), ("safe", safe, runner)]
         other = None
         if layerwise:
             other = int(ulp.apart(fixed, runner.output(given), network.dtype).sum())
             runs.append(("layerwise", length, Runner(self.session, self.layerwise.plan(length))))
         for variant, to, one in runs:
-            output, _ = one.whole(padded(x, to))
+            output, _ = one.end_to_end(padded(x, to))
             if output is None:
                 continue
             if variant == "layerwise":
@@ -280,11 +277,11 @@ class _Rows:
             }
 
     def _decisions(self) -> list[Row]:
-        network, rows = self.wish.network, []
-        for length in self.wish.decided:
+        network, rows = self.request.network, []
+        for length in self.request.decided:
             self.tell(f"decisions at {length}")
             x, need = content(network, length, 1000 + length), self.geometry.need(length)
-            fixed = self.lengths.runner.end_to_end(padded(x, self.wish.fixed))
+            fixed = self.lengths.runner.as_used(padded(x, self.request.fixed))
             fixed = fixed[..., need.first : need.kept, :]
             truth = kept(need, self._truth(padded(x, need.padded)))
             for variant, to, short in self._variants(length, x):
@@ -292,7 +289,7 @@ class _Rows:
                     "content": length,
                     "variant": variant,
                     "padded": to,
-                    "differing": consequence.differing(short, fixed, network.dtype),
+                    "differing": int(ulp.apart(short, fixed, network.dtype).sum()),
                     "error": consequence.error(short, truth, network.dtype),
                     "error_fixed": consequence.error(fixed, truth, network.dtype),
                 }
@@ -303,7 +300,7 @@ class _Rows:
     def _truth(self, x: np.ndarray) -> np.ndarray:
         """The output in float64: the target's own, or NumPy's where it has none."""
         if self.exact is None:
-            self.exact = Runner(self.session, consequence.as_float64(self.wish.network))
+            self.exact = Runner(self.session, consequence.as_float64(self.request.network))
         try:
             return self.exact.output(x.astype(np.float64))
         except TargetError as error:
@@ -319,22 +316,22 @@ class _Rows:
             ("least", self.geometry.least(length)),
             ("safe", self.lengths.safe(length)),
         ):
-            output = self.lengths.runner.end_to_end(padded(x, to))
+            output = self.lengths.runner.as_used(padded(x, to))
             yield variant, to, kept(self.geometry.need(length, to), output)
-        if self.wish.layerwise:
+        if self.request.layerwise:
             plan = self.layerwise.plan(length)
-            yield "layerwise", length, Runner(self.session, plan).end_to_end(x)
+            yield "layerwise", length, Runner(self.session, plan).as_used(x)
 
     def _costs(self) -> list[Row]:
         """Seconds of each variant's program, turn by turn."""
         rows: list[Row] = []
-        for length in self.wish.costs:
+        for length in self.request.costs:
             self.tell(f"costs at {length}")
-            for variant, turns in timed(self.lengths, length, self.wish.turns).items():
+            for variant, turns in timed(self.lengths, length, self.request.turns).items():
                 rows += [
                     {
                         "run_id": self.place["run_id"],
-                        "subject": subject(self.wish),
+                        "subject": subject(self.request),
                         "variant": variant,
                         "size": length,
                         "repeat": number,
@@ -363,12 +360,12 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
     found: dict[str, list[float]] = {}
     for _ in range(turns):
         for variant, (runner, given) in variants.items():
-            output, seconds = runner.whole(given, TIMES)
+            output, seconds = runner.end_to_end(given, TIMES)
             if output is not None:
                 found.setdefault(variant, []).append(min(seconds))
     return found
 
 
-def subject(wish: Request) -> str:
-    """What ``measurements`` calls the costs of a wish's network."""
-    return f"{wish.source}, fixed {wish.fixed}"
+def subject(request: Request) -> str:
+    """What ``measurements`` calls the costs of a request's network."""
+    return f"{request.source}, fixed {request.fixed}"

@@ -88,7 +88,7 @@ def examine(
     safe: Sequence[int] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Report:
-    """Compares every content with the fixed run on a started session.
+    """Compares every content with the full run on a started session.
 
     ``padded``: the short run's length, None for each content's least. ``safe``: contents for which
     safe lengths are sought. Errors: TargetError; InputError where a content doesn't fit.
@@ -153,7 +153,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
 
 
 def network_row(network: Network, fixed: int, source: str | None = None) -> dict[str, Any]:
-    """The row of ``networks``: windows at the fixed length, layers without their numbers.
+    """The row of ``networks``: windows at the full length, layers without their numbers.
 
     ``source``: what ``Network.load`` makes it from, where that is known.
     """

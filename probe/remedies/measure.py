@@ -48,11 +48,11 @@ class Work(ABC):
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
-        """The exact outputs at the fixed length, and in what unit times eps errors are told."""
+        """The exact outputs at the full length, and in what unit times eps errors are told."""
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
-        """A remedy's outputs at the fixed length. TargetError."""
+        """A remedy's outputs at the full length. TargetError."""
 
     @abstractmethod
     def timers(self, ready: Sequence[Found]) -> Timers:
@@ -96,7 +96,7 @@ class Work(ABC):
         return True
 
     def _check(self, found: Sequence[Found]) -> None:
-        """Each remedy's distance from the exact outputs at the fixed length, and whose bits."""
+        """Each remedy's distance from the exact outputs at the full length, and whose bits."""
         exact, scale = self.exact()
         own: np.ndarray | None = None
         for one in found:

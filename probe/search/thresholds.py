@@ -225,8 +225,7 @@ class _Search:
             if not self.seen:
                 raise
             self.result.failures.append(f"length {length}: {error}")
-            if not self.session.alive:
-                self.session.start()
+            self.session.revive()
             return None
         return self.seen[length]
 

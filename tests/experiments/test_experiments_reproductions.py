@@ -74,7 +74,7 @@ def swept(tmp_path_factory):
 def test_a_longer_draw_begins_with_a_shorter_one(swept, tmp_path):
     few, many = draw(swept, 3), draw(swept, 8)
     assert many[:3] == few and [one.number for one in many] == list(range(8))
-    assert len({(one.target, one.at) for one in many}) == 8
+    assert len({(one.target, one.shapes.at) for one in many}) == 8
     each = Counter(one.target for one in draw(swept, 2, each=True))
     assert set(each.values()) == {2} and len(each) == 2
     with pytest.raises(StoreError, match="measure it on this machine first"):

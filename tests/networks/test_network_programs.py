@@ -60,7 +60,7 @@ def described(layers, **words):
 def agree(session, network, length, tolerance=2e-6):
     """Whether the program gives the layers' numbers, and they NumPy's; both are returned."""
     runner, x = Runner(session, network), content(network, length)
-    whole, seconds = runner.whole(x, 3)
+    whole, seconds = runner.end_to_end(x, 3)
     assert whole is not None, runner.no_program
     assert len(seconds) == 3 and whole.flags.c_contiguous and runner.no_program == ""
     with InlineSession(Target.parse("reference")) as exact:
@@ -95,7 +95,7 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
         network = from_json({"in_channels": 5, "layers": [{"op": "activation", **words}]})
         x = 3 * content(network, 23)
         truth = elementwise.function(network.layers[0].spec("float32"), {})(x.astype(float))
-        whole, _ = Runner(started(text), network).whole(x)
+        whole, _ = Runner(started(text), network).end_to_end(x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
 
 
@@ -144,7 +144,7 @@ def test_extend_keeps_the_first_positions_and_puts_constants_behind(started, tex
         longer = network.with_(layers=(pool, extend, pool))
         agree(started(text), longer, 14)
         alone = network.with_(layers=(extend,))
-        whole, _ = Runner(started(text), alone).whole(x := content(alone, 7))
+        whole, _ = Runner(started(text), alone).end_to_end(x := content(alone, 7))
         assert (whole == np.concatenate([x[..., :kept, :], behind], axis=-2)).all()
 
 
@@ -223,7 +223,7 @@ REFUSED = [
 def test_where_there_is_no_program_the_user_is_told_why(started, text, dtype, layers, why):
     network = described([{"op": "bias"}, *layers], dtype=dtype)
     runner = Runner(started(text), network)
-    assert runner.whole(content(network, 9)) == (None, [])
+    assert runner.end_to_end(content(network, 9)) == (None, [])
     assert why in runner.no_program
 
 

@@ -85,7 +85,10 @@ def test_padding_between_the_layers_goes_along_the_models_axis(text):
         for length in (1, 8, 59):
             x = content(geometry.network, length, length)
             short = Runner(session, layerwise.plan(length))
-            for of in (lambda runner, x: runner.output(x), lambda runner, x: runner.whole(x)[0]):
+            for of in (
+                lambda runner, x: runner.output(x),
+                lambda runner, x: runner.end_to_end(x)[0],
+            ):
                 kept, whole = of(short, x), of(lengths.runner, padded(x, 60))
                 if whole is not None:
                     assert kept.shape[-2] == layerwise.kept(length)[-1]
@@ -141,7 +144,7 @@ def test_a_module_of_first_axis_kernels_gives_its_own_bits():
     x = content(network, 90)
     with Session(Target.parse("torch")) as session:
         runner = Runner(session, network)
-        outputs = runner.run(x).output, runner.whole(x)[0]
+        outputs = runner.run(x).output, runner.end_to_end(x)[0]
     with torch.no_grad():
         given = torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, (1, 2, 3), (3, 2, 1))))
         own = np.moveaxis(module(given).numpy(), (1, 2, 3), (3, 2, 1))
