@@ -24,7 +24,7 @@ from probe.errors import InputError
 from probe.geometry import Padding
 from probe.network.chain import Beyond, Network, check_dtype
 from probe.network.layers import Layer
-from probe.operands.draw import normal
+from probe.operands import normal
 from probe.operation import OF_NETWORKS, OPERATIONS
 
 KEYS = (

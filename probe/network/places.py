@@ -14,7 +14,7 @@ import numpy as np
 
 from probe import ulp
 from probe.network.layers import Layer
-from probe.operands.draw import normal
+from probe.operands import normal
 
 POOL = 2048
 """Numbers among which telling ones are looked for."""

@@ -11,7 +11,7 @@ import numpy as np
 from probe.launch import AnySession
 from probe.network.chain import Network
 from probe.network.turned import session_for
-from probe.operands.draw import normal
+from probe.operands import normal
 
 _KEYS = itertools.count()
 

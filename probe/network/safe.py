@@ -27,7 +27,7 @@ from probe.network.layers import Layer
 from probe.network.places import Places
 from probe.network.running import Runner, content
 from probe.network.turned import session_for
-from probe.operands.draw import normal
+from probe.operands import normal
 from probe.order import ways
 from probe.order.tree import BIAS
 from probe.search.recognition import UNKNOWN, Pattern, Recogniser
