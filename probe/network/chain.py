@@ -17,7 +17,7 @@ from probe.errors import InputError
 from probe.network.geometry import Geometry, ReceptiveField, windows
 from probe.network.layers import Layer
 
-READERS = "probe.network.readers"
+READERS = "probe.network.readers.reading"
 """Imported when a model is loaded: readers write networks, so they come after this file."""
 
 

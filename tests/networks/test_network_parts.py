@@ -10,7 +10,7 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.launch import InlineSession
 from probe.network import Network, plan
-from probe.network.readers import BRANCHED
+from probe.network.readers.reading import BRANCHED
 from probe.network.report import examine, verdict
 from probe.network.safe import SafeLengths
 from probe.plots import networks as pictures

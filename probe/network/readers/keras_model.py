@@ -20,7 +20,8 @@ from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
-from probe.network.readers import (
+from probe.network.readers import trust
+from probe.network.readers.reading import (
     BRANCHED,
     CUSTOM,
     FORKS,
@@ -33,7 +34,6 @@ from probe.network.readers import (
     Progress,
     Stop,
     chain,
-    keras_file,
     missing,
     other_dtype,
     unreadable,
@@ -79,13 +79,13 @@ ACTIVATION_LAYERS = {
 }
 
 
-def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
+def from_file(path: Path, height: tuple[int, ...] | None, trusted: bool) -> Network:
     """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it.
 
-    Without ``trust`` classes that are not Keras' own are refused before Keras sees the file.
+    Without ``trusted`` classes that are not Keras' own are refused before Keras sees the file.
     """
     with _silent():
-        named = keras_file.check(path, trust)
+        named = trust.check_keras(path, trusted)
     try:
         with _silent():
             import keras
@@ -93,11 +93,11 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
         raise missing("keras") from None
     try:
         with _silent():
-            own = keras_file.imported(named)
-            more = {"compile": False, "custom_objects": own, "safe_mode": not trust}
+            own = trust.imported(named)
+            more = {"compile": False, "custom_objects": own, "safe_mode": not trusted}
             model = keras.models.load_model(path, **more)
     except Exception as error:
-        advice = keras_file.IN_PYTHON if named else "save the model again"
+        advice = trust.IN_PYTHON if named else "save the model again"
         raise unreadable(path, error, advice) from None
     return from_object(model, height).with_(name=path.name)
 

@@ -19,7 +19,7 @@ from probe.errors import InputError
 from probe.geometry import Windows
 from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
-from probe.network.readers import (
+from probe.network.readers.reading import (
     CUSTOM,
     FORKS,
     HOOKED,
@@ -36,9 +36,9 @@ from probe.network.readers import (
     first_is_long,
     missing,
     other_dtype,
-    torch_file,
     unreadable,
 )
+from probe.network.readers.trust import WHOLE_MODULE, check_pickle
 
 IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
@@ -70,7 +70,7 @@ UNPACKS = ("getitem", "getattr", "size")
 
 def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
     """The chain of a pickled module. InputError without ``trust``, or where it can't be read."""
-    torch_file.check(path, trust)
+    check_pickle(path, trust)
     try:
         import torch
     except ImportError:
@@ -85,7 +85,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
         raise unreadable(path, error) from None
     if not isinstance(module, torch.nn.Module):
         why = f"it holds {type(module).__name__}, and weights alone say no architecture"
-        raise InputError("network", path, why, torch_file.WHOLE_MODULE)
+        raise InputError("network", path, why, WHOLE_MODULE)
     return from_object(module, height).with_(name=path.name)
 
 
