@@ -11,7 +11,7 @@ from rich.text import Text
 
 from probe.cli import numbers
 from probe.cli.show import places, trees
-from probe.explain import Side
+from probe.comparison import Run
 from probe.order.orders import Way
 from probe.order.tree import BIAS
 
@@ -19,7 +19,7 @@ MOST, DRAWN = 8, 3
 """Ways of adding that are written out, and that are drawn too."""
 
 
-def order(side: Side, found: Mapping[str, Any]) -> RenderableType:
+def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
     """Every way of adding with its outputs. ``found``: what ``--json`` prints."""
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
@@ -29,7 +29,7 @@ def order(side: Side, found: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _headline(side: Side, found: Mapping[str, Any]) -> Text:
+def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     if side.orders is None:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
@@ -42,12 +42,12 @@ def _headline(side: Side, found: Mapping[str, Any]) -> Text:
     )
 
 
-def _summands(side: Side) -> str:
+def _summands(side: Run) -> str:
     bias = "" if side.case.bias is None else " and the bias"
     return f"{numbers.counted(side.case.summands, 'product')}{bias}"
 
 
-def _ways(side: Side) -> Iterator[RenderableType]:
+def _ways(side: Run) -> Iterator[RenderableType]:
     if side.orders is None:
         return
     counts = side.orders.counts()
@@ -69,7 +69,7 @@ def _ways(side: Side) -> Iterator[RenderableType]:
         yield Text(more, "dim")
 
 
-def _unknown(side: Side) -> Iterator[RenderableType]:
+def _unknown(side: Run) -> Iterator[RenderableType]:
     """Outputs without a way of adding, and why."""
     if side.orders is None:
         return

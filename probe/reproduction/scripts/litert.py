@@ -10,8 +10,8 @@ from typing import Any
 from probe.backends import litert_chain, litert_model, litert_pooling, pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, refuse
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 

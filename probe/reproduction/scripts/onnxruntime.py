@@ -6,9 +6,9 @@ from probe.backends import onnxruntime as backend
 from probe.backends import onnxruntime_convolution as convolution
 from probe.backends import onnxruntime_pooling as pooling
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.reproduction import layout
 from probe.reproduction.scripts.contract import Library, flat, refuse, restored
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 CHANNELS_FIRST = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.reproduction import literals
 from probe.reproduction.scripts.contract import (
     Library,
@@ -15,7 +16,6 @@ from probe.reproduction.scripts.contract import (
     release,
     restored,
 )
-from probe.shrink.finding import Arrays
 from probe.target import Target
 from probe.window import code
 
