@@ -8,10 +8,10 @@ difference decides.
 """
 
 from probe import public
-from probe.network.chain import Beyond, Network
-from probe.network.geometry import Geometry, Need
+from probe.network.chain import Network, Suffix
+from probe.network.geometry import Geometry, Requirement
 from probe.network.layers import Layer
 
-__all__ = ["Beyond", "Geometry", "Layer", "Need", "Network"]
+__all__ = ["Geometry", "Layer", "Network", "Requirement", "Suffix"]
 
 public.opens(__name__)

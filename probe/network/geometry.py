@@ -52,7 +52,7 @@ class ReceptiveField:
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirement:
     """What content of ``content`` positions takes at a padded length.
 
     ``padded``: the length; ``outputs``: what the fixed run has. Of these ``reading`` read content;
@@ -278,7 +278,7 @@ class Geometry:
             why = f"the fixed length is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
 
-    def need(self, content: int, padded: int | None = None) -> Need:
+    def requirement(self, content: int, padded: int | None = None) -> Requirement:
         """What content of so many positions takes, at its least padded length unless one is given.
 
         At a length that is too short ``kept`` still says what the fixed run would need.
@@ -289,7 +289,7 @@ class Geometry:
         kept = int(np.flatnonzero(reading)[-1]) + 1 if reading.any() else 0
         last = self.follow(length)[-1]
         shift = last.shift or 0
-        return Need(
+        return Requirement(
             content=content,
             padded=length,
             outputs=self.sizes[-1],

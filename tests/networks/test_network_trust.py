@@ -170,7 +170,7 @@ def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monk
         assert "layer own is a " in refusal(tmp_path / f"model.{ending}")
     assert not (tmp_path / "made").exists()  # the module that the file names was not imported
     found = Network.load(tmp_path / "model.keras", trust=True)
-    assert found.beyond.name == "own" and (tmp_path / "made").exists()
+    assert found.suffix.name == "own" and (tmp_path / "made").exists()
 
 
 def test_keras_files_of_keras_own_layers_need_no_trust(tmp_path):

@@ -18,7 +18,7 @@ import numpy as np
 
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
-from probe.network.chain import Beyond, Network
+from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
 from probe.network.readers import trust
 from probe.network.readers.reading import (
@@ -123,14 +123,14 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
         why = "it takes no input of shape (batch, positions, channels), or of more axes"
         raise InputError("network", model.name, why, "build it with one, channels last")
     writer, progress = Writer(rank, int(shape[-1]), _dtype(model)), Progress(_count(model))
-    beyond: Beyond | None = None
+    suffix: Suffix | None = None
     try:
         for layer in _chain(model):
             _write(writer, layer)
             progress.reached(writer)
     except Stop as stop:
-        beyond = stop.beyond
-    return chain(writer, shape[1:-1], height, model.name, beyond, progress)
+        suffix = stop.suffix
+    return chain(writer, shape[1:-1], height, model.name, suffix, progress)
 
 
 def _input_shape(model: Any) -> tuple[int | None, ...]:

@@ -85,13 +85,13 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
     if channels is None:
         why = "its input is not (batch, channels, positions), or with more axes"
         raise InputError("network", name, why, "export it with such a shape and known channels")
-    writer, beyond, progress = Writer(rank, channels), None, Progress(len(nodes))
+    writer, suffix, progress = Writer(rank, channels), None, Progress(len(nodes))
     try:
         _Walk(writer, constants, last, progress, _opset(model)).through(nodes, given[0].name, graph)
     except Stop as stop:
-        beyond = stop.beyond
+        suffix = stop.suffix
     spatial = tuple(shape[1:-1] if last else shape[2:])
-    return chain(writer, spatial, height, name, beyond, progress)
+    return chain(writer, spatial, height, name, suffix, progress)
 
 
 def _opset(model: Any) -> int:

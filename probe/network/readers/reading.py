@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import InputError
-from probe.network import builder
-from probe.network import turned as turn
-from probe.network.chain import Beyond, Network
-from probe.network.description import Writer, from_json
+from probe.network.chain import Network, Suffix
+from probe.network.description import NAME, Writer, from_json, parse
 from probe.network.layers import Layer
 
 FILES = {
@@ -34,7 +32,7 @@ OBJECTS = {"keras": "keras_model", "torch": "torch_module", "onnx": "onnx_model"
 
 EXPORTED = "programs of torch.export (.pt2) are not supported; loading one may unpickle, so none is"
 TO_ONNX = "export the model to ONNX"
-HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {builder.NAME}"
+HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {NAME}"
 
 WHOLE = "reads all positions, so its window is as long as the input"
 STEPS = "carries a state from position to position, so its window has no end"
@@ -52,12 +50,12 @@ BEHIND = "ask about the layers from there on one by one with probe explain"
 
 
 class Stop(Exception):
-    """The chain ends at this layer: see :class:`probe.network.Beyond`."""
+    """The chain ends at this layer: see :class:`probe.network.Suffix`."""
 
     def __init__(self, name: str, kind: str, why: str, todo: str = "") -> None:
         todo = todo or (BRANCHED if why in (JOINS, FORKS) else BEHIND)
-        self.beyond = Beyond(name, kind, why, todo)
-        super().__init__(self.beyond.text)
+        self.suffix = Suffix(name, kind, why, todo)
+        super().__init__(self.suffix.text)
 
 
 class Progress:
@@ -93,8 +91,8 @@ def read(source: Any, height: tuple[int, ...] | None, trust: bool = False) -> Ne
 
 
 def _file(source: str | Path, height: tuple[int, ...] | None, trust: bool) -> Network:
-    if str(source).partition(":")[0] == builder.NAME:
-        return builder.parse(str(source))
+    if str(source).partition(":")[0] == NAME:
+        return parse(str(source))
     path = Path(source)
     ending = path.suffix.lower()
     if ending == ".pt2":
@@ -132,23 +130,23 @@ def chain(
     shape: tuple[int | None, ...],
     height: tuple[int, ...] | None,
     name: str,
-    beyond: Beyond | None,
+    suffix: Suffix | None,
     progress: Progress,
 ) -> Network:
     """The network of the layers written. ``shape``: the model's spatial sizes, None where open."""
     layers = tuple(writer.layers)
-    turned = writer.rank == 2 and first_is_long(layers, shape)
-    if turned:
+    swapped = writer.rank == 2 and first_is_long(layers, shape)
+    if swapped:
         shape = shape[::-1]
     own = height_of(shape[:-1], height)
-    if turned:
-        layers = tuple(map(turn.layer, layers))
+    if swapped:
+        layers = tuple(layer.swapped() for layer in layers)
         dense = [layer for layer in layers if layer.op == "dense"]
         if dense and own != (1,):
             why = "multiplies rows of two axes, of which the first one is long"
-            beyond = Beyond(dense[0].name, "dense", why, BEHIND)
+            suffix = Suffix(dense[0].name, "dense", why, BEHIND)
             layers = layers[: layers.index(dense[0])]
-    given = (layers, writer.rank, own, writer.dtype, name, shape[-1], beyond, turned)
+    given = (layers, writer.rank, own, writer.dtype, name, shape[-1], suffix, swapped)
     return Network(*given, progress.examined(len(layers)), progress.total)
 
 
