@@ -5,8 +5,8 @@ last; ``{alpha}`` stands for the parameter of those that have one, ``{name}`` fo
 NumPy's, ``number`` makes a number of x's dtype. PyTorch's x has its channels first. LiteRT's are
 operators of a graph under the schema's names, which take values and numbers, as TensorFlow's
 converter writes them: RELU and RELU6 are fused into the operator that makes their x where that can.
-Caffe's are a layer's type and its fields; those after ``softplus`` are OpenCV's own. ONNX's are
-nodes, see :class:`Node`.
+Caffe's are a layer's type and its fields; Gelu, Selu, Softsign and HardSigmoid are OpenCV's own.
+ONNX's are nodes, see :class:`Node`.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
@@ -36,10 +36,10 @@ class Activation(NamedTuple):
     """One activation: its spelling in each library, and what is known of its bits.
 
     ``roundings``: how many of its operations round, where all are IEEE's, so that every library has
-    NumPy's bits; None where a library computes the function in its own way. ``alpha``: the
-    parameter's default, None without one. ``at_one``: by library, the spelling where alpha is 1.
-    ``older``: by library, the spelling in releases that lack the name. ``module``: the class of
-    ``torch.nn`` that computes it, empty where models with it are not read.
+    NumPy's bits; None where a library computes the function in its own way. ``at_one``:
+    by library, the spelling where alpha is 1. ``older``: by library, the spelling in releases that
+    lack the name. ``module``: the class of ``torch.nn`` that computes it, empty where models with
+    it are not read.
     """
 
     numpy: str
@@ -52,7 +52,6 @@ class Activation(NamedTuple):
     keras: str = "keras.activations.{name}(x)"
     module: str = ""
     roundings: Optional[int] = None
-    alpha: Optional[float] = None
     at_one: Mapping[str, str] = {}
     older: Mapping[str, str] = {}
 
@@ -85,7 +84,6 @@ ACTIVATIONS: Dict[str, Activation] = {
         onnx=(Node("LeakyRelu", (), {"alpha": "alpha"}),),
         module="LeakyReLU",
         roundings=1,
-        alpha=1.0,
     ),
     "sigmoid": Activation(
         numpy="1 / (1 + np.exp(-x))",
@@ -122,7 +120,6 @@ ACTIVATIONS: Dict[str, Activation] = {
         caffe=("ELU", "elu_param {{ alpha: {alpha} }}"),
         onnx=(Node("Elu", (), {"alpha": "alpha"}),),
         module="ELU",
-        alpha=1.0,
         at_one={"tensorflow": "tf.nn.elu(x)", "litert": "ELU(x)"},
     ),
     "selu": Activation(

@@ -225,7 +225,7 @@ class Case(Layer):
         return (batch or self.batch, *self.output_spatial(length), self.filters)
 
     def with_(self, **changes: Any) -> Case:
-        """The same case with other arguments of ``Case``.
+        """Returns the same case with other arguments of ``Case``.
 
         What follows from another argument follows it: a depthwise case's groups and, unless they
         were given apart, its filters are its channels.
@@ -239,7 +239,7 @@ class Case(Layer):
         return Case(**{**known, **changes})
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments that make this case, each in its normal form."""
+        """Returns the arguments that make this case, each in its normal form."""
         names = {"kind": "operands"}
         return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
 

@@ -1,10 +1,11 @@
 """Whole networks: a chain of layers, run at small padded sizes and at the one it was made for.
 
-``layers`` and this file say what a network is, ``geometry`` which activations read content,
-``readers`` read models of Keras, PyTorch and ONNX, ``running`` computes all activations on a
-target, ``comparison`` finds where short and fixed part and why, ``safe`` the shortest padded
-lengths that change no bit, ``plan`` writes them down for the user, ``consequence`` says what a
-difference decides.
+``layers`` and ``chain`` say what a network is, ``description`` its JSON, ``geometry`` which
+activations read content, ``axes`` swaps the two axes of models whose first one is long, ``readers``
+read models of Keras, PyTorch and ONNX, ``running`` computes all activations on a target,
+``comparison`` finds where short and fixed part and why, ``safe`` the shortest padded lengths that
+change no bit, ``plan`` writes them down for the user, ``consequence`` says what a difference
+decides.
 """
 
 from probe import public

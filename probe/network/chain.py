@@ -22,7 +22,7 @@ READERS = "probe.network.readers.reading"
 
 
 def check_dtype(dtype: str) -> str:
-    """The dtype itself. InputError where networks are not run in it."""
+    """Returns the dtype itself. InputError where networks are not run in it."""
     if dtype not in ("float32", "float64", "float16"):
         why = "networks are run in float32, float64 or float16"
         raise InputError("dtype", dtype, why, "convert the model")
@@ -100,7 +100,7 @@ class Network:
 
     @classmethod
     def load(cls, source: Any, height: Sequence[int] | None = None, trust: bool = False) -> Network:
-        """The chain of a Keras model, a PyTorch module, an ONNX model, or a description.
+        """Returns the chain of a Keras model, a PyTorch module, an ONNX model, or a description.
 
         ``source``: an object of these libraries, a path (``.keras``, ``.h5``, ``.pt``, ``.pth``,
         ``.onnx``, ``.json``), a mapping as ``to_json`` gives it, or ``nine-layers``, see
@@ -183,7 +183,7 @@ class Network:
         return (1, *self.height, length, self.in_channels)
 
     def windows(self, length: int) -> list[ReceptiveField]:
-        """The receptive window of every layer's outputs at a length: field, jump, start."""
+        """Returns the receptive window of every layer's outputs at a length: field, jump, start."""
         return windows(self, length)
 
     def geometry(self, fixed: int) -> Geometry:
@@ -203,7 +203,7 @@ class Network:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The description, which ``load`` reads: layers with all their numbers."""
+        """Returns the description, which ``load`` reads: layers with all their numbers."""
         found: dict[str, Any] = {
             "name": self.name,
             "rank": self.rank,

@@ -215,7 +215,7 @@ class Writer:
 
 
 def _padding(given: object, rank: int) -> Padding:
-    """The padding of a window; no elements on either side is ``valid``."""
+    """Returns the padding of a window; no elements on either side is ``valid``."""
     found = arguments.padding(given, rank)
     return found if isinstance(found, str) or any(map(any, found)) else "valid"
 
@@ -256,7 +256,7 @@ def nine_layers(
 
 
 def parse(text: str) -> Network:
-    """The network of ``nine-layers:width=32,seed=1``. Raises InputError."""
+    """Returns the network of ``nine-layers:width=32,seed=1``. Raises InputError."""
     given: dict[str, int | str] = {}
     _, _, words = text.partition(":")
     for word in filter(None, words.split(",")):

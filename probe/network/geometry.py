@@ -103,7 +103,7 @@ class Shared:
 
 
 def reads(layer: Layer, size: int) -> np.ndarray:
-    """What each output of a layer reads along the length: (outputs, leaves) int64.
+    """Returns what each output of a layer reads along the length: (outputs, leaves) int64.
 
     Positions of the layer's input, or ``PAD`` and ``OUTSIDE``.
     """
@@ -209,7 +209,7 @@ class Geometry:
     def through(
         self, first: int, last: int, size: int, agrees: Agrees | None = None
     ) -> tuple[Shared, list[int]]:
-        """What layers ``first`` up to ``last`` (excluded) share, fed ``size`` positions.
+        """Returns what layers ``first`` up to ``last`` (excluded) share, fed ``size`` positions.
 
         The positions are the fixed run's first ones. Also the sizes before, between and behind
         them; where one has no output nothing is shared.
@@ -260,7 +260,7 @@ class Geometry:
         return int(min(missed, length))
 
     def least(self, content: int) -> int:
-        """The least padded length that has every output which reads ``content`` positions.
+        """Returns the least padded length that has every output which reads ``content`` positions.
 
         The fixed length always has. InputError: more content than the fixed length.
         """
@@ -300,7 +300,7 @@ class Geometry:
         )
 
     def needed(self, content: int) -> list[np.ndarray]:
-        """Which activations of the fixed run the outputs that read content depend on.
+        """Returns which activations of the fixed run the outputs that read content depend on.
 
         bool (positions,) for the input and behind every layer.
         """

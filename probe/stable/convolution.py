@@ -54,7 +54,7 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
 
 
 def _library(x):
-    """The module for a tensor's library."""
+    """Returns the module for a tensor's library."""
     root = type(x).__module__.split(".")[0]
     if root not in ("torch", "tensorflow", "keras"):
         there = "a tensor of TensorFlow or PyTorch"
@@ -94,7 +94,7 @@ class Convolution:
         return [(one.before, one.after) for one in spans], [one.outputs for one in spans]
 
     def transposed(self):
-        """The words of the convolution from output gradients to those of the padded input.
+        """Returns the words of the convolution from output gradients to those of the padded input.
 
         The output gradients are spread out and have ``extent - 1`` zeros around them.
         """

@@ -57,7 +57,7 @@ def _numbers(shape):
 
 
 def _sizes(tf, x):
-    """The spatial sizes of x: numbers where they are known, else scalar tensors."""
+    """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
     known = _numbers(x.shape)[1:-1]
     asked = tf.shape(x) if None in known else ()
     return [asked[1 + axis] if size is None else size for axis, size in enumerate(known)]

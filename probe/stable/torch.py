@@ -86,7 +86,7 @@ def _padded(torch, geometry, x):
 
 
 def _forward(torch, geometry, x, w, wide):
-    """The outputs: for every product one multiplication and one addition of all outputs."""
+    """Returns the outputs: for every product one multiplication and one addition of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each, wide = geometry.filters // groups, getattr(torch, wide)
     x, _, outputs = _padded(torch, geometry, x)

@@ -52,7 +52,7 @@ class Equivalent:
 
 
 def equivalent(case: Case, framework: str) -> Equivalent:
-    """What makes ``framework`` read the same windows as ``case``, whose length must be set.
+    """Returns what makes ``framework`` read the same windows as ``case``, whose length must be set.
 
     ``framework``: a name in :data:`FRAMEWORKS`, or its target's (``onnxruntime``, ``opencv``).
     InputError: an unknown name; an operator without windows; an open length, where padding depends
@@ -123,14 +123,15 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     for axis, size in enumerate(case.spatial()):
         outputs = case.output_spatial()[axis]
         pad, drop = caffe_layers.symmetric(spec, axis, size, pairs[axis][0], outputs)
-        there = _caffe_outputs(case, axis, size, pad)
+        own = case.windows._replace(padding=((pad, pad),) * case.spatial_rank, ceil=bool(pool))
+        there = own.span(axis, size).outputs
         pads.append(pad)
         keep.append(slice(None) if (drop, there) == (0, outputs) else slice(drop, drop + outputs))
     around = tuple((pad, pad) for pad in pads)
     _check_caffe(case, pairs, around)
     cropped = any(part != slice(None) for part in keep)
-    changes = {"padding": around, "ceil_mode": True, "pad_with": _caffe_pads(pool)}
-    resolved = case.with_(**(changes if pool else {"padding": around}))
+    changes = {"ceil_mode": True, "pad_with": "zeros" if pool == "avg" else "nothing"}
+    resolved = case.with_(padding=around, **(changes if pool else {}))
     said = (
         *(PLAIN["caffe"], "the outputs that are not wanted are cropped" if cropped else ""),
         *("pooling rounds sizes up" if pool else "", _sizes(case, pairs), _pooling(case)),
@@ -138,15 +139,6 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     note = "; ".join(filter(None, said))
     lines = code.caffe_layer(case, pads, keep)
     return Equivalent("caffe", "opencv", around, bool(pool), lines, note, resolved, tuple(keep))
-
-
-def _caffe_pads(pool: str) -> str:
-    return "zeros" if pool == "avg" else "nothing"
-
-
-def _caffe_outputs(case: Case, axis: int, size: int, pad: int) -> int:
-    around, ceil = ((pad, pad),) * case.spatial_rank, bool(case.pool)
-    return case.windows._replace(padding=around, ceil=ceil).span(axis, size).outputs
 
 
 def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:

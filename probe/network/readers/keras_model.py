@@ -80,7 +80,7 @@ ACTIVATION_LAYERS = {
 
 
 def from_file(path: Path, height: tuple[int, ...] | None, trusted: bool) -> Network:
-    """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it.
+    """Returns the chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it.
 
     Without ``trusted`` classes that are not Keras' own are refused before Keras sees the file.
     """
@@ -116,7 +116,7 @@ def _silent() -> Iterator[None]:
 
 
 def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
-    """The chain of a Keras 3 model that has been built."""
+    """Returns the chain of a Keras 3 model that has been built."""
     shape = _input_shape(model)
     rank = len(shape) - 2
     if rank not in (1, 2, 3) or shape[-1] is None:
@@ -316,7 +316,7 @@ def _activation_layer(writer: Writer, layer: Any, kind: str) -> None:
 
 
 def _activation(writer: Writer, layer: Any) -> None:
-    """The activation that a layer has of its own."""
+    """Returns the activation that a layer has of its own."""
     function = getattr(layer, "activation", None)
     named = getattr(function, "__name__", None)
     if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:

@@ -66,7 +66,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
 
 
 def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
-    """The chain of an ``onnx.ModelProto``."""
+    """Returns the chain of an ``onnx.ModelProto``."""
     from onnx import numpy_helper
 
     graph = model.graph
@@ -95,7 +95,7 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
 
 
 def _opset(model: Any) -> int:
-    """The version of ONNX's own operators that a model is written in."""
+    """Returns the version of ONNX's own operators that a model is written in."""
     return max(
         (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
     )
@@ -179,7 +179,7 @@ class _Walk:
                 raise Stop(output.name, "output", OUTPUTS, BRANCHED)
 
     def _given(self, node: Any, value: str, name: str) -> tuple[int, list[np.ndarray | None]]:
-        """Which input the chain's value is, and the arrays of the others. Raises Stop."""
+        """Returns which input the chain's value is, and the arrays of the others. Raises Stop."""
         given = list(node.input)
         if given.count(value) != 1 or any(
             one and one not in self.constants for one in set(given) - {value}
@@ -220,7 +220,7 @@ class _Walk:
             raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
 
     def _windowed(self, kind: str, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
-        """What has channels first by definition."""
+        """Writes what has channels first by definition."""
         if kind == "Conv":
             _convolution(self.writer, name, words, arrays)
         elif kind == "BatchNormalization":
@@ -305,7 +305,7 @@ def _is_constant(node: Any, constants: dict[str, np.ndarray]) -> bool:
 
 
 def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> str | None:
-    """The activation of ``value`` that the first nodes are, if they are one of several."""
+    """Returns the activation of ``value`` that the first nodes are, if they are one of several."""
     for name, steps in SPELLED.items():
         if len(nodes) < len(steps):
             continue

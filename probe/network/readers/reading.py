@@ -72,7 +72,7 @@ class Progress:
         self.ends += [len(writer.layers)] * times
 
     def examined(self, layers: int) -> int:
-        """How many of them the first ``layers`` layers of the chain hold."""
+        """Returns how many of them the first ``layers`` layers of the chain hold."""
         return sum(end <= layers for end in self.ends)
 
 

@@ -96,7 +96,7 @@ def _printable(text: str) -> str:
 
 
 def _config(path: Path) -> Any:
-    """The configuration in a file. InputError where there is none."""
+    """Returns the configuration in a file. InputError where there is none."""
     text = _zipped(path) if path.suffix.lower() == ".keras" else _of_hdf5(path)
     try:
         return json.loads(text)
@@ -252,7 +252,7 @@ def _named(path: Path) -> list[str] | None:
 
 
 def _followed(file: BinaryIO) -> list[str] | None:
-    """What the pickles of a file look up. Names found before a mistake in it count too."""
+    """Returns what the pickles of a file look up. Names found before a mistake in it count too."""
     found: list[str] = []
     for number in range(STREAMS):
         reader = _Follower(file, found)
