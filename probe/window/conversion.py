@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probe.arguments import by, choice
+from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import Pair
@@ -75,7 +76,10 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
     note = "; ".join(filter(None, (PLAIN[framework], _sizes(case, pairs), _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
-    lines = write(case, pairs)
+    try:
+        lines = write(case, pairs)
+    except Unsupported as error:
+        raise InputError("framework", framework, str(error), "use another framework") from None
     return Equivalent(
         *(framework, FRAMEWORKS[framework], pairs, case.rounds_up, lines, note),
         *(_kept_word(case, lines) or resolved, whole),
