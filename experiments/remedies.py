@@ -18,7 +18,7 @@ from rich.text import Text
 from probe import Case, Store, Target, experiment, schema
 from probe.cli.output import Output
 from probe.cli.show.facts import table
-from probe.network.builder import nine_layers
+from probe.network.description import nine_layers
 from probe.remedies import Measured, Sessions, advise, measure, measure_network, rows
 
 NAME = "remedies"

@@ -73,10 +73,11 @@ class Examined(Answer):
             for each in one.comparisons[:1]
             if (first := each.first) is not None
         ]
+        shown = "; ".join(firsts) or "none"
         return (
             f"{told['name']}, {layers}, against fixed length {self.fixed:,}",
             "; ".join(verdicts),
-            f"first layer that differs: {'; '.join(firsts) or 'none'}",
+            "; ".join(filter(None, [f"first layer that differs: {shown}", self.model.note])),
         )
 
     def drawn(self) -> Figure | None:

@@ -19,11 +19,11 @@ from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.network import functions
+from probe.network.axes import session_for
 from probe.network.chain import Network
-from probe.network.geometry import Geometry, Need, Shared
+from probe.network.geometry import Geometry, Requirement, Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner, content, padded
-from probe.network.turned import session_for
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 
@@ -70,7 +70,7 @@ class PaddedComparison:
     something else in it.
     """
 
-    need: Need
+    need: Requirement
     padded: int
     fixed: int
     target: str
@@ -149,7 +149,7 @@ class Comparer:
 
     def __init__(self, session: AnySession, geometry: Geometry, value: float = 0.0) -> None:
         self.network: Network = geometry.network
-        self.session = session_for(session, self.network.turned)
+        self.session = session_for(session, self.network.swapped)
         self.geometry, self.value = geometry, value
         self.runner = Runner(session, self.network)
         self.sizes = self.network.sizes(geometry.fixed)
@@ -169,7 +169,7 @@ class Comparer:
         ``control``: every layer again at the same shape. ``whole``: end to end too. Raises
         InputError where the content does not fit.
         """
-        need = self.geometry.need(length)
+        need = self.geometry.requirement(length)
         to = need.padded if padded_to is None else self._checked(length, padded_to)
         x = content(self.network, length, seed)
         inputs = padded(x, to, self.value), padded(x, self.geometry.fixed, self.value)

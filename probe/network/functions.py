@@ -19,7 +19,7 @@ from probe import ulp
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner
-from probe.operands.draw import normal
+from probe.operands import normal
 from probe.order import fma
 
 POOL = 2048

@@ -202,7 +202,7 @@ class _Rows:
         rows = []
         for length in self.request.contents:
             self.tell(f"safe length for {length}")
-            need, safe = self.geometry.need(length), self.lengths.safe(length)
+            need, safe = self.geometry.requirement(length), self.lengths.safe(length)
             seeds = range(1, 1 + self.request.checked)
             differ = {
                 to: sum(differing(self.lengths, length, to, seed) for seed in seeds)
@@ -262,7 +262,7 @@ class _Rows:
             if variant == "layerwise":
                 theirs = fixed[..., : output.shape[-2], :]
             else:
-                need = geometry.need(length, to)
+                need = geometry.requirement(length, to)
                 output, theirs = kept(need, output), fixed[..., need.first : need.kept, :]
             found = ulp.differences(output, theirs, network.dtype)
             yield {
@@ -280,7 +280,7 @@ class _Rows:
         network, rows = self.request.network, []
         for length in self.request.decided:
             self.tell(f"decisions at {length}")
-            x, need = content(network, length, 1000 + length), self.geometry.need(length)
+            x, need = content(network, length, 1000 + length), self.geometry.requirement(length)
             fixed = self.lengths.runner.as_used(padded(x, self.request.fixed))
             fixed = fixed[..., need.first : need.kept, :]
             truth = kept(need, self._truth(padded(x, need.padded)))
@@ -317,7 +317,7 @@ class _Rows:
             ("safe", self.lengths.safe(length)),
         ):
             output = self.lengths.runner.as_used(padded(x, to))
-            yield variant, to, kept(self.geometry.need(length, to), output)
+            yield variant, to, kept(self.geometry.requirement(length, to), output)
         if self.request.layerwise:
             plan = self.layerwise.plan(length)
             yield "layerwise", length, Runner(self.session, plan).as_used(x)

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError
-from probe.network.geometry import Need
+from probe.network.geometry import Requirement
 from probe.network.running import content, padded
 from probe.network.safe import END_TO_END_SETS, SafeLengths
 from probe.network.script import SCRIPT
@@ -140,7 +140,7 @@ def make(
         rule(lengths),
         assumptions(lengths),
         tried=lengths.lengths_tried,
-        axis=-3 if network.turned else -2,
+        axis=-3 if network.swapped else -2,
         part=network.part,
         facts={
             name: session.facts.get(name)
@@ -179,7 +179,7 @@ def differing(
     ``run``: a method of a ``Runner``; layer by layer unless it is given.
     """
     geometry, network, run = lengths.geometry, lengths.network, run or lengths.runner.output
-    need = geometry.need(length, to)
+    need = geometry.requirement(length, to)
     x = content(network, length, seed)
     short, whole = run(padded(x, to, value)), run(padded(x, geometry.fixed, value))
     mine, theirs = kept(need, short), whole[..., need.first : need.kept, :]
@@ -188,7 +188,7 @@ def differing(
     return int(apart.sum()) + theirs[..., shared:, :].size
 
 
-def kept(need: Need, output: np.ndarray) -> np.ndarray:
+def kept(need: Requirement, output: np.ndarray) -> np.ndarray:
     """The outputs of a short run that are kept."""
     return output[..., need.first + need.offset : need.kept + need.offset, :]
 
@@ -198,7 +198,7 @@ def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
     found: list[Stretch] = []
     for length in sorted(table):
         least = lengths.geometry.least(length)
-        need = lengths.geometry.need(length, table[length])
+        need = lengths.geometry.requirement(length, table[length])
         now = Stretch(length, length, least, need.padded, need.kept, need.first, need.offset)
         if found and found[-1].alike(now):
             found[-1] = replace(found[-1], last=length)

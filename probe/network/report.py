@@ -135,7 +135,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
         }
         for layer, window in zip(network.layers, windows, strict=True)
     ]
-    beyond = None if network.beyond is None else vars(network.beyond)
+    beyond = None if network.suffix is None else vars(network.suffix)
     return {
         "name": network.name,
         "id": network.id,
@@ -149,7 +149,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
         "part": network.part or None,
         "examined": network.examined,
         "operations_total": network.operations_total,
-    }
+    } | ({"note": network.note} if network.note else {})
 
 
 def network_row(network: Network, fixed: int, source: str | None = None) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from probe.launch import AnySession
+from probe.network.axes import session_for
 from probe.network.chain import Network
-from probe.network.turned import session_for
-from probe.operands.draw import normal
+from probe.operands import normal
 
 _KEYS = itertools.count()
 
@@ -46,7 +46,7 @@ class Runner:
     """
 
     def __init__(self, session: AnySession, network: Network) -> None:
-        self.session, self.network = session_for(session, network.turned), network
+        self.session, self.network = session_for(session, network.swapped), network
         self.key = f"network-{next(_KEYS)}"
         self._process: object = None
         self.no_program = ""

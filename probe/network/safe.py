@@ -21,13 +21,13 @@ import numpy as np
 
 from probe import operation, ulp, window
 from probe.launch import AnySession
+from probe.network.axes import session_for
 from probe.network.chain import Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
 from probe.network.layers import Layer
 from probe.network.running import Runner, content
-from probe.network.turned import session_for
-from probe.operands.draw import normal
+from probe.operands import normal
 from probe.order import ways
 from probe.order.tree import BIAS
 from probe.search.recognition import UNKNOWN, Pattern, Recogniser
@@ -71,7 +71,7 @@ class SafeLengths:
 
     def __post_init__(self) -> None:
         self.network: Network = self.geometry.network
-        self.session = session_for(self.session, self.network.turned)
+        self.session = session_for(self.session, self.network.swapped)
         self.runner = Runner(self.session, self.network)
         self._known: dict[int, Recogniser] = {}
         self._patterns: dict[tuple[int, int], Pattern] = {}

@@ -168,7 +168,7 @@ class _OfNetwork(Work):
         if (one.remedy.name, length) in self.plans:
             short = runner.as_used(x)
             return bool(ulp.equal(short, _first(whole, 0, short.shape[-2]), self.network.dtype))
-        need = self.geometry.need(length, given)
+        need = self.geometry.requirement(length, given)
         start = need.offset + need.first
         short = _first(runner.as_used(padded(x, given)), start, need.offset + need.kept)
         return bool(ulp.equal(short, _first(whole, need.first, need.kept), self.network.dtype))

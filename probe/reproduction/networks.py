@@ -19,11 +19,11 @@ from probe.comparison import Blocks, Comparison, Pairs, Revealer, run
 from probe.errors import InputError, Nondeterministic
 from probe.launch import AnySession, open_session
 from probe.network import Network
+from probe.network.axes import Axes
 from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
-from probe.network.turned import Axes
 from probe.reproduction import folder, layout, literals, program, proof
 from probe.reproduction import lines as written
 from probe.reproduction.facts import facts_of
@@ -150,11 +150,11 @@ def reproduce(
 def _explanation(
     session: AnySession, found: PaddedComparison, finding: Padded, blocks: Blocks
 ) -> Comparison:
-    """The last layer's differences; of a turned network they are revealed in the model's axes."""
+    """The last layer's differences; they are revealed in the model's axes, swapped or not."""
     assert found.explanation is not None and found.short is not None and found.whole is not None
     axes, dtype = finding.axes, finding.network.dtype
     number, layer = len(axes.layers) - 1, axes.layers[-1]
-    if not axes.turned or layer.op == "dense":
+    if not axes.swapped or layer.op == "dense":
         return found.explanation
     arrays, sides = layer.operands(dtype), []
     for side in (found.short, found.whole):

@@ -16,8 +16,7 @@ import numpy as np
 
 from probe import floats, operands, window
 from probe.case import Case
-from probe.operands import cancel
-from probe.operands.draw import hashes
+from probe.operands import cancel_bias, cancel_weights, hashes
 from probe.order.orders import Way
 from probe.order.replay import replay
 from probe.window import Geometry
@@ -90,15 +89,15 @@ class Periodic:
             _, w, b = operands.generate(self._drawn(case.shortest_length, number))
             return w, b
         precision = floats.format_of(case.dtype).precision
-        drawn = cancel.weights(seed, precision, (len(read), case.filters))
+        drawn = cancel_weights(seed, precision, (len(read), case.filters))
         places = self._moved(read, seed) if number % 2 or len(read) < 8 else list(read)
-        return self._placed(places, drawn, cancel.bias(seed, precision, (case.filters,)))
+        return self._placed(places, drawn, cancel_bias(seed, precision, (case.filters,)))
 
     def _wide_set(self, number: int, read: Read) -> Weights:
         """One pair that cancels, and elsewhere what it swallows in so many digits."""
         seed, filters = SEED + 64 + number, self.case.filters
         precision, scale = WIDE[self.case.dtype]
-        drawn = cancel.bias(seed, precision, (len(read) + 1, filters)) * scale
+        drawn = cancel_bias(seed, precision, (len(read) + 1, filters)) * scale
         small, bias = drawn[:-1], drawn[-1]
         if len(read) > 1:
             small[:2] = np.array([[1.0], [-1.0]]) * (1 + number / 16) * 2.0 ** (precision - 1)

@@ -12,9 +12,8 @@ from probe.cli.network import network as command
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, Session
 from probe.network import Network, consequence, plan
-from probe.network.builder import nine_layers
 from probe.network.comparison import Comparer
-from probe.network.description import from_json
+from probe.network.description import from_json, nine_layers
 from probe.network.layerwise import CUT, Layerwise
 from probe.network.measurement import Request, measure
 from probe.network.running import Runner, content, padded
@@ -159,7 +158,7 @@ def test_what_is_inherited_is_no_difference_of_the_layers_below(switching):
 def test_too_little_padding_is_no_rounding(switching):
     network = nine_layers(width=2, blocks=2, kernel=3, padding="same")
     geometry = network.geometry(64)
-    need = geometry.need(9)
+    need = geometry.requirement(9)
     found = Comparer(switching, geometry).compare(9, need.padded - 4)
     assert found.verdict == "padding" and found.lacking > 0
     assert sum(layer.other_window for layer in found.layers) > 0
@@ -176,7 +175,7 @@ def test_safe_lengths_are_the_shortest_that_change_no_order(switching, padding):
         safe = lengths.safe(length)
         alike = []
         for to in range(geometry.least(length), safe + 1):
-            need = geometry.need(length, to)
+            need = geometry.requirement(length, to)
             if geometry.capacity(to) < length:
                 continue
             # by brute force: in which way each layer adds at a size is known of this target
@@ -321,7 +320,7 @@ def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
     assert [layer.op for layer in found.layers] == (
         "conv1d activation normalisation max_pool1d pad conv1d".split()
     )
-    assert found.fixed == 64 and found.beyond.kind == "GlobalMaxPooling1D"
+    assert found.fixed == 64 and found.suffix.kind == "GlobalMaxPooling1D"
     x = np.random.default_rng(0).normal(size=(1, 64, 2)).astype(np.float32)
     with InlineSession(Target.parse("reference")) as session:
         ours = Runner(session, found).run(x)
@@ -420,12 +419,12 @@ def test_lengths_at_which_the_program_computes_otherwise_are_not_safe(switching,
     lengths = SafeLengths(switching, geometry)
     for length, least in by_layers.items():
         safe = lengths.safe(length)
-        kept = geometry.need(length).kept
+        kept = geometry.requirement(length).kept
         assert safe == least if kept <= 2 else safe >= 70 > least
         for seed in range(3):
             run = lengths.runner.end_to_end
             assert plan.differing(lengths, length, safe, seed, run=run) == 0
-    assert {geometry.need(length).kept <= 2 for length in contents} == {True, False}
+    assert {geometry.requirement(length).kept <= 2 for length in contents} == {True, False}
     assert any(lengths.end_to_end.values()) and plan.rule(lengths) == ""
     assert any("program of all layers" in one for one in plan.assumptions(lengths))
     found = Comparer(switching, geometry).compare(30, 66)

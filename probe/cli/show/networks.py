@@ -57,6 +57,8 @@ def heading(told: Mapping[str, Any]) -> Text:
         todo = f"; {beyond['todo']}" if beyond["todo"] else ""
         said = f"{beyond['name']} ({beyond['kind']}) {beyond['why']}{todo}"
         text.append(f"\nnot examined: {said}", "yellow")
+    if "note" in told:
+        text.append(f"\n{told['note']}", "yellow")
     return text
 
 
