@@ -56,8 +56,8 @@ _HOMES = {
 }
 _ROOMS = (
     "errors public floats ulp schema stable backends operands case window runtimes target worker "
-    "machine launch store sweep order kernels explain search network remedies reproduction plots "
-    "notebook answers"
+    "machine launch store sweep order kernels explain thresholds search network remedies "
+    "reproduction plots notebook answers"
 ).split()
 
 __all__ = [

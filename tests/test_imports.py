@@ -14,8 +14,8 @@ PACKAGE = ROOT / "probe"
 # A file may import those before it. A folder is one entry; inside it there are no cycles either.
 ORDER = """
     errors public floats memory ulp schema stable backends operands case window runtimes target
-    worker machine launch installation store sweep order kernels explain search network remedies
-    shrink plots reproduction reports notebook answers cli experiment
+    worker machine launch installation store sweep order kernels explain thresholds search network
+    remedies shrink plots reproduction reports notebook answers cli experiment
 """.split()
 STABLE = ("__init__", "geometry", "tensorflow", "torch")
 CHILD = [

@@ -78,8 +78,7 @@ def test_a_restricted_tree_adds_what_is_left_in_the_same_order(tree: Tree, data)
         (Tree.lanes(6, 4), "(((0+4)+(1+5))+(2+3))"),
         (Tree.together(3), "(0+1+2)"),
         (Tree.chain([[0, 1], [2, 3], [4], [BIAS]]), "((((0+1)+(2+3))+4)+b)"),
-        (Tree.from_nested((((0, 1), (2, 3)), 4)), "(((0+1)+(2+3))+4)"),
-        (Tree.from_nested(3), "3"),
+        (Tree.parse("3"), "3"),
         (Tree.parse("b"), "b"),
         (Tree.parse("1+0"), "(0+1)"),
     ],
@@ -94,10 +93,7 @@ def test_the_id_of_a_text_never_changes() -> None:
 
 def test_a_chain_of_thousands_costs_no_stack() -> None:
     chain = Tree.sequential(5000)
-    nested: object = 0
-    for leaf in range(1, 5000):
-        nested = (nested, leaf)
-    assert Tree.parse(chain.text) == chain == Tree.from_nested(nested)
+    assert Tree.parse(chain.text) == chain
     assert chain.depth == 4999 and hash(chain)
     np.testing.assert_array_equal(chain.lca_sizes(0), [1, *range(2, 5001)])
     assert chain.lca_sizes(4999)[0] == 5000

@@ -37,14 +37,14 @@ class Explained(Answer):
 
         found, evidence = self.found, self.evidence
         words = [lines.side_of(found, side) for side in (found.left, found.right)]
-        if evidence is not None and evidence.left.way and evidence.right.way:
+        if evidence is not None and evidence.left.summation and evidence.right.summation:
             return picture.figure(evidence, (words[0], words[1]))
         if not found.compared:
             return None
         places = [(int(p[0, 0]), int(p[0, 1])) for p in (found.pairs.left, found.pairs.right)]
-        ways = [found.left.way(places[0]), found.right.way(places[1])]
-        shown = [(way, word) for way, word in zip(ways, words, strict=True) if way is not None]
-        return picture.ways(shown) if shown else None
+        each = [found.left.summation(places[0]), found.right.summation(places[1])]
+        shown = [(one, word) for one, word in zip(each, words, strict=True) if one is not None]
+        return picture.summations(shown) if shown else None
 
 
 def explain(

@@ -20,8 +20,9 @@ from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.explain.judge import Judge
 from probe.launch import AnySession, open_session
-from probe.order.operator import SessionOperator
-from probe.order.orders import Operands, Orders, Way, reveal
+from probe.order.masks import SessionOperator
+from probe.order.orders import Operands, Orders, reveal
+from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
 from probe.target import Target
 
@@ -53,10 +54,10 @@ class Side:
     replays: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     windows: np.ndarray | None = None
 
-    def way(self, place: tuple[int, int]) -> Way | None:
+    def summation(self, place: tuple[int, int]) -> Summation | None:
         """How the output at (position, filter) is added; None where that is not known."""
         number = -1 if self.orders is None else int(self.orders.index[place])
-        return None if number < 0 or self.orders is None else self.orders.ways[number]
+        return None if number < 0 or self.orders is None else self.orders.summations[number]
 
     def named(self) -> dict[str, Any]:
         """Target, length and batch as the JSON output has them."""
@@ -64,12 +65,12 @@ class Side:
 
 
 def run_side(
-    session: AnySession, case: Case, known: list[Way] | None = None, windows: bool = False
+    session: AnySession, case: Case, known: list[Summation] | None = None, windows: bool = False
 ) -> Side:
     """Runs ``case`` (its length set), with controls, and reveals and replays every output.
 
-    ``known``: ways to try first. ``windows``: also read which input every output reads, instead of
-    taking it from the case's padding.
+    ``known``: summations to try first. ``windows``: also read which input every output reads,
+    instead of taking it from the case's padding.
     """
     side = run(session, case)
     if windows:
@@ -101,12 +102,12 @@ def run(
 
 
 def add_orders(
-    side: Side, session: AnySession, known: Sequence[Way], wanted: np.ndarray | None = None
+    side: Side, session: AnySession, known: Sequence[Summation], wanted: np.ndarray | None = None
 ) -> Side:
     """Reveals and replays the outputs of a side: ``wanted`` (positions, filters), None for all.
 
-    A known way that is wrong at one addition may pass all checks; the case's own bits tell, and
-    then everything is asked.
+    A known summation that is wrong at one addition may pass all checks; the case's own bits tell,
+    and then everything is asked.
     """
     try:
         side.orders = reveal(session, side.case, known, wanted)
@@ -123,12 +124,12 @@ def add_orders(
 
 
 def replays(orders: Orders, operands: Operands) -> np.ndarray:
-    """Where replaying each output's own way gives the library's bits: bool (positions, filters)."""
+    """Where replaying each output's summation gives the library's bits: (positions, filters)."""
     agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
-    for number, way in enumerate(orders.ways):
+    for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(orders.index == number)
         if len(positions):
-            agreed[positions, filters] = operands.agrees(way, positions, filters)
+            agreed[positions, filters] = operands.agrees(summation, positions, filters)
     return agreed
 
 
@@ -219,29 +220,15 @@ def _rank(cause: str) -> tuple[int, str]:
 
 
 def side_orders(side: Side, places: np.ndarray) -> list[dict[str, Any]]:
-    """The ways in which the compared outputs of a side are added, the most frequent first."""
+    """The summations of the compared outputs of a side, the most frequent first."""
     if side.orders is None:
         return []
     numbers = side.orders.index[places[:, 0], places[:, 1]]
     found = [
-        way_json(way, side.case.dtype) | {"outputs": int((numbers == number).sum())}
-        for number, way in enumerate(side.orders.ways)
+        summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}
+        for number, summation in enumerate(side.orders.summations)
     ]
     return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
-
-
-def way_json(way: Way, dtype: str) -> dict[str, Any]:
-    """One way of adding as the JSON outputs have it."""
-    tree, rounding = way
-    return {
-        "id": tree.id,
-        "tree": tree.text,
-        "fused": sorted(rounding.fused),
-        "rounding": rounding.style(tree),
-        "accumulator": rounding.nodes or dtype,
-        "cut": sorted(rounding.cut),
-        "through": rounding.through,
-    }
 
 
 def explain(
@@ -282,7 +269,7 @@ def explain(
         if other != target:
             second = stack.enter_context(_started(other, inline))
         one = run_side(first, left, windows=conventions)
-        two = run_side(second, right, _ways(one), conventions)
+        two = run_side(second, right, one.orders.summations if one.orders else [], conventions)
     pairs = same_place(one, two) if conventions else must_agree(case, vary, left, right)
     return compare(case, one, two, pairs)
 
@@ -294,10 +281,6 @@ def _started(target: Target, inline: bool) -> Iterator[AnySession]:
         yield session
     finally:
         session.close()
-
-
-def _ways(side: Side) -> list[Way]:
-    return [] if side.orders is None else side.orders.ways
 
 
 def must_agree(case: Case, vary: str, left: Case, right: Case) -> Pairs:

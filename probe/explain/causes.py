@@ -24,10 +24,9 @@ from probe.case import Case
 from probe.errors import StoreError, TargetError
 from probe.explain import Pairs, Side, add_orders, differing, must_agree, run
 from probe.explain.judge import Judge
-from probe.explain.rows import Row, order_row, ranges, reveal_rows, rounding_row
 from probe.launch import Session
 from probe.launch.waiting import completed
-from probe.order.orders import Way
+from probe.order.summation import Row, Summation, ranges
 from probe.store import Store
 from probe.store.results import load, machine_folders
 from probe.target import Target
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import pandas
 
 PAIR = ["run_id", "case_id", "target", "vary", "at", "against"]
-MOST_KNOWN = 24  # ways of earlier lengths that are tried before any question is asked
+MOST_KNOWN = 24  # summations of earlier lengths that are tried before any question is asked
 
 
 @dataclass(frozen=True)
@@ -245,12 +244,14 @@ def _explain(job: Job, session: Session, answer: Answer) -> None:
         _judge(job, answer, value, left, base, pairs, found)
 
 
-def _reveal(side: Side, session: Session, known: list[Way], wanted: np.ndarray) -> list[Way]:
-    """Adds the side's orders; the known ways with its own in front."""
+def _reveal(
+    side: Side, session: Session, known: list[Summation], wanted: np.ndarray
+) -> list[Summation]:
+    """Adds the side's orders; the known summations with its own in front."""
     if side.refusal:
         return known
     add_orders(side, session, known, wanted)
-    own = [] if side.orders is None else side.orders.ways
+    own = [] if side.orders is None else side.orders.summations
     return list(dict.fromkeys([*own, *known]))[:MOST_KNOWN]
 
 
@@ -260,12 +261,12 @@ def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) 
         return
     place: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
     place |= {"vary": job.vary, "at": value}
-    found = reveal_rows(side.orders, place, wanted, side.replays)
+    found = side.orders.rows(place, wanted, side.replays)
     numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
-    mine = [side.orders.ways[number] for number in numbers]
+    mine = [side.orders.summations[number] for number in numbers]
     answer.rows.setdefault("reveals", []).extend(found)
-    answer.rows.setdefault("orders", []).extend(map(order_row, mine))
-    answer.rows.setdefault("roundings", []).extend(map(rounding_row, mine))
+    answer.rows.setdefault("orders", []).extend(one.order_row() for one in mine)
+    answer.rows.setdefault("roundings", []).extend(one.rounding_row() for one in mine)
 
 
 def _judge(

@@ -18,9 +18,8 @@ from probe.case import Case
 from probe.case.operators import OPERATORS
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, open_session
-from probe.order import pools
-from probe.order.operator import SessionOperator
-from probe.order.windows import reveal_windows
+from probe.order.masks import SessionOperator
+from probe.order.windows import as_windows, reveal_pool, reveal_windows
 from probe.store import Store
 from probe.sweep import Progress, observations
 from probe.target import Target
@@ -149,8 +148,8 @@ def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
     """Rows of ``windows`` and ``outputs`` of one case, without their run, case and target."""
     pooled, counted = None, None
     if OPERATORS[case.op].pool:
-        pooled = pools.reveal_pool(session, case)
-        revealed = pools.as_windows(case, pooled)
+        pooled = reveal_pool(session, case)
+        revealed = as_windows(case, pooled)
         counted = pooled.counted if OPERATORS[case.op].pool == "avg" else None
     else:
         revealed = reveal_windows(SessionOperator(session, case))

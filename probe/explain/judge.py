@@ -1,4 +1,4 @@
-"""Names what sets two outputs apart, whose ways of adding are known. Each pair of ways is compared
+"""Names what sets two outputs apart, whose summations are known. Each pair of these is compared
 once."""
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import numpy as np
 
 from probe import window
 from probe.case import Case
-from probe.order import ways
 from probe.order.tree import BIAS
 
 if TYPE_CHECKING:
@@ -48,13 +47,13 @@ class Judge:
         one, two = self.pairs.left[which].T, self.pairs.right[which].T
         assert self.left.orders is not None and self.right.orders is not None
         sides = ((self.left, tuple(one)), (self.right, tuple(two)))
-        ways_of = [s.orders.index[at] for s, at in sides if s.orders]
+        numbers = [s.orders.index[at] for s, at in sides if s.orders]
         no_sum = [s.orders.not_a_sum[at] for s, at in sides if s.orders]
         replayed = [s.replays[at] for s, at in sides]
         read = self.classes[one[0]]
         same = self.pairs.same_window[which]
         return np.stack(
-            [same, no_sum[0] | no_sum[1], replayed[0] & replayed[1], *ways_of, read], axis=1
+            [same, no_sum[0] | no_sum[1], replayed[0] & replayed[1], *numbers, read], axis=1
         ).astype(np.int64)
 
     def _name(self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int) -> str:
@@ -65,21 +64,22 @@ class Judge:
         return self._verdict(one, two, read) * replayed or "unexplained"
 
     def _verdict(self, one: int, two: int, read: int) -> str:
-        """What sets two ways apart over the leaves that are read; empty if nothing does."""
+        """What sets two summations apart over the leaves that are read; empty if nothing does."""
         assert self.left.orders is not None and self.right.orders is not None
         if one < 0 or two < 0:
             return ""
-        left, right = self.left.orders.ways[one], self.right.orders.ways[two]
+        left, right = self.left.orders.summations[one], self.right.orders.summations[two]
         if left == right:
             return ""
         leaves = self.leaves[read]
-        return "+".join(ways.causes(ways.restricted(left, leaves), ways.restricted(right, leaves)))
+        return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
     def apart(self) -> tuple[dict[str, np.ndarray], int]:
-        """What is added in another way, whatever the operands are: pairs (indices) by cause.
+        """What is added otherwise, whatever the operands are: pairs (indices) by cause.
 
-        And how many pairs have no proved way on a side. Only pairs with the same window count;
-        ways are compared over the leaves that the outputs read: in the padding all add zeros.
+        And how many pairs have no proved summation on a side. Only pairs with the same window
+        count; summations are compared over the leaves that the outputs read: in the padding all
+        add zeros.
         """
         if self.left.orders is None or self.right.orders is None:
             return {}, 0

@@ -24,9 +24,10 @@ from probe.network.geometry import Geometry, Need, Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner, content, padded
 from probe.network.turned import session_for
-from probe.order.orders import Orders, Way
+from probe.order.orders import Orders
+from probe.order.summation import Summation
 
-MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
+MOST_KNOWN = 24  # summations of other sizes that are tried before any question is asked
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 
 
@@ -156,7 +157,7 @@ class Comparer:
         self.runner = Runner(session, self.network)
         self.sizes = self.network.sizes(geometry.fixed)
         self._orders: dict[tuple[int, int], Orders] = {}
-        self._known: dict[int, list[Way]] = {}
+        self._known: dict[int, list[Summation]] = {}
 
     def compare(
         self,
@@ -307,7 +308,9 @@ class Comparer:
         add_orders(side, self.session, known, wanted)
         if side.orders is not None:
             self._orders[number, length] = side.orders
-            self._known[number] = list(dict.fromkeys([*side.orders.ways, *known]))[:MOST_KNOWN]
+            self._known[number] = list(dict.fromkeys([*side.orders.summations, *known]))[
+                :MOST_KNOWN
+            ]
 
     def _end_to_end(
         self, length: int, short: np.ndarray, fixed: np.ndarray, last: Shared

@@ -15,7 +15,9 @@ from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.places import Places
 from probe.network.running import Run, Runner
-from probe.order import fma
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
 
 MOST = 1024
 """Differences of one activation that are asked for."""
@@ -47,11 +49,12 @@ def differences(
 def scaled(layer: Layer, x: np.ndarray, dtype: str, y: np.ndarray) -> np.ndarray:
     """Where y is x times the layer's scale plus its shift, rounded twice or, fused, once; flat."""
     assert layer.scale is not None and layer.shift is not None
-    twice = fma.add(fma.mul(x, layer.scale, dtype), layer.shift, dtype)
-    once = fma.fma(x, layer.scale, layer.shift, dtype)
+    met = [np.broadcast_to(each, x.shape).reshape(1, -1) for each in (x, layer.scale, layer.shift)]
     apart = np.zeros((2, y.size), bool)
-    for one, way in zip(apart, (twice, once), strict=True):
-        one[ulp.differences(way, y, dtype).index] = True
+    for one, fused in zip(apart, (frozenset[int](), frozenset([0])), strict=True):
+        summation = Summation(Tree.parse("0+b"), Rounding(fused))
+        expected = replay(summation, met[0], met[1], dtype, met[2][0])
+        one[ulp.differences(expected, y.reshape(-1), dtype).index] = True
     return np.asarray(~apart.all(axis=0))
 
 

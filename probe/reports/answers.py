@@ -17,7 +17,7 @@ from probe.explain import Explanation, Pairs, Side
 from probe.explain.judge import classes_of
 from probe.floats import round_to
 from probe.launch import AnySession
-from probe.order.orders import Way
+from probe.order.summation import Summation
 from probe.reports.questions import Conventions, Operators, Pair, Question
 from probe.reproduction.failing import windows
 
@@ -157,13 +157,13 @@ def explained(one: Side, two: Side, pairs: Pairs, first: AnySession, second: Any
         return _counted(one, two, pairs, found, {}, 0)
     chosen = _some(one, pairs, found.index)
     some = Pairs(pairs.left[chosen], pairs.right[chosen], pairs.same_window[chosen])
-    known: list[Way] = []
+    known: list[Summation] = []
     for side, session, places in ((one, first, some.left), (two, second, some.right)):
         if not side.refusal:
             wanted = np.zeros(side.replays.shape, bool)
             wanted[tuple(places.T)] = True
             explain.add_orders(side, session, known, wanted)
-            known = [] if side.orders is None else side.orders.ways
+            known = [] if side.orders is None else side.orders.summations
     told = explain.compare(one.case, one, two, some)
     answer = _counted(one, two, pairs, found, told.causes, len(chosen))
     answer.replayed, answer.told = told.replayed, told

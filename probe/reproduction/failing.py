@@ -20,10 +20,9 @@ from probe.errors import TargetError
 from probe.explain import Explanation, Pairs, Side
 from probe.kernels import Naming
 from probe.launch import AnySession, open_session
-from probe.order import pools
-from probe.order.operator import SessionOperator
+from probe.order.masks import SessionOperator
 from probe.order.orders import Orders
-from probe.order.windows import reveal_windows
+from probe.order.windows import as_windows, reveal_pool, reveal_windows
 from probe.shrink import Finding
 from probe.shrink.finding import Blocks
 from probe.target import Target
@@ -206,5 +205,5 @@ class Failing:
 def windows(session: AnySession, case: Case) -> np.ndarray:
     """What every output reads, revealed: int64 (groups, positions, leaves), -1 for padding."""
     if OPERATORS[case.op].pool:
-        return pools.as_windows(case, pools.reveal_pool(session, case))
+        return as_windows(case, reveal_pool(session, case))
     return reveal_windows(SessionOperator(session, case))

@@ -18,10 +18,8 @@ from probe import floats
 from probe.explain import Explanation
 from probe.explain.judge import classes_of
 from probe.kernels import computing
-from probe.order import ways
 from probe.order.tree import BIAS
 from probe.reproduction.failing import Failing
-from probe.reproduction.plainer import among
 from probe.shrink import Finding
 
 KINDS = ("order", "rounding", "precision")
@@ -181,12 +179,12 @@ def shown_by_products(found: Explanation, cause: str, first: bool = False) -> in
         kept = _not_zero(found, position, filter_, read)
         places = (found.pairs.left[pair], found.pairs.right[pair])
         both = [
-            side.way((int(at[0]), int(at[1])))
+            side.summation((int(at[0]), int(at[1])))
             for side, at in zip((found.left, found.right), places, strict=True)
         ]
         if both[0] is None or both[1] is None or len(kept) < 2:
             continue
-        apart = ways.causes(among(both[0], set(kept)), among(both[1], set(kept)))
+        apart = both[0].restricted(kept).causes(both[1].restricted(kept))
         if "+".join(apart) == cause and (best is None or len(kept) < best[0]):
             best = (len(kept), number)
             if first:

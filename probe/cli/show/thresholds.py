@@ -10,15 +10,15 @@ from rich.text import Text
 
 from probe.cli import numbers
 from probe.cli.show import orders
-from probe.search.recognition import Kind
-from probe.search.thresholds import Thresholds, islands
+from probe.thresholds.recognition import Kind
+from probe.thresholds.search import Thresholds, islands
 
 MOST = 20
 """Stretches, and kinds of rows, that are written out."""
 
 
 def thresholds(found: Thresholds) -> RenderableType:
-    """Stretches of lengths that add alike, then their ways of adding, then how it is known."""
+    """Stretches of lengths that add alike, then their summations, then how it is known."""
     return Group(
         Text(f"{found.case.label} on {found.target}", "bold"),
         _headline(found),
@@ -52,7 +52,7 @@ def _stretches(found: Thresholds) -> Iterator[Text]:
 
 
 def _kinds(found: Thresholds) -> Iterator[RenderableType]:
-    """The ways of adding of each kind of row that is an interior or a tail."""
+    """The summations of each kind of row that is an interior or a tail."""
     known = found.recogniser
     if known is None:
         return
@@ -64,7 +64,7 @@ def _kinds(found: Thresholds) -> Iterator[RenderableType]:
 
 
 def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
-    """A row of outputs: each distinct way, with how many filters have it."""
+    """A row of outputs: each distinct summation, with how many filters have it."""
     known = found.recogniser
     assert known is not None
     distinct = sorted(set(row))
@@ -74,8 +74,8 @@ def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
         if number < 0:
             yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
         else:
-            told = orders.way(known.ways[number], found.case.dtype)
-            yield Padding(told, (0, 0, 0, 2), expand=False)
+            shown = orders.summation(known.summations[number], found.case.dtype)
+            yield Padding(shown, (0, 0, 0, 2), expand=False)
 
 
 def _tails(found: Thresholds) -> Iterator[Text]:

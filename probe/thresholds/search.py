@@ -1,6 +1,6 @@
 """At which lengths a target changes how it adds: all short ones, then bisection between far ones.
 
-What is bisected is the *interior*, the way that most outputs of a call are added; the *tail*, what
+What is bisected is the *interior*, the summation of most outputs of a call; the *tail*, what
 is left over behind the last full packet, follows the length's remainder and is kept apart. Between
 two lengths with the same interior no change is assumed, and between two with different ones only
 one; both are checked at random lengths, and what contradicts is reported and looked into.
@@ -19,8 +19,8 @@ import numpy as np
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
-from probe.order import ways
-from probe.search.recognition import ALL, ENDS, Pattern, Recogniser
+from probe.order.summation import Summation
+from probe.thresholds.recognition import ALL, ENDS, Pattern, Recogniser
 
 MEMORY = 6 << 30
 """Bytes that input and output may take in both processes together."""
@@ -86,7 +86,12 @@ class Thresholds:
             "upto": self.upto,
             "limited": self.limited,
             "switches": [
-                {**vars(one), "causes": list(one.causes), "how": _how(one)} for one in self.switches
+                {
+                    **vars(one),
+                    "causes": list(one.causes),
+                    "how": "scan" if one.scanned else "bisection",
+                }
+                for one in self.switches
             ],
             "period": self.period,
             "tails": {
@@ -95,7 +100,7 @@ class Thresholds:
             },
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
             "kinds": [list(kind) if len(set(kind)) > 1 else [kind[0]] for kind in known.kinds],
-            "orders": [_told(number, way) for number, way in enumerate(known.ways)],
+            "orders": [_told(number, each) for number, each in enumerate(known.summations)],
             "assumed": self.assumed,
             "checked": self.checked,
             "violations": self.violations,
@@ -109,20 +114,10 @@ class Thresholds:
         }
 
 
-def _how(switch: Switch) -> str:
-    return "scan" if switch.scanned else "bisection"
-
-
-def _told(number: int, way: ways.Way) -> dict[str, Any]:
-    tree, rounding = way
-    return {
-        "number": number,
-        "id": tree.id,
-        "tree": tree.text,
-        "fused": ways.fused_text(way),
-        "cut": sorted(rounding.cut),
-        "through": rounding.through,
-    }
+def _told(number: int, summation: Summation) -> dict[str, Any]:
+    tree, rounding = summation
+    named = {"number": number, "id": tree.id, "tree": tree.text, "fused": summation.fused_text}
+    return named | rounding.rare()
 
 
 def find(
@@ -137,7 +132,7 @@ def find(
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Thresholds:
-    """The lengths up to ``upto`` at which ``case`` on a started session changes its way of adding.
+    """The lengths up to ``upto`` at which ``case`` on a started session changes its summations.
 
     ``scanned``: so many of the shortest lengths are all run. Then lengths double, intervals whose
     ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
@@ -146,9 +141,9 @@ def find(
     million outputs are looked at in some rows only: both ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
-    every way in which windows meet padding; more only where a way of adding is met that was not
-    known. InputError: ``upto`` is shorter than any output
-    needs. TargetError: the target failed at the shortest length.
+    every way in which windows meet padding; more only where a summation is met that was not known.
+    InputError: ``upto`` is shorter than any output needs. TargetError: the target failed at the
+    shortest length.
     """
     if not case.spatial_rank:
         todo = "sweep its batch by order: probe sweep --vary batch --by order --values 1..64"
