@@ -212,20 +212,22 @@ class SessionOperator:
     """``case`` (its length set) on ``session``: a ``MaskedOperator``.
 
     Every run is a call of the library at the case's own shape and with the case's own spec, so
-    that it takes the kernel that the user's call takes. A leaf is a weight's flat index within its
+    that it takes the kernel that the user's call takes. ``select``: flat indices of the outputs to
+    fetch, all filters of some positions; None: all. A leaf is a weight's flat index within its
     filter (kernel position, then channel of its group); the bias is leaf ``summands``. Of a sum a
     leaf is an element of a row, and what the weight would make of it is put there, rounded: a sum
     is never told that a product was fused. InputError: it needs more memory than is free.
     """
 
-    def __init__(self, session: AnySession, case: Case) -> None:
+    def __init__(self, session: AnySession, case: Case, select: np.ndarray | None = None) -> None:
         memory.require(case)
         self.session, self.case = session, case
         self.dtype = case.dtype
         self.summands, self.filters = case.summands, case.filters
         self.bias = case.bias is not None
         self.shape = case.output_shape()
-        self.positions = math.prod(self.shape[:-1])
+        self.select = {} if select is None else {"select": select}
+        self.positions = math.prod(self.shape if select is None else select.shape) // self.filters
 
     def run(
         self, x: float | np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
@@ -235,7 +237,9 @@ class SessionOperator:
         ask = self._in_weights if self.case.weighted else self._in_input
         mode, arrays = ask(whole, template, leaves, values)
         header = {"do": "masks", "spec": self.case.spec(), "mode": mode}
-        blocks = [found["outputs"] for _, found in self.session.stream(header, arrays)]
+        blocks = [
+            found["outputs"] for _, found in self.session.stream(header, arrays | self.select)
+        ]
         outputs = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype != "float32":
             outputs = floats.widen(outputs, self.dtype)

@@ -267,15 +267,12 @@ class _Work:
             fits_answers = like(summation.tree, positions, filters)
             positions, filters = positions[fits_answers], filters[fits_answers]
         if len(positions):
-            self._note(summation, positions, filters)
+            if summation not in self.numbers:
+                self.numbers[summation] = len(self.result.summations)
+                self.result.summations.append(summation)
+            self.result.index[positions, filters] = self.numbers[summation]
             self.result.replayed[positions, filters] = True
-
-    def _note(self, summation: Summation, positions: np.ndarray, filters: np.ndarray) -> None:
-        if summation not in self.numbers:
-            self.numbers[summation] = len(self.result.summations)
-            self.result.summations.append(summation)
-        self.result.index[positions, filters] = self.numbers[summation]
-        self.open[positions, filters] = False
+            self.open[positions, filters] = False
 
     def reveal_next(self) -> None:
         """Reveals the open outputs of the window class that reads most, and settles what it can."""

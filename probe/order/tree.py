@@ -186,10 +186,11 @@ class Tree:
                 place += 1 if child >= 0 else sizes[~child]
         return written, starts, starts + sizes
 
-    def leaves_under(self, node: int) -> tuple[int, ...]:
-        """The numbers of the leaves that this node sums, as written from left to right."""
-        written, starts, ends = self._spans
-        return tuple(int(leaf) for leaf in written[starts[node] : ends[node]])
+    @property
+    def written(self) -> list[int]:
+        """The leaves as they are written from left to right."""
+        leaves: list[int] = self._spans[0].tolist()
+        return leaves
 
     def lca_sizes(self, leaf: int) -> np.ndarray:
         """Leaves under the lowest common ancestor of ``leaf`` and each of ``leaves``; its own: 1.

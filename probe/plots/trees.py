@@ -162,7 +162,7 @@ def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, paren
 
 def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
     """Where leaves (by number) and nodes (by ~number) stand: leaves as written, nodes above."""
-    written = tree.leaves_under(len(tree.nodes) - 1) if tree.nodes else tree.leaves
+    written = tree.written
     x: dict[int, float] = {leaf: float(place) for place, leaf in enumerate(written)}
     y: dict[int, float] = dict.fromkeys(written, 0.0)
     for node, children in enumerate(tree.nodes):

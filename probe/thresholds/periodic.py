@@ -48,35 +48,30 @@ class Periodic:
         self.block = operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
         self.every: Read = tuple(range(case.summands))
         self.windows = self._windows()
-        self._sets: dict[Read, list[Weights]] = {}
-        self._wide: dict[Read, list[Weights]] = {}
+        self._sets: dict[tuple[Read, bool], list[Weights]] = {}
         self.tables: dict[tuple[Summation, Read], list[np.ndarray]] = {}
-
-    @property
-    def sets(self) -> list[Weights]:
-        """Those for windows that read all leaves."""
-        return self.sets_for(self.every)
 
     def sets_for(self, read: Read) -> list[Weights]:
         """(w, b or None), container, for windows that read these leaves.
 
         4 for long sums and 16 for short ones, half as many where padding is met.
         """
-        if read not in self._sets:
-            self._sets[read] = [self._set(n, read) for n in range(self._count(read, 16))]
-        return self._sets[read]
+        return self._made(read, False)
 
     def wide_for(self, read: Read) -> list[Weights]:
         """The same for accumulators of more digits, and an input of ones; none for float64."""
         if self.case.dtype not in WIDE or not self.case.weighted:
             return []
-        if read not in self._wide:
-            self._wide[read] = [self._wide_set(n, read) for n in range(self._count(read, 8))]
-        return self._wide[read]
+        return self._made(read, True)
 
-    def _count(self, read: Read, short: int) -> int:
-        """How many sets there are where ``short`` are right for short sums."""
-        return (short if len(read) <= SHORT else 4) // (1 if read == self.every else 2)
+    def _made(self, read: Read, wide: bool) -> list[Weights]:
+        """The sets, made when they are first asked for; 8 wide ones for short sums."""
+        if (read, wide) not in self._sets:
+            count = (8 if wide else 16) if len(read) <= SHORT else 4
+            make = self._wide_set if wide else self._set
+            numbers = range(count // (1 if read == self.every else 2))
+            self._sets[read, wide] = [make(number, read) for number in numbers]
+        return self._sets[read, wide]
 
     def _drawn(self, length: int, number: int) -> Case:
         bias = None if self.case.bias is None else "normal"

@@ -8,9 +8,9 @@ a few rows of them at the length where they were met.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -91,12 +91,10 @@ class Recogniser:
         call.recognise(self.popular)
         apart = False
         while call.open.any() and self.failed < TRIES:
-            if call.recognise(call.reveal(apart)):
-                apart = False
-            elif apart:
+            found = call.recognise(call.reveal(apart))
+            if not found and apart:
                 break
-            else:
-                apart = True
+            apart = not found
         if call.open.any():
             self.failed += 1
             self.evidence = self.evidence or "the answers fit a tree that does not replay"
@@ -107,16 +105,10 @@ class Recogniser:
 
     def learn(self, summation: Summation) -> int:
         """The number of a summation, a new one if it was not known."""
-        if summation not in self.summations:
-            self.summations.append(summation)
-            self.popular.append(len(self.summations) - 1)
-        return self.summations.index(summation)
-
-    def kind(self, row: Kind) -> int:
-        """The number of a kind of row, a new one if it was not met yet."""
-        if row not in self.kinds:
-            self.kinds.append(row)
-        return self.kinds.index(row)
+        number = _number(self.summations, summation)
+        if number not in self.popular:
+            self.popular.append(number)
+        return number
 
     def causes(self, one: int, other: int) -> tuple[str, ...]:
         """What sets two kinds apart: ``order``, ``rounding``, ``precision``, ``unknown``."""
@@ -234,7 +226,7 @@ class _Call:
     def _columns(self, rows: np.ndarray) -> Columns:
         """What windows that meet padding along the length hold."""
         per_group = self.filters // self.case.groups
-        w = self.known.periodic.sets[0][0]
+        w = self.known.periodic.sets_for(self.known.periodic.every)[0][0]
         first = self.rows[rows] * self.filters
         groups = range(self.case.groups)
         return [window.gather(self.case, self.x, w, first + g * per_group)[0] for g in groups]
@@ -275,18 +267,15 @@ class _Call:
     def _agrees(self, one: _Class, summation: Summation, wanted: np.ndarray) -> np.ndarray:
         """Of a class's wanted outputs those that a summation gives: bool (rows, filters)."""
         periodic, found = self.known.periodic, wanted.copy()
-        none = np.zeros(len(one.rows), int)
-        self._compare(found, one.wide, periodic.wide_table(summation, one.read), slice(None), none)
-        inner = np.searchsorted(one.rows, one.inner)
+        first = np.zeros(len(one.rows), int)
+        self._compare(found, one.wide, periodic.wide_table(summation, one.read), slice(None), first)
+        inner, edge = (np.searchsorted(one.rows, rows) for rows in (one.inner, one.edge))
         if found[inner].any():
-            self._compare(
-                found, one.outputs, periodic.table(summation, one.read), inner, one.window
-            )
-        edge = np.searchsorted(one.rows, one.edge)
+            table = periodic.table(summation, one.read)
+            self._compare(found, one.outputs, table, inner, one.window)
         if found[edge].any():
-            sets = periodic.sets_for(one.read)
-            every = periodic.replayed(summation, one.edges, sets)
-            self._compare(found, one.outputs, every, edge, np.arange(len(edge)))
+            edges = periodic.replayed(summation, one.edges, periodic.sets_for(one.read))
+            self._compare(found, one.outputs, edges, edge, np.arange(len(edge)))
         return found
 
     def _compare(
@@ -315,10 +304,7 @@ class _Call:
         waiting = np.flatnonzero(self.open.any(axis=1))
         pick = waiting[np.unique(np.linspace(0, len(waiting) - 1, REVEALED).astype(int))]
         flat = (self.rows[pick][:, None] * self.filters + np.arange(self.filters)).ravel()
-        operator = SessionOperator(
-            cast(AnySession, _Selecting(self.known.session, flat)), self.case
-        )
-        operator.positions = len(pick)
+        operator = SessionOperator(self.known.session, self.case, flat)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
         leaves = [np.array([*one.read, *bias], int) for one in self.classes]
@@ -333,29 +319,28 @@ class _Call:
     def pattern(self) -> Pattern:
         labels = column_labels(self.index.T)
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-        numbers = [self.known.kind(tuple(row)) for row in self.index[first].tolist()]
+        numbers = [_number(self.known.kinds, tuple(row)) for row in self.index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
         typical = kinds[self.full] if self.full.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
-        tail = _runs(kinds[last + 1 :])
-        elsewhere = int((kinds[: last + 1] != interior).sum())
-        unknown = int(self.open.sum())
-        place = self.case.length or 0
-        kinds = kinds.astype(np.int16)
-        return Pattern(place, kinds, self.whole, interior, tail, elsewhere, unknown, self.steady)
+        return Pattern(
+            length=self.case.length or 0,
+            kinds=kinds.astype(np.int16),
+            whole=self.whole,
+            interior=interior,
+            tail=_runs(kinds[last + 1 :]),
+            elsewhere=int((kinds[: last + 1] != interior).sum()),
+            unknown=int(self.open.sum()),
+            steady=self.steady,
+        )
 
 
-@dataclass
-class _Selecting:
-    """A session of which only the named outputs are fetched."""
-
-    session: AnySession
-    select: np.ndarray
-
-    def stream(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Any]:
-        """As ``Session.stream``."""
-        return self.session.stream(header, arrays | {"select": self.select})
+def _number(known: list[Any], one: Any) -> int:
+    """The place of an item in a list; appends it if it isn't there."""
+    if one not in known:
+        known.append(one)
+    return known.index(one)
 
 
 def _edits(prefix: str, rows: list[np.ndarray], size: int) -> dict[str, np.ndarray]:

@@ -59,8 +59,9 @@ class Thresholds:
 
     case: Case
     target: str
+    recogniser: Recogniser
     shortest: int
-    upto: int
+    upto: int = 0
     period: int | None = None
     switches: list[Switch] = field(default_factory=list)
     tails: dict[int, dict[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
@@ -70,13 +71,11 @@ class Thresholds:
     failures: list[str] = field(default_factory=list)
     limited: str = ""
     patterns: dict[int, Pattern] = field(default_factory=dict)
-    recogniser: Recogniser | None = None
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe thresholds --json`` prints."""
         known = self.recogniser
-        assert known is not None
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = [length for length, found in self.patterns.items() if found.unknown]
         return {
@@ -199,8 +198,7 @@ class _Search:
         self.begun, self.limit = time.monotonic(), seconds
         self.known = Recogniser(session, self.case)
         first = max(case.shortest_length, case.effective_kernel[-1])
-        self.result = Thresholds(self.case, session.target.text, first, 0)
-        self.result.recogniser = self.known
+        self.result = Thresholds(self.case, session.target.text, self.known, first)
         self.seen = self.result.patterns
         self.reach = self.end = self.settled = first
         self.splits = 0
@@ -293,21 +291,19 @@ class _Search:
             if found is None:
                 continue
             self.result.checked.append(str(length))
-            if below and above:
-                nearest = self.seen[max(below)], self.seen[min(above)]
-                if found.interior not in (nearest[0].interior, nearest[1].interior):
-                    self._contradicted(found, *nearest, step)
-
-    def _contradicted(self, found: Pattern, below: Pattern, above: Pattern, step: int) -> None:
-        self.splits += 1
-        expected = {below.interior, above.interior}
-        self.result.violations.append(
-            f"length {found.length} is added as kind {found.interior}, between lengths "
-            f"{below.length} and {above.length} of kind {' and '.join(map(str, sorted(expected)))}"
-        )
-        if self.splits <= MOST_SPLITS:
-            self._interval(below.length, found.length, step)
-            self._interval(found.length, above.length, step)
+            if not below or not above:
+                continue
+            before, after = max(below), min(above)
+            expected = {self.seen[before].interior, self.seen[after].interior}
+            if found.interior not in expected:
+                self.splits += 1
+                self.result.violations.append(
+                    f"length {length} is added as kind {found.interior}, between lengths {before} "
+                    f"and {after} of kind {' and '.join(map(str, sorted(expected)))}"
+                )
+                if self.splits <= MOST_SPLITS:
+                    self._interval(before, length, step)
+                    self._interval(length, after, step)
 
     def _note(self, before: Pattern, after: Pattern, scanned: bool) -> None:
         causes = self.known.causes(before.interior, after.interior)
@@ -336,7 +332,7 @@ class _Search:
             )
 
     def conclude(self) -> None:
-        """Tails by remainder, and what the checks came to."""
+        """Puts the tails by remainder into the result, and how many checks there were."""
         result, period = self.result, self.result.period
         result.upto = max(self.seen)
         result.switches.sort(key=lambda one: one.at)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from probe.cli import numbers
@@ -96,8 +95,7 @@ def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
     for number, each in list(enumerate(one.summations))[:MOST]:
         head = Text(f"order {each.tree.id}", "cyan")
         yield head.append(f"  {one.vary} {numbers.text(where[number])}", "default")
-        shown = orders.summation(each, one.case.dtype, number < 2)
-        yield Padding(shown, (0, 0, 0, 2), expand=False)
+        yield orders.summation(each, one.case.dtype, number < 2)
     if len(one.summations) > MOST:
         more = f"and {len(one.summations) - MOST} more summations; --json has all"
         yield Text(more, "dim")

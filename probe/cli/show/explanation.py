@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from probe.cli import numbers
@@ -104,9 +103,7 @@ def _orders(name: str, side: Side, told: Sequence[Mapping[str, Any]]) -> Iterato
         count = Text(f"  {numbers.counted(one['outputs'], 'output')} as ", "default")
         count.append(f"order {one['id']}", "cyan")
         yield count
-        yield Padding(
-            orders.summation(summation, side.case.dtype, drawn=False), (0, 0, 0, 4), expand=False
-        )
+        yield orders.summation(summation, side.case.dtype, drawn=False, indent=4)
     if len(told) > MOST:
         rest = sum(one["outputs"] for one in told[MOST:])
         yield Text(

@@ -60,8 +60,7 @@ def _summations(side: Side) -> Iterator[RenderableType]:
             "not bold default",
         )
         yield head
-        shown = summation(found, side.case.dtype, rank < DRAWN)
-        yield Padding(shown, (0, 0, 0, 2), expand=False)
+        yield summation(found, side.case.dtype, rank < DRAWN)
     if len(ranked) > MOST:
         rest = sum(int(counts[number]) for number in ranked[MOST:])
         more = f"\nand {len(ranked) - MOST} more summations for {rest:,} outputs; --json has all"
@@ -84,7 +83,7 @@ def _unknown(side: Side) -> Iterator[RenderableType]:
         yield Text(f"\n{int(rest.sum()):,} outputs are {kind}: {where}\n  {orders.evidence}", "red")
 
 
-def summation(found: Summation, dtype: str, drawn: bool = True) -> RenderableType:
+def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
     """One summation: a name if it has one, the sum, the drawing if it is small, rounding."""
     tree, rounding = found
     name = trees.named(tree)
@@ -93,7 +92,7 @@ def summation(found: Summation, dtype: str, drawn: bool = True) -> RenderableTyp
     lines: list[RenderableType] = [sum_of, Text(rounded(found, dtype))]
     if drawn and 2 < len(tree.leaves) <= trees.DRAWN:
         lines += [Text(line) for line in trees.drawing(tree, rounding.fused)]
-    return Group(*lines)
+    return Padding(Group(*lines), (0, 0, 0, indent), expand=False)
 
 
 def rounded(found: Summation, dtype: str) -> str:
