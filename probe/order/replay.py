@@ -267,18 +267,12 @@ class _Run:
                 self._evaluate(group, before, part, block)
                 if group.rounded is not None:
                     which = nodes[group.start : group.end][group.rounded]
-                    part[group.rounded] = self._to_dtype(part[group.rounded], which)
+                    rounded = self.summation.to_dtype(part[group.rounded], which, self.dtype)
+                    part[group.rounded] = floats.widen(rounded, self.dtype)
             if record:
                 record(nodes, values)
             before = values
         return before[0]
-
-    def _to_dtype(self, values: Doubles, nodes: np.ndarray) -> Doubles:
-        """Rows of partial sums, one a node, rounded to the dtype."""
-        rounded = floats.nearest(values, self.dtype)
-        truncated = np.isin(nodes, list(self.rounding.truncated))
-        rounded[truncated] = floats.widen(floats.cut_to(values[truncated], self.dtype), self.dtype)
-        return rounded
 
     def _rows(self, which: int, rows: int, size: int) -> Doubles:
         return self.memory[which][: rows * size].reshape(rows, size)

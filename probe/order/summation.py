@@ -2,10 +2,10 @@
 
 Whatever says something about a summation asks it here: its identity, its JSON, its rows of the
 store, its text, what is left of it at an edge, and what sets two of them apart. All of these are
-derived from the facts that :class:`Rounding` declares, each once. A new rounding is a field there,
-a question in ``rounding`` that finds it, a line in ``replay`` that computes it, one in
-``reproduction/evaluator.py`` that does the same in scripts, and a switch of ``reference`` that has
-it, to test all of these against.
+derived from the facts that :class:`Rounding` declares, each once. A new rounding is a field there
+(and a line of ``to_dtype``, or of ``replay``, that computes it), a row of ``rounding.QUESTIONS``
+that finds it, a line of ``reproduction/evaluator.py`` that computes it in scripts, and an algorithm
+of ``reference`` that has it, to test all of these against.
 """
 
 from __future__ import annotations
@@ -231,11 +231,16 @@ class Summation(NamedTuple):
         given = {name: value for name, _, value in self.rounding.facts() if name != "fused"}
         return all(value in (None, dtype, frozenset()) for value in given.values())
 
+    def to_dtype(self, values: np.ndarray, nodes: np.ndarray, dtype: str) -> np.ndarray:
+        """float64 values (nodes, ...) of some nodes as a container array: how each is rounded."""
+        found = floats.round_to(values, dtype)
+        truncated = np.isin(nodes, list(self.rounding.truncated))
+        found[truncated] = floats.cut_to(values[truncated], dtype)
+        return found
+
     def output(self, values: np.ndarray, dtype: str) -> np.ndarray:
         """The container array that last sums (float64 values) become."""
-        last = len(self.tree.nodes) - 1
-        round_ = floats.cut_to if last in self.rounding.truncated else floats.round_to
-        return round_(values, dtype)
+        return self.to_dtype(values[None], np.array([len(self.tree.nodes) - 1]), dtype)[0]
 
     def restricted(self, read: Iterable[int]) -> Summation:
         """The summation over the leaves that a window reads; elsewhere it adds zeros, to no effect.
