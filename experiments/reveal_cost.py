@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probe import Case, Store, Target, experiment
+from probe.campaign import case_row, run_row
 from probe.cli.output import Output
 from probe.launch import AnySession, open_session
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree, fprev_calls
-from probe.sweep import observations
 
 NAME = "reveal_cost"
 
@@ -79,9 +79,7 @@ def main(store: Path, quick: bool) -> bool:
             for number, text in enumerate(targets):
                 todo = list(cases(text))[:4] if quick else list(cases(text))
                 with open_session(Target.parse(text)).start() as session:
-                    run = observations.run_row(
-                        session.target, session.facts, session.variables, NAME
-                    )
+                    run = run_row(session.target, session.facts, session.variables, NAME)
                     kept.append("runs", run)
                     for done, case in enumerate(todo, 1):
                         measure(kept, session, case, run["run_id"])
@@ -105,7 +103,7 @@ def measure(store: Store, session: AnySession, case: Case, run_id: str) -> None:
     if tuple(place.values()) in stored:
         return
     found = fastest(session, case)
-    store.append("cases", observations.case_row(case))
+    store.append("cases", case_row(case))
     store.append("reveals", found.rows(place))
     for each in found.summations:
         store.append("orders", each.order_row() | {"fprev": cost_of_one(each.tree)})

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, Progress, silent, target_of
+from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.campaign import Tell
 from probe.case import Case
 from probe.errors import InputError
+from probe.floats import rounded_text
 from probe.network import Network
-from probe.remedies import Measured, advise, measure, measure_network
-from probe.remedies.found import times
-from probe.remedies.rows import report, rows
+from probe.remedies import Measured, advise, measure, measure_network, report, rows
 from probe.store import Store
 from probe.target import Target
 
@@ -38,7 +38,7 @@ class Remedied(Answer):
         return f"{asked} on {found.target.text}", "; ".join(told), advise(found).text
 
     def _cost(self, one: Any) -> str:
-        cost = times(self.found.of_fixed(one))
+        cost = rounded_text(self.found.of_fixed(one))
         return f" ({cost} of the fixed size's time)" if cost else ""
 
     def drawn(self) -> Figure | None:
@@ -72,7 +72,7 @@ def remedies(
     only: Iterable[str] | None = None,
     store: str | Path | None = None,
     trust: bool = False,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> Remedied:
     """Judges every remedy of a case or a network, times it and compares it with exact sums.
 
@@ -84,8 +84,8 @@ def remedies(
     model file that runs code of its own. Errors: InputError; TargetError where the
     default can't run.
     """
-    where, tell = target_of(target), progress or silent
-    more: dict[str, Any] = {"only": None if only is None else list(only), "progress": tell}
+    where = target_of(target)
+    more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
     values = sorted(set(lengths))

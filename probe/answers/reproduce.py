@@ -11,8 +11,7 @@ from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
 from probe.case import Case
 from probe.errors import InputError
-from probe.explain import lines
-from probe.explain.kernels import checked, named
+from probe.explain.runs import checked, named
 from probe.reproduction import folder as room
 from probe.reproduction.folder import Reproduction
 from probe.reproduction.report import form_of
@@ -36,7 +35,7 @@ class Reproduced(Answer):
     def lines(self) -> tuple[str, str, str]:
         found = self.found
         targets = " against ".join(dict.fromkeys(target.text for target in found.targets))
-        _, differing, why = lines.told(found.explanation)
+        _, differing, why = found.explanation.lines()
         return (
             f"{found.finding.label} on {targets}",
             f"{differing}; {why}",

@@ -21,9 +21,9 @@ def _of(known: Callable[[], Iterable[str]]) -> Complete:
 
 
 def _ops() -> Iterable[str]:
-    from probe.case.operators import OPERATORS
+    from probe.operation import OF_CASES
 
-    return OPERATORS
+    return OF_CASES
 
 
 def _dtypes() -> Iterable[str]:

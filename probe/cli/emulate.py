@@ -21,7 +21,7 @@ from probe.cli.options import (
 if TYPE_CHECKING:
     from probe.case import Case
     from probe.cli.output import Output
-    from probe.explain import Pairs, Side
+    from probe.comparison import Pairs, Run
     from probe.target import Target
 
 
@@ -67,9 +67,10 @@ def emulate(
 
 def _runs(
     case: Case, target: Target, against: int | None, vary: str | None
-) -> tuple[list[Side], Pairs | None]:
+) -> tuple[list[Run], Pairs | None]:
     """One run, or two with the outputs of theirs that must agree."""
-    from probe.explain import explain, run_side
+    from probe.comparison import revealed
+    from probe.explain import explain
     from probe.launch import open_session
     from probe.order.orders import require_length
 
@@ -77,4 +78,4 @@ def _runs(
         found = explain(case, target, None, against, vary=vary)
         return [found.left, found.right], found.pairs
     with open_session(target) as session:
-        return [run_side(session, require_length(case))], None
+        return [revealed(session, require_length(case))], None

@@ -22,7 +22,7 @@ from probe.cli.shell import INTERRUPTED
 
 if TYPE_CHECKING:
     from probe.cli.output import Output
-    from probe.explain import Explanation
+    from probe.comparison import Comparison
 
 
 @click.command(cls=Words, short_help="Why two runs differ, with replay as proof.")
@@ -131,7 +131,7 @@ def _values(
     return left, right
 
 
-def _status(found: Explanation, fail_on: str | None) -> int:
+def _status(found: Comparison, fail_on: str | None) -> int:
     refused = bool(found.left.refusal or found.right.refusal)
     if fail_on == "finding":
         return int(bool(len(found.differing) or found.by_order or refused))

@@ -87,7 +87,7 @@ def network(
     """
     from probe.answers.network import network as examined
     from probe.answers.network import read
-    from probe.case.arguments import count
+    from probe.arguments import count
     from probe.cli.show import networks as show
 
     where = targets_of(targets)

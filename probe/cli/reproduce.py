@@ -120,7 +120,7 @@ def reproduce(
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.kernels import checked
+    from probe.explain.runs import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
@@ -160,7 +160,7 @@ def _network(
     out: Output,
 ) -> Reproduction:
     """A network's reproduction. Raises InputError for words that a network has none of."""
-    from probe.case.arguments import count, sizes
+    from probe.arguments import count, sizes
     from probe.errors import InputError
     from probe.network import Network
     from probe.reproduction import networks
@@ -195,7 +195,7 @@ def _finding(
     row: str | None,
 ) -> tuple[Finding, tuple[Target, Target], Sequence[Elsewhere]]:
     """What is reproduced, and who else has it. Raises InputError, StoreError."""
-    from probe.case.arguments import count
+    from probe.arguments import count
     from probe.errors import InputError
 
     if store is None:

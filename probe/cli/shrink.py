@@ -64,7 +64,7 @@ def shrink(
         "ended": found.ended,
         "near": near_json(found),
         **effects_json(kept.before, after, kept.told(after)),
-        "compared": len(explanation.pairs.left),
+        "compared": explanation.compared,
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,
         "by_order": explanation.by_order,

@@ -16,7 +16,6 @@ import numpy as np
 
 from probe import floats
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.errors import NotASum
 from probe.launch import AnySession
 from probe.order.masks import SessionOperator
@@ -39,7 +38,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     the operator reads more than one element there.
     """
     case = operator.case
-    if OPERATORS[case.op].pool:
+    if case.pool:
         return as_windows(case, reveal_pool(operator.session, case))
     try:
         return _named(operator, 1 << (floats.FORMATS[case.dtype].precision - 1), 0.0)
@@ -115,7 +114,7 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():
         raise NotASum("an element of one channel shows in the outputs of another one")
     mean = floats.widen(ones, case.dtype)[0, ..., 0].reshape(-1)
-    if OPERATORS[case.op].pool == "max":
+    if case.pool == "max":
         return PoolWindows(reads, np.ones(len(reads)), _padding_of_max(session, case, reads))
     counted = np.rint(reads.sum(axis=1) / mean)
     return PoolWindows(reads, counted, _padding_of_mean(case, reads, counted))

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from probe.floats import rounded_text
 from probe.plots import DIFFERS, QUIET, STABLE
-from probe.remedies.found import times
 
 VERDICTS = {"exact": STABLE, "differs": DIFFERS, "not known": QUIET}
 """Colours of verdicts."""
@@ -43,7 +43,7 @@ def cost_bars(
     )
     for place, cost in zip(places, rows.of_fixed, strict=True):
         axes.annotate(
-            times(cost),
+            rounded_text(cost),
             (cost, place),
             (3, 0),
             textcoords="offset points",
@@ -77,7 +77,7 @@ def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: s
         axes.text(
             place[1],
             place[0],
-            times(row.ratio),
+            rounded_text(row.ratio),
             ha="center",
             va="center",
             fontsize=8,

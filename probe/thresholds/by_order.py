@@ -2,7 +2,7 @@
 
 Every value of the axis is revealed and compared with the largest one: outputs that add the same
 products in another order, or round elsewhere, are found even where the bits agree by luck.
-Summations that are known from other values are tried first, so most values cost a few check calls.
+Summations that are known from other values are tried first: most values cost a few check calls.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import window
+from probe.campaign import Failure
 from probe.case import Case
+from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import TargetError
-from probe.explain import Pairs, Side, must_agree, run_side
-from probe.explain.judge import Judge
-from probe.launch import AnySession, Session
+from probe.launch import AnySession, open_session
 from probe.order.orders import Orders
 from probe.order.summation import Row, Summation
 from probe.store import Store, latest
+from probe.sweep import Summary
 from probe.sweep import sweep as sweep_bits
 from probe.sweep.plan import axis_values
-from probe.sweep.summary import Failure, Summary
 from probe.target import Target
 
-MOST_KNOWN = 24  # summations of other values that are tried before any question is asked
 PATIENCE = 3  # processes that may be lost one after the other
 PATIENT = 900.0
 """Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
@@ -160,7 +159,8 @@ def sweep(
     for done, value in enumerate(reversed(shorter), 1):
         found, left = work.at(cases[value], value)
         if left and right and left.orders and right.orders:
-            _contrast(found, left, right, must_agree(case, vary, cases[value], cases[against]))
+            pairs = Pairs.must_agree(Shapes(case, vary, value, against, None))
+            _contrast(found, Comparison(case, left, right, pairs))
         result.values.insert(0, found)
         if progress:
             progress(done, len(shorter))
@@ -171,48 +171,30 @@ class _Work:
     """The values' reveals, one after the other, with what was learnt so far."""
 
     def __init__(self, session: AnySession) -> None:
-        self.session, self.lost = session, 0
-        self.known: list[Summation] = []
+        self.session, self.lost, self.known = session, 0, Revealer()
 
-    def at(self, case: Case, value: int) -> tuple[AtValue, Side | None]:
+    def at(self, case: Case, value: int) -> tuple[AtValue, Run | None]:
         try:
-            side = run_side(self.session, case, self.known)
+            side = self.known.reveal(run(self.session, case), self.session)
         except TargetError as error:
-            self._mend(error)
+            if not self.session.alive:
+                self.lost += 1
+                if self.lost >= PATIENCE:
+                    raise
+                self.session.revive()
             return AtValue(value, refusal=f"{error.kind}: {error.why}"), None
         self.lost = 0
-        own = [] if side.orders is None else side.orders.summations
-        self.known = list(dict.fromkeys([*own, *self.known]))[:MOST_KNOWN]
         return AtValue(value, side.orders, side.refusal), side
 
-    def _mend(self, error: TargetError) -> None:
-        if not self.session.alive:
-            self.lost += 1
-            if self.lost >= PATIENCE:
-                raise error
-            self.session.start()
 
-
-def _contrast(found: AtValue, left: Side, right: Side, pairs: Pairs) -> None:
+def _contrast(found: AtValue, both: Comparison) -> None:
     """Fills in which of the outputs that must agree are added otherwise."""
-    apart, found.unknown = Judge(left, right, pairs).apart()
-    found.compared = len(pairs.left)
-    found.causes = Counter({cause: len(which) for cause, which in apart.items()})
-    found.outputs = found.causes.total()
-    if apart:
-        places = pairs.left[np.concatenate(list(apart.values()))]
-        found.first = int((places @ np.array([left.case.filters, 1])).min())
-
-
-class Lasting(Session):
-    """A session that a sweep leaves running, so that one process is asked for everything."""
-
-    def close(self) -> None:
-        """Nothing yet: see ``end``."""
-
-    def end(self) -> None:
-        """Ends the process, as ``close`` does elsewhere."""
-        super().close()
+    found.unknown, found.compared = both.unknown, both.compared
+    found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
+    found.outputs = both.by_order
+    if found.outputs:
+        places = both.pairs.left[np.concatenate(list(both.apart.values()))]
+        found.first = int((places @ np.array([both.left.case.filters, 1])).min())
 
 
 def measure(
@@ -229,13 +211,14 @@ def measure(
     ``revealed``: two or more lengths of each case. ``whole``: as of ``probe.sweep``. All of it is
     stored, failures too; a failure of the reveal is also one of the summary's.
     """
-    session = Lasting(where, PATIENT, PATIENT)
+    session = open_session(where, time_limit=PATIENT, start_limit=PATIENT)
     try:
         found = sweep_bits(
             *(cases, [where], lengths),
             store=store,
             experiment=experiment,
             sessions=lambda _: session,
+            close=False,
             whole=whole,
         )
         one = found.targets[where.text]
@@ -248,15 +231,14 @@ def measure(
         store.flush()
         return found
     finally:
-        session.end()
+        session.close()
 
 
 def _reveal(
-    session: Session, case: Case, lengths: Sequence[int], run_id: str, store: Store
+    session: AnySession, case: Case, lengths: Sequence[int], run_id: str, store: Store
 ) -> None:
     """Adds how every output of every length is added."""
-    if not session.alive:
-        session.start()
+    session.revive()
     for table, rows in sweep(session, case, lengths).rows(run_id).items():
         store.append(table, rows)
 

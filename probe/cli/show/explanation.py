@@ -11,7 +11,7 @@ from rich.text import Text
 from probe.cli import numbers
 from probe.cli.show import causes, orders
 from probe.cli.show.example import example
-from probe.explain import Explanation, Side, side_orders
+from probe.comparison import Comparison, Run
 from probe.explain.evidence import Evidence
 from probe.order.summation import Summation
 
@@ -19,26 +19,23 @@ MOST = 5
 """Summations that are written out for a side."""
 
 
-def explanation(found: Explanation, evidence: Evidence | None, width: int) -> RenderableType:
+def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
     """Everything ``probe explain`` says of two runs."""
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
         parts += ["", causes.counted(found.causes)]
     parts += list(_refusals(found))
-    for name, side, places in (
-        ("left", found.left, found.pairs.left),
-        ("right", found.right, found.pairs.right),
-    ):
-        parts += _orders(name, side, side_orders(side, places))
+    for name, side in (("left", found.left), ("right", found.right)):
+        parts += _orders(name, side, found.orders(side))
     parts += list(_kernels(found.kernels))
     if evidence is not None:
         parts += ["", *example(evidence, width)]
     return Group(*parts)
 
 
-def headline(found: Explanation) -> Text:
+def headline(found: Comparison) -> Text:
     """``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
-    compared, differing = len(found.pairs.left), len(found.differing)
+    compared, differing = found.compared, len(found.differing)
     text = Text(style="bold")
     if not compared:
         return text.append("no output of the two sides must agree: all windows differ", "yellow")
@@ -59,7 +56,7 @@ def headline(found: Explanation) -> Text:
     return text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
 
 
-def _sides(found: Explanation) -> Text:
+def _sides(found: Comparison) -> Text:
     """Both targets, with the length, and whatever else sets the sides apart."""
     sides = found.left, found.right
     told = [
@@ -82,7 +79,7 @@ def _sides(found: Explanation) -> Text:
     return text
 
 
-def _refusals(found: Explanation) -> Iterator[RenderableType]:
+def _refusals(found: Comparison) -> Iterator[RenderableType]:
     for name, side in (("left", found.left), ("right", found.right)):
         if side.refusal:
             yield Text(f"{name}: {side.refusal}: {side.evidence}", "red")
@@ -90,7 +87,7 @@ def _refusals(found: Explanation) -> Iterator[RenderableType]:
             yield Text(f"{name}: {side.evidence}", "yellow")
 
 
-def _orders(name: str, side: Side, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """How the compared outputs of one side are added."""
     if side.orders is None or not told:
         return

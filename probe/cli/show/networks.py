@@ -11,7 +11,7 @@ from rich.text import Text
 from probe.cli import numbers
 from probe.cli.show import explanation as explained
 from probe.cli.show.facts import table
-from probe.network.comparison import AtLayer, Comparison
+from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
 
@@ -91,7 +91,7 @@ def _of_part(report: Report) -> str:
     return f"unknown whether the model is safe: {report.part}"
 
 
-def _contents(comparisons: Sequence[Comparison], part: str) -> RenderableType:
+def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableType:
     right = ("content", "padded", "kept", "tail")
     rows = table(
         *right, "differs from", "outputs that differ", "same shape again", "is", right=right
@@ -117,7 +117,7 @@ def _contents(comparisons: Sequence[Comparison], part: str) -> RenderableType:
     return Group(rows, Text(f"and {len(comparisons) - MOST} contents more; --json has all", "dim"))
 
 
-def _outputs(one: Comparison, last: AtLayer) -> str:
+def _outputs(one: PaddedComparison, last: AtLayer) -> str:
     text = f"{last.differing:,} of {last.compared:,}"
     if last.differing and last.max_ulp is not None:
         text += f", up to {last.max_ulp:,} ulp"
@@ -126,7 +126,7 @@ def _outputs(one: Comparison, last: AtLayer) -> str:
     return text
 
 
-def _verdict(one: Comparison) -> str:
+def _verdict(one: PaddedComparison) -> str:
     if one.verdict == "padding":
         what = numbers.counted(one.lacking, "output")
         return f"padding: {what} read other values, or are not there; pad to {one.need.padded:,}"
@@ -138,7 +138,7 @@ def _verdict(one: Comparison) -> str:
     return one.verdict
 
 
-def _layers(one: Comparison) -> RenderableType:
+def _layers(one: PaddedComparison) -> RenderableType:
     """Layer by layer: where it starts and how it grows on the way down."""
     right = (
         "size",

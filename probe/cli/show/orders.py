@@ -11,14 +11,14 @@ from rich.text import Text
 
 from probe.cli import numbers
 from probe.cli.show import places, trees
-from probe.explain import Side
+from probe.comparison import Run
 from probe.order.summation import Summation
 
 MOST, DRAWN = 8, 3
 """Summations that are written out, and that are drawn too."""
 
 
-def order(side: Side, found: Mapping[str, Any]) -> RenderableType:
+def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
     """Every summation with its outputs. ``found``: what ``--json`` prints."""
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
@@ -28,7 +28,7 @@ def order(side: Side, found: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _headline(side: Side, found: Mapping[str, Any]) -> Text:
+def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     if side.orders is None:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
@@ -41,12 +41,12 @@ def _headline(side: Side, found: Mapping[str, Any]) -> Text:
     )
 
 
-def _summands(side: Side) -> str:
+def _summands(side: Run) -> str:
     bias = "" if side.case.bias is None else " and the bias"
     return f"{numbers.counted(side.case.summands, 'product')}{bias}"
 
 
-def _summations(side: Side) -> Iterator[RenderableType]:
+def _summations(side: Run) -> Iterator[RenderableType]:
     if side.orders is None:
         return
     counts = side.orders.counts()
@@ -67,7 +67,7 @@ def _summations(side: Side) -> Iterator[RenderableType]:
         yield Text(more, "dim")
 
 
-def _unknown(side: Side) -> Iterator[RenderableType]:
+def _unknown(side: Run) -> Iterator[RenderableType]:
     """Outputs without a summation, and why."""
     if side.orders is None:
         return

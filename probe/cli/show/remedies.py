@@ -8,8 +8,8 @@ from rich.text import Text
 from probe.case import Case
 from probe.cli import numbers
 from probe.cli.show.facts import table
+from probe.floats import rounded_text
 from probe.remedies import Found, Measured, advise
-from probe.remedies.found import times
 
 COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 
@@ -47,9 +47,9 @@ def _table(measured: Measured) -> RenderableType:
             Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
             counted,
             _seconds(measured, one),
-            times(measured.ratio(one, measured.content)),
-            times(measured.of_fixed(one)),
-            times(measured.ratio(one, measured.fixed)),
+            rounded_text(measured.ratio(one, measured.content)),
+            rounded_text(measured.of_fixed(one)),
+            rounded_text(measured.ratio(one, measured.fixed)),
             "" if one.error_rms is None else f"{one.error_rms:.2f}",
             {True: "kept", False: "other", None: ""}[one.keeps],
             one.remedy.doc,

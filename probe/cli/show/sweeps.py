@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from probe.campaign import Failure
 from probe.case import Case
 from probe.cli import numbers
 from probe.cli.options import command_line
 from probe.cli.show.facts import table
-from probe.sweep.summary import Failure, Summary, TargetSummary
+from probe.sweep import Summary, TargetSummary
 
 
 def summary(
