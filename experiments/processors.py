@@ -20,7 +20,7 @@ from probe import Case, Store, Target, experiment
 from probe.cli.output import Output
 from probe.errors import ProbeError
 from probe.installation import install, is_there
-from probe.search.measurement import measure, measured
+from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",

@@ -21,7 +21,7 @@ from probe.errors import ProbeError
 from probe.installation import install, remove
 from probe.runtimes import environments
 from probe.runtimes.pins import number
-from probe.search.measurement import measure, measured
+from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",

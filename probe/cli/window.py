@@ -39,7 +39,7 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     from probe.cli.show import windows
     from probe.explain.conventions import predicted
     from probe.launch import open_session
-    from probe.order.operator import SessionOperator
+    from probe.order.masks import SessionOperator
     from probe.order.orders import require_length
     from probe.order.windows import reveal_windows
 

@@ -34,7 +34,7 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
         f"{floats.text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, causes.style(found.cause))
-    added = left.way is not None or right.way is not None
+    added = left.summation is not None or right.summation is not None
     if added and 0 < len(left.products) <= trees.DRAWN and found.cause != "window":
         yield _products(left)
     reads = found.cause == "window"
@@ -63,13 +63,13 @@ def _side(name: str, side: Added, reads: bool) -> RenderableType:
     ]
     if reads and side.reads is not None:
         lines.append(Text(f"reads {windows.reads(side.side.case, np.array(side.reads))}"))
-    if side.way is None:
+    if side.summation is None:
         return Group(*lines, Text("order not known", "yellow"), _result(side))
-    tree, rounding = side.way
+    tree, rounding = side.summation
     if 2 <= len(tree.leaves) <= trees.DRAWN:
         lines += [Text(line) for line in trees.drawing(tree, rounding.fused)]
     else:
-        lines += [Text(trees.short(tree)), Text(orders.rounded(side.way, side.dtype), "dim")]
+        lines += [Text(trees.short(tree)), Text(orders.rounded(side.summation, side.dtype), "dim")]
     return Group(*lines, *_sums(side), _result(side), *_notes(side))
 
 
@@ -112,7 +112,7 @@ def _notes(side: Added) -> Iterator[Text]:
     """What the marks beside the sums mean."""
     if side.own:
         yield Text("> only on this side; ← where they part", "dim")
-    if side.way is not None and side.way[1].fused:
+    if side.summation is not None and side.summation.rounding.fused:
         yield Text("* fused: its exact product is added", "dim")
 
 

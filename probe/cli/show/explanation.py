@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from probe.cli import numbers
@@ -14,10 +13,10 @@ from probe.cli.show import causes, orders
 from probe.cli.show.example import example
 from probe.comparison import Comparison, Run
 from probe.explain.evidence import Evidence
-from probe.order.orders import Way
+from probe.order.summation import Summation
 
 MOST = 5
-"""Ways of adding that are written out for a side."""
+"""Summations that are written out for a side."""
 
 
 def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
@@ -93,19 +92,20 @@ def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator
     if side.orders is None or not told:
         return
     yield Text(f"\n{name} adds", "bold")
-    ways: dict[tuple[str, tuple[int, ...]], Way] = {
-        (tree.id, tuple(sorted(rounding.fused))): (tree, rounding)
-        for tree, rounding in side.orders.ways
+    known: dict[tuple[str, tuple[int, ...]], Summation] = {
+        (each.tree.id, tuple(sorted(each.rounding.fused))): each for each in side.orders.summations
     }
     for one in told[:MOST]:
-        way = ways[one["id"], tuple(one["fused"])]
+        summation = known[one["id"], tuple(one["fused"])]
         count = Text(f"  {numbers.counted(one['outputs'], 'output')} as ", "default")
         count.append(f"order {one['id']}", "cyan")
         yield count
-        yield Padding(orders.way(way, side.case.dtype, drawn=False), (0, 0, 0, 4), expand=False)
+        yield orders.summation(summation, side.case.dtype, drawn=False, indent=4)
     if len(told) > MOST:
         rest = sum(one["outputs"] for one in told[MOST:])
-        yield Text(f"  {rest:,} outputs in {len(told) - MOST} other ways; --json has all", "dim")
+        yield Text(
+            f"  {rest:,} outputs in {len(told) - MOST} more summations; --json has all", "dim"
+        )
 
 
 def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
