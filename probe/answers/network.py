@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, Progress, silent, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, silent, targets_of
 from probe.case.arguments import count, sizes
 from probe.errors import InputError, TargetError
 from probe.launch import open_session

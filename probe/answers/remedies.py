@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, Progress, silent, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, silent, target_of
 from probe.case import Case
 from probe.errors import InputError
 from probe.network import Network

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
 from probe.case import Case
 from probe.errors import InputError

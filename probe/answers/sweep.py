@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, Progress, case_of, silent, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, case_of, silent, targets_of
 from probe.case import Case
 from probe.case.arguments import choice
 from probe.errors import InputError, TargetError

@@ -26,7 +26,7 @@ from probe.explain import Pairs, Side, add_orders, differing, must_agree, run
 from probe.explain.judge import Judge
 from probe.explain.rows import Row, order_row, ranges, reveal_rows, rounding_row
 from probe.launch import Session
-from probe.launch.waiting import completed
+from probe.launch.pipes import completed
 from probe.order.orders import Way
 from probe.store import Store
 from probe.store.results import load, machine_folders

@@ -19,7 +19,7 @@ from probe import machine, public, window
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.launch.waiting import completed
+from probe.launch.pipes import completed
 from probe.store import Store, latest
 from probe.sweep import observations
 from probe.sweep.plan import Item, Plan, Plans, axis_values
