@@ -15,13 +15,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
+from probe import Case, Store, Target
+from probe.experiments import frame
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
 from probe.order.fprev import fprev_calls
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree
+from probe.printing import Output
 from probe.sweep import observations
 
 NAME = "reveal_cost"
@@ -71,7 +72,7 @@ def cases(target: str) -> Iterator[Case]:
                 yield Case("conv1d", 5, channels, 8, LENGTH, dtype=dtype)
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     on_one_core()

@@ -41,6 +41,16 @@ class Installed:
     seconds: float
     already: bool
 
+    def to_json(self) -> dict[str, Any]:
+        """What ``probe install --json`` prints."""
+        return {
+            "target": self.target.text,
+            "environment": self.environment.name if self.environment else None,
+            "already": self.already,
+            "seconds": self.seconds,
+            **self.facts,
+        }
+
 
 def install(where: Target, tell: Tell | None = None, root: Path | None = None) -> Installed:
     """Provides what ``where`` needs, and checks that it answers.

@@ -10,9 +10,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli import numbers
 from probe.cli.show import orders
-from probe.cli.show.facts import table
+from probe.printing import ranges, table
 from probe.search.by_order import ByOrder
 
 MOST = 6
@@ -39,7 +38,7 @@ def _title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
     vary, label = "length", ""
     for one in found.values():
         vary, label = one.vary, one.case.label
-    shown = numbers.text(sorted(values)[:-1])
+    shown = ranges(sorted(values)[:-1])
     return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, whatever the operands")
 
 
@@ -52,7 +51,7 @@ def _targets(found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
         rows.add_row(
             target,
             _verdict(one),
-            f"{one.vary} {numbers.text(differing)}" if differing else "",
+            f"{one.vary} {ranges(differing)}" if differing else "",
             ", ".join(sorted(causes)),
             f"{one.differing:,}",
             f"{one.compared:,}",
@@ -80,7 +79,7 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
         if at.refusal:
             reasons.setdefault(at.refusal, []).append(at.at)
     for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {numbers.text(values)}: {why}", "yellow")
+        yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
 
 
 def _ways(target: str, one: ByOrder) -> Iterator[RenderableType]:
@@ -95,7 +94,7 @@ def _ways(target: str, one: ByOrder) -> Iterator[RenderableType]:
     }
     for number, way in list(enumerate(one.ways))[:MOST]:
         head = Text(f"order {way[0].id}", "cyan")
-        yield head.append(f"  {one.vary} {numbers.text(where[number])}", "default")
+        yield head.append(f"  {one.vary} {ranges(where[number])}", "default")
         yield Padding(orders.way(way, one.case.dtype, number < 2), (0, 0, 0, 2), expand=False)
     if len(one.ways) > MOST:
         yield Text(f"and {len(one.ways) - MOST} other ways; --json has all", "dim")

@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli import numbers
 from probe.cli.show import places, trees
 from probe.explain import Side
 from probe.order.orders import Way
 from probe.order.tree import BIAS
+from probe.printing import counted, ranges
 
 MOST, DRAWN = 8, 3
 """Ways of adding that are written out, and that are drawn too."""
@@ -34,7 +34,7 @@ def _headline(side: Side, found: Mapping[str, Any]) -> Text:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
     ways = len(side.orders.ways)
-    outputs, adding = numbers.counted(total, "output"), numbers.counted(ways, "way")
+    outputs, adding = counted(total, "output"), counted(ways, "way")
     text = Text(f"{outputs} of {_summands(side)}, {adding} of adding; ")
     text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
     return text.append(
@@ -44,7 +44,7 @@ def _headline(side: Side, found: Mapping[str, Any]) -> Text:
 
 def _summands(side: Side) -> str:
     bias = "" if side.case.bias is None else " and the bias"
-    return f"{numbers.counted(side.case.summands, 'product')}{bias}"
+    return f"{counted(side.case.summands, 'product')}{bias}"
 
 
 def _ways(side: Side) -> Iterator[RenderableType]:
@@ -56,7 +56,7 @@ def _ways(side: Side) -> Iterator[RenderableType]:
         mask = (side.orders.index == number).reshape(side.orders.shape)
         head = Text(f"\norder {side.orders.ways[number][0].id}", "bold cyan")
         head.append(
-            f"  {numbers.counted(counts[number], 'output')}: {places.outputs(mask)}",
+            f"  {counted(counts[number], 'output')}: {places.outputs(mask)}",
             "not bold default",
         )
         yield head
@@ -105,7 +105,7 @@ def rounded(found: Way, dtype: str) -> str:
     words = {
         "none": "every product rounded, then added (no FMA)",
         "all": "every product fused into its addition (FMA)",
-        "some": f"fused (FMA): products {numbers.text(fused)}; the others rounded first",
+        "some": f"fused (FMA): products {ranges(fused)}; the others rounded first",
     }[style]
     if not tree.nodes:
         words = "one product, added to nothing, rounded once"
