@@ -20,8 +20,8 @@ A target is a text such as "tensorflow,onednn=0", as `probe targets` lists them,
 >>> results = probe.load("results/prefix_stability")  # doctest: +SKIP
 
 Everything is imported when it is first used, so ``import probe`` costs nothing. The rooms are
-modules of their own: ``probe.ulp``, ``probe.window``, ``probe.search``, ...; ``probe.backends``
-says how a library of your own becomes a target.
+modules of their own, which ``probe.ROOMS`` lists along the flow: ``probe.ulp``, ``probe.window``,
+``probe.search``, ...; ``probe.backends`` says how a library of your own becomes a target.
 """
 
 from __future__ import annotations
@@ -54,11 +54,42 @@ _HOMES = {
     "merge": "store",
     "reproduce": "answers.reproduce",
 }
-_ROOMS = (
-    "errors public floats ulp schema stable backends operands case window runtimes target worker "
-    "machine launch store sweep order kernels explain search network remedies reproduction plots "
-    "notebook answers"
-).split()
+ROOMS = {
+    "errors": "what was wrong, in one line",
+    "public": "what `import probe` offers",
+    "floats": "formats: bits, values, one rounding from one to another",
+    "memory": "whether a run fits into what is free",
+    "ulp": "the only comparison: bits, and units in the last place",
+    "schema": "the columns of the store",
+    "stable": "convolutions and dense layers that keep their bits at every length",
+    "backends": "libraries by name",
+    "operands": "operand bits, the same for all time",
+    "case": "what is computed",
+    "window": "which inputs each output reads, and so which outputs must agree",
+    "runtimes": "old releases, and processors that qemu stands in for",
+    "target": "where a case is computed: a library, its version, device and switches",
+    "worker": "the child process, inside the target's interpreter",
+    "machine": "facts of the machine that may be published",
+    "launch": "the child's parent: its environment, requests and failures",
+    "installation": "what a target lacks here is installed",
+    "store": "rows, written atomically and merged by key",
+    "sweep": "cases x targets x lengths: run, compared and stored",
+    "order": "in which order each output is added: revealed, then replayed",
+    "kernels": "what the library itself says that it ran",
+    "explain": "why two runs differ",
+    "search": "for thresholds, by order, and for the release that changed something",
+    "network": "many layers, padded",
+    "remedies": "what keeps the bits, and what it costs",
+    "shrink": "a smaller case that fails alike",
+    "plots": "the pictures",
+    "reproduction": "the folder for a bug report",
+    "reports": "public reports, asked of every target",
+    "notebook": "what a notebook reads of a store",
+    "answers": "the functions below, and what they return",
+    "cli": "the command line",
+    "experiment": "the frame of the scripts in experiments/",
+}
+"""The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""
 
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
@@ -71,7 +102,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"probe.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
-    if name in _ROOMS:
+    if name in ROOMS:
         return import_module(f"probe.{name}")
     if name == "__version__":
         return import_module("probe.machine").version()
@@ -79,4 +110,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, *_ROOMS])
+    return sorted([*globals(), *_HOMES, *ROOMS])

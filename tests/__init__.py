@@ -1,0 +1,1 @@
+"""Tests in folders by purpose, along the flow of ``probe.ROOMS``; they share ``helpers``."""

@@ -1,0 +1,1 @@
+"""Each experiment in seconds, and its notebook on what that stored."""

@@ -1,0 +1,98 @@
+"""Experiments run in seconds on NumPy alone, and their notebooks on what these runs stored."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from probe import load, machine, notebook
+from tests.helpers.notebooks import pictures
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "experiments"))
+
+SWEEPS = ("prefix_stability", "length_sweep")
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def quick(request, tmp_path_factory):
+    """(name, store) of a quick run."""
+    store = tmp_path_factory.mktemp(request.param)
+    ran(request.param, store)
+    return request.param, store
+
+
+def ran(name, store):
+    """A quick run, in this process."""
+    script = import_module(name)
+    assert not script.main(["--quick", "--store", str(store)], standalone_mode=False)
+
+
+each_of = partial(pytest.mark.parametrize, "quick", indirect=True, scope="module")
+
+
+@each_of([*SWEEPS, "overhead"])
+def test_a_quick_run_stores_what_it_measured(quick):
+    name, store = quick
+    found = load(store)
+    assert found.machines == [machine.label()]
+    assert set(found.runs.experiment) == {name} and found.failures.empty
+    assert len(found.measurements if name == "overhead" else found.comparisons) > 10
+
+
+@each_of(SWEEPS)
+def test_only_the_target_that_switches_differs(quick):
+    _, store = quick
+    differing = load(store).comparisons.groupby("target").differing.sum()
+    assert not differing["reference"] and differing.drop("reference").all()
+
+
+@each_of(SWEEPS)
+def test_a_second_run_measures_nothing_again(quick):
+    name, store = quick
+    before = load(store).comparisons.seconds.tolist()
+    ran(name, store)
+    assert load(store).comparisons.seconds.tolist() == before
+
+
+@each_of(["prefix_stability"])
+def test_published_lengths_are_stored_whole(quick):
+    _, store = quick
+    outputs = notebook.newest(load(store), "outputs")
+    mine = outputs[outputs.target == "reference"].sort_values(["at", "position"])
+    assert mine["at"].value_counts().to_dict() == {7: 3, 8: 4, 9: 5}
+    assert mine.bits[mine["at"] == 7].tolist() == [0x42737AFD, 0x4291F5D0, 0x42AA2E22]
+
+
+@each_of([*SWEEPS, "overhead"])
+def test_its_notebook_runs_on_it(quick, tmp_path):
+    name, store = quick
+    assert pictures(name, store, tmp_path) > 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_mistaken_store_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as left:
+        ran("length_sweep", tmp_path / "file")
+    said = capsys.readouterr().err
+    assert left.value.code == 2 and said.count("\n") == 1 and "length_sweep: " in said
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_saved_executed_beside_its_experiment_and_results(path):
+    assert (ROOT / "experiments" / f"{path.stem}.py").is_file()
+    assert list((ROOT / "results" / path.stem).glob("*/runs.parquet"))
+    book = json.loads(path.read_text())
+    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    kinds = {output["output_type"] for cell in code for output in cell["outputs"]}
+    assert "error" not in kinds and kinds
+    assert book["cells"][0]["source"][0].startswith("# ")

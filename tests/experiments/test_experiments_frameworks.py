@@ -1,0 +1,56 @@
+"""The experiments on every library and on the other axes: each tried out on NumPy alone."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from probe import load
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.fixture(autouse=True)
+def scripts_import_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+
+
+def ran(name, store):
+    """The results of a quick run."""
+    script = runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
+    assert not script["main"](["--quick", "--store", str(store)], standalone_mode=False)
+    return load(store)
+
+
+@pytest.mark.parametrize("name", ["frameworks", "batch_invariance", "devices"])
+def test_what_changes_with_the_size_is_found_and_explained(name, tmp_path, capsys):
+    found = ran(name, tmp_path)
+    assert "pairwise" in capsys.readouterr().out
+    changed = found.comparisons[found.comparisons.differing > 0]
+    assert set(changed.target) == {"reference,algorithm=pairwise,length_switch=9"}
+    assert set(found.causes.cause) == {"order"}
+    assert found.causes.outputs.sum() == changed.differing.sum()
+    assert (found.causes.replayed == found.causes.outputs).all()
+
+
+def test_doubles_compute_each_filter_by_itself(tmp_path):
+    found = ran("filter_subsets", tmp_path)
+    assert len(found.comparisons) and not found.comparisons.differing.any()
+    assert set(found.comparisons.vary) == {"filters"} and not len(found.failures)
+
+
+def test_outputs_of_all_targets_at_one_length_are_stored_once_with_their_orders(tmp_path):
+    first = ran("frameworks", tmp_path).outputs
+    found = ran("frameworks", tmp_path)
+    assert len(found.outputs) == len(first) > 0
+    assert len(found.outputs.groupby("target")) == 2
+    assert set(found.outputs.run_id) == set(found.runs.run_id)
+    shape = found.reveals[found.reveals.case_id.isin(found.outputs.case_id)]
+    assert shape.outputs.sum() == shape.replayed.sum() == len(found.outputs)
+
+
+def test_a_gpu_that_is_not_there_is_stored_with_the_reason(tmp_path):
+    failures = ran("devices", tmp_path).failures.set_index("target")
+    assert set(failures.index) == {"torch@cuda:999", "jax@gpu:999"}
+    why = failures.message.str.contains("GPU|is not installed here").tolist()
+    assert set(failures.kind) == {"unavailable"} and all(why), failures.message.tolist()

@@ -1,0 +1,51 @@
+"""The experiment on remedies runs in seconds on NumPy alone, and its notebook on what it stored."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from probe import load
+from probe.remedies import running
+from tests.helpers.notebooks import pictures
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "experiments"))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    found = tmp_path_factory.mktemp("remedies")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "SECONDS", 0.001)
+        ran(found)
+    return found
+
+
+def ran(store):
+    script = import_module("remedies")
+    assert not script.main(["--quick", "--store", str(store)], standalone_mode=False)
+
+
+def test_a_case_and_a_network_are_stored_with_every_turn(store):
+    found = load(store)
+    remedies = found.remedies
+    assert set(found.runs.experiment) == {"remedies"}
+    assert remedies.case_id.nunique() == remedies.network_id.nunique() == 1
+    assert len(found.measurements) == len(remedies) * 2 * running.ROUNDS
+    case = remedies[remedies.case_id.notna()].set_index("remedy")
+    assert case.verdict["default"] == "differs"
+    assert case.verdict["pad"] == case.verdict["chunks=64"] == "exact"
+
+
+def test_what_is_stored_is_not_measured_again(store):
+    before = load(store).measurements.value.tolist()
+    ran(store)
+    assert load(store).measurements.value.tolist() == before
+
+
+def test_the_notebook_draws_what_the_run_stored(store, tmp_path):
+    assert pictures("remedies", store, tmp_path) == 3

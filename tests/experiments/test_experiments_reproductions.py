@@ -1,0 +1,101 @@
+"""The experiment on reproductions runs in seconds on NumPy alone, and its notebook on its store."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from probe import load
+from probe.case import Case
+from probe.errors import StoreError
+from probe.reproduction import trials
+from probe.reproduction.trials import attempt, draw
+from probe.store import Store
+from probe.sweep import sweep
+from probe.target import Target
+from tests.helpers.notebooks import pictures
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "experiments"))
+SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=9")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """The store of a quick run."""
+    found = tmp_path_factory.mktemp("reproductions")
+    ran(found)
+    return found
+
+
+def ran(store):
+    script = import_module("reproductions")
+    assert not script.main(["--quick", "--store", str(store)], standalone_mode=False)
+
+
+def test_every_finding_is_confirmed_and_small(store):
+    found = load(store)
+    assert set(found.runs.experiment) == {"reproductions"} and found.failures.empty
+    rows = found.reproductions
+    assert len(rows) == 6 and rows.confirmed.all() and rows.emulated.all()
+    assert set(rows.status) == {1} and set(rows.ended) == {"minimal"}
+    assert (rows.small_compared <= rows.found).all() and (
+        rows.replayed == rows.small_compared
+    ).all()
+    assert set(rows.case_id) <= set(found.cases.case_id)
+
+
+def test_a_second_run_tries_nothing_again(store):
+    before = load(store).reproductions.seconds.tolist()
+    ran(store)
+    assert load(store).reproductions.seconds.tolist() == before
+
+
+def test_its_notebook_runs_on_it(store, tmp_path):
+    assert pictures("reproductions", store, tmp_path) > 0
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A store of two targets that switch and one that does not."""
+    folder = tmp_path_factory.mktemp("swept")
+    other = Target.parse("reference,algorithm=pairwise,length_switch=12")
+    targets = [SWITCHES, other, Target.parse("reference")]
+    with Store.here(folder) as store:
+        sweep([Case("conv1d", 5, operands="cancel")], targets, range(5, 20), store=store)
+    return folder
+
+
+def test_a_longer_draw_begins_with_a_shorter_one(swept, tmp_path):
+    few, many = draw(swept, 3), draw(swept, 8)
+    assert many[:3] == few and [one.number for one in many] == list(range(8))
+    assert len({(one.target, one.at) for one in many}) == 8
+    each = Counter(one.target for one in draw(swept, 2, each=True))
+    assert set(each.values()) == {2} and len(each) == 2
+    with pytest.raises(StoreError, match="measure it on this machine first"):
+        draw(tmp_path, 3)
+
+
+def test_what_no_script_confirms_is_stored_with_the_reason_and_tried_again(
+    swept, tmp_path, monkeypatch
+):
+    (one,) = draw(swept, 1)
+    right = trials.folder.program.program
+    wrong = lambda *given: right(*given).replace("length_switch", "no_such_switch")  # noqa: E731
+    monkeypatch.setattr(trials.folder.program, "program", wrong)
+    with Store.here(tmp_path) as store:
+        tried = attempt([one], store, "reproductions", 1)
+    assert not tried.confirmed and len(tried.failures[one.target]) == 1
+    (row,) = load(tmp_path).reproductions.to_dict("records")
+    assert not row["confirmed"] and "exit status" in row["reason"]
+    monkeypatch.undo()
+    with Store.here(tmp_path) as store:
+        tried = attempt([one], store, "reproductions", 1)
+    assert tried.confirmed == 1 and not tried.before
+    (row,) = load(tmp_path).reproductions.to_dict("records")
+    assert row["confirmed"] and pd.isna(row["reason"])

@@ -1,0 +1,1 @@
+"""What several tests share; none of these files is a test."""

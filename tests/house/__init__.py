@@ -1,0 +1,1 @@
+"""What holds for the checkout itself: imports, installing, what may be published."""

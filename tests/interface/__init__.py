@@ -1,0 +1,1 @@
+"""What users type, call and look at: commands, functions of ``probe``, pictures."""

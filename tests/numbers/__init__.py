@@ -1,0 +1,1 @@
+"""Bits, values, their rounding and comparison, and the operands that go in."""

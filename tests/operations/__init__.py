@@ -1,0 +1,1 @@
+"""What is computed: cases, what each output reads, each operation on every library."""

@@ -1,0 +1,58 @@
+"""The schema is complete, consistent, and what ``results/README.md`` says."""
+
+from pathlib import Path
+
+import pytest
+
+from probe import schema
+from probe.store import latest
+
+README = Path(__file__).parents[2] / "results" / "README.md"
+
+
+def test_readme_of_results_is_generated_from_the_schema():
+    assert README.read_text() == schema.readme(), "write schema.readme() to results/README.md"
+
+
+def test_every_column_says_its_type_and_meaning_once():
+    for table, columns in schema.TABLES.items():
+        assert schema.ABOUT[table]
+        assert len(set(schema.names(table))) == len(columns)
+        for column in columns:
+            assert column.type in schema.TYPES and column.meaning
+            assert column.null != "", f"{table}.{column.name}: null without a meaning"
+            assert 1 <= column.since <= schema.VERSION
+
+
+def test_history_tells_every_version():
+    assert list(schema.HISTORY) == list(range(1, schema.VERSION + 1))
+
+
+def test_every_type_has_its_arrow_type():
+    for name in schema.TYPES:
+        assert schema.Column("x", name, "x").arrow() is not None
+
+
+@pytest.mark.parametrize("table", schema.TABLES)
+def test_rows_have_keys_and_files_have_the_version(table):
+    assert schema.keys(table)
+    assert schema.arrow_schema(table).metadata[b"probe.schema_version"] == b"2"
+
+
+def test_differences_and_causes_belong_to_a_comparison():
+    assert tuple(schema.keys("comparisons")) == latest.PAIR
+    assert tuple(schema.keys("differences"))[:-1] == latest.PAIR
+    for table, columns in latest.TOGETHER.items():
+        assert set(columns) < set(schema.keys(table))
+
+
+def test_run_id_changes_with_what_may_change_bits_only():
+    run = dict.fromkeys(schema.RUN_IDENTITY, "x")
+    assert set(schema.RUN_IDENTITY) < set(schema.names("runs"))
+    assert schema.run_id(run) == schema.run_id({**run, "started": 1, "git_commit": "abc"})
+    ids = {schema.run_id({**run, name: "y"}) for name in schema.RUN_IDENTITY}
+    assert len(ids | {schema.run_id(run)}) == len(schema.RUN_IDENTITY) + 1
+
+
+def test_run_id_is_the_same_for_all_time():
+    assert schema.run_id({"target": "reference"}) == "973ba32980e9ffe6"

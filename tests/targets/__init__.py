@@ -1,0 +1,1 @@
+"""Where it is computed: libraries, their options and releases, the machine."""
