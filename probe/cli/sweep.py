@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -49,7 +49,7 @@ WHAT = (
     "longest."
 )
 KEPT = "Where results are kept, in DIR/<machine>. What is there is not measured again."
-STORE = {"type": PATH, "show_default": True}
+STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
 @click.command(cls=Words, short_help="Where bits differ along an axis, and by how much.")
@@ -105,7 +105,7 @@ def sweep(
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)
-    most = {"keep": number("keep", keep), "workers": number("workers", workers)}
+    kept, side_by_side = number("keep", keep), number("workers", workers)
     with out.progress("orders" if by == "order" else "sweep") as tell:
         found = answers.sweep(
             *(case, wanted, chosen),
@@ -114,7 +114,8 @@ def sweep(
             store=None if no_store else folder,
             control=control,
             progress=tell,
-            **most,
+            keep=kept,
+            workers=side_by_side,
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):

@@ -14,6 +14,7 @@ matplotlib.use("agg")
 from matplotlib.figure import Figure
 
 from probe.case import Case
+from probe.experiments import sums
 from probe.order.replay import Rounding
 from probe.order.tree import BIAS, Tree
 from probe.plots import trees
@@ -58,7 +59,7 @@ def test_errors_add_up_to_the_distance_from_the_exact_sum(bias, fused):
     leaves = [*range(10), *([] if bias is None else [BIAS])]
     tree = Tree.pairwise(leaves)
     way = tree, Rounding.fused_everywhere(tree) if fused else Rounding()
-    total = trees.sums_of(case, way, position=2, channel=1)[-1]
+    total = sums.sums_of(case, way, position=2, channel=1)[-1]
     x, w, b = case.operands()
     terms = [
         Fraction(float(x[0, 2 + k, c])) * Fraction(float(w[k, c, 1]))
@@ -66,7 +67,7 @@ def test_errors_add_up_to_the_distance_from_the_exact_sum(bias, fused):
         for c in range(2)
     ]
     exact = sum(terms) + (0 if b is None else Fraction(float(b[1])))
-    errors = trees.errors_of(case, way, position=2, channel=1)
+    errors = sums.errors_of(case, way, position=2, channel=1)
     assert sum(errors.values()) == Fraction(total.value) - exact
 
 
@@ -77,12 +78,12 @@ def test_a_map_of_ways_has_a_row_a_length():
         {"at": 7, "order_id": "b", "rounding_id": "r", "outputs": 2, "ranges": [4, 6]},
     ]
     reveals = pd.DataFrame(rows)
-    numbers = trees.numbered(reveals)
+    numbers = sums.numbered(reveals)
     assert numbers == {("a", "r"): 0, ("b", "r"): 1}
-    grid = trees.way_map(reveals, numbers, filters=2)
+    grid = sums.way_map(reveals, numbers, filters=2)
     assert grid.loc[7].tolist() == [0, 0, 1] and np.isnan(grid.loc[5, 1])
     unknown = reveals.assign(order_id=[None, "a", "b"], rounding_id=[None, "r", "r"])
-    assert trees.way_map(unknown, numbers, filters=2).loc[5, 0] == -1
+    assert sums.way_map(unknown, numbers, filters=2).loc[5, 0] == -1
 
 
 def test_everything_can_be_drawn():
@@ -91,8 +92,8 @@ def test_everything_can_be_drawn():
     trees.draw(axes[0], way, sums={0: "0x0"}, marked=[0], dtype="float32")
     trees.draw(axes[1], (Tree.sequential(1), Rounding()))
     trees.draw_accumulators(axes[2], PAIRS)
-    trees.fusion_map(axes[3], [way, (PAIRS, Rounding())])
+    sums.fusion_map(axes[3], [way, (PAIRS, Rounding())])
     grid = pd.DataFrame([[0, np.nan], [-1, 1]], index=[5, 8])
-    trees.draw_map(axes[4], grid)
+    sums.draw_map(axes[4], grid)
     trees.kinds_legend(axes[0])
     assert [text.get_text() for text in axes[0].texts].count("0x0") == 1

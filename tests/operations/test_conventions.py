@@ -14,11 +14,11 @@ import pytest
 
 from probe import Case, Store, Target, load
 from probe.errors import TargetError
+from probe.experiments import windows as diagrams
+from probe.experiments.windows import Readings
 from probe.explain import conventions
 from probe.explain.conventions import measure, predicted
 from probe.launch import InlineSession
-from probe.plots import diagrams
-from probe.plots.readings import Readings
 
 matplotlib.use("agg")
 ROOT = Path(__file__).parents[2]
