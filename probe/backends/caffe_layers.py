@@ -9,7 +9,7 @@ from collections import namedtuple
 
 from probe.backends import caffe, channels_first, pooling
 from probe.backends.contract import Unsupported
-from probe.backends.reference import zeros_around
+from probe.geometry import Windows
 
 #: One axis: padding on both sides, the first output that is kept, how many are, how many there are.
 Axis = namedtuple("Axis", "pad drop outputs there")
@@ -34,7 +34,7 @@ def supported(spec):
 def there(spec, axis, size, pad):
     """Outputs of an axis with that padding on both sides; pooling rounds up. 0: none fits."""
     stride = spec["stride"][axis]
-    room = size + 2 * pad - pooling.extent(spec, axis)
+    room = size + 2 * pad - Windows.of(spec).extents[axis]
     if room < 0 or not pooling.kind(spec):
         return max(room // stride + 1, 0)
     count = -(-room // stride) + 1
@@ -56,15 +56,11 @@ def plan(spec, sizes):
 
     Raises Unsupported where Caffe's own padding can't stand for the spec's.
     """
-    kind, found = pooling.kind(spec), []
+    kind, found, windows = pooling.kind(spec), [], Windows.of(spec)
     for axis, size in enumerate(sizes):
-        if kind:
-            own = pooling.span(spec, axis, size)
-            before, after, outputs = own.before, own.after, own.outputs
-        else:
-            (before, after), outputs = zeros_around(spec, axis, size)
+        before, after, _, outputs = windows.span(axis, size)
         pad, drop = symmetric(spec, axis, size, before, outputs)
-        if kind and pad >= pooling.extent(spec, axis):
+        if kind and pad >= windows.extents[axis]:
             raise Unsupported("Caffe's pooling padding must be smaller than its window")
         zeros = spec.get("pad_with") == "zeros"
         if kind == "avg" and (pad, pad) != ((before, after) if zeros else (0, 0)):

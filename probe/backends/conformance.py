@@ -184,9 +184,9 @@ def running(backend):
     """``run`` of a Backend that has been started in this process."""
 
     def run(made, x, w, b):
-        operator = backend.operator(made)
-        operands = operator.input(x), operator.weights(w), operator.bias(b)
-        return np.array(operator.output(operator(*operands)))
+        operator = backend.operator(made).at(x.shape)
+        call = operator.bind({"w": w} if b is None else {"w": w, "b": b})
+        return np.array(operator.output(call(operator.input(x))))
 
     return run
 

@@ -21,6 +21,10 @@ two.
 from types import MappingProxyType
 from typing import Any, Callable, Mapping, Tuple
 
+import numpy as np
+
+from probe import floats
+
 
 class Unsupported(Exception):
     """The library runs, but not this operator. The message says which part of the spec and why."""
@@ -99,6 +103,23 @@ class Operator:
     def __call__(self, x, w, b):
         return self.call(x, w, b)
 
+    def at(self, shape):
+        """The operator for inputs (batch, *spatial, channels) of this shape: itself, or another."""
+        return self
+
+    def bind(self, operands):
+        """f(value) -> result with these container arrays by name, ``w`` and ``b`` if there are."""
+        w = operands["w"] if "w" in operands else ones(self.spec)  # of sums and pools
+        w, b = self.weights(w), self.bias(operands.get("b"))
+        call = self.call
+        return lambda x: call(x, w, b)
+
+
+def ones(spec):
+    """The weights of an operator that has none, container (*kernel, channels/groups, filters)."""
+    shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]
+    return floats.round_to(np.ones(shape), spec["dtype"])
+
 
 class Backend:
     """A library. Class attributes describe it without importing it.
@@ -156,13 +177,16 @@ class Backend:
         """
         raise Unsupported("there is no prefix-stable convolution for %s" % self.name)
 
-    def chain(self, specs, operands):
-        """Layers as one program, as a user's model is: an object, or None where there is no way.
+    def program(self, program):
+        """The :class:`Operator` of a program of several steps, as a user's model is.
 
-        ``specs``: of convolutions, pools, products and what stands between (``elementwise``);
-        ``operands``: container arrays by name for each. The object has ``input(x)`` of a container
-        array (1, *spatial, channels), ``call(value)`` and ``output(value)``, a container array.
+        Its operands have the program's names. Raises Unsupported where there is no way.
         """
+        raise Unsupported("no program of a whole network is built for this library")
+
+    def joins(self, program):
+        """Whether it has ``slice``, ``concat``, ``cast`` and ``pad`` as steps of this program."""
+        return False
 
     def kernels(self, spec, shapes):
         """What the library, when asked, says it would run: {source: [name, ...]}, or {}.

@@ -8,7 +8,7 @@ every library gives. Scales, which a compiler may fuse with their shifts, and fu
 import numpy as np
 
 #: ``op`` of the specs that are made here: see ``Layer.spec``.
-OPS = ("activation", "bias", "normalisation", "pad", "extend")
+OPS = ("activation", "bias", "normalisation", "pad", "extend", "add", "multiply", "concat")
 #: Activations that round once at most, so that their bits are the same in every library.
 EXACT = ("relu", "relu6", "leaky_relu")
 
@@ -32,12 +32,19 @@ def is_exact(spec):
     """Whether a spec's bits do not depend on who computes it."""
     if spec["op"] == "activation":
         return spec["activation"] in EXACT
-    return spec["op"] in ("bias", "pad", "extend")
+    return spec["op"] in ("bias", "pad", "extend", "add", "multiply", "concat")
 
 
 def function(spec, arrays):
-    """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name."""
-    op, parameters = spec["op"], spec["parameters"]
+    """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name.
+
+    ``add`` and ``multiply`` take two arrays, ``concat`` any number.
+    """
+    op, parameters = spec["op"], spec.get("parameters", {})
+    if op in ("add", "multiply"):
+        return np.add if op == "add" else np.multiply
+    if op == "concat":
+        return lambda *xs: np.concatenate(xs, axis=spec["axis"])
     if op == "bias":
         return lambda x: x + arrays["b"]
     if op == "normalisation":

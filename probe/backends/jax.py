@@ -11,7 +11,8 @@ import numpy as np
 
 from probe import floats
 from probe.backends import jax_chain, jax_pooling, jax_products, pooling, products
-from probe.backends.contract import Backend, Key, Operator, Unavailable
+from probe.backends._old import WithChain
+from probe.backends.contract import Key, Operator, Unavailable
 from probe.backends.jax_arrays import Arrays, said
 
 LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
@@ -24,7 +25,7 @@ KEYS = {
 GPU_KEYS = ("deterministic", "tf32")
 
 
-class Jax(Backend):
+class Jax(WithChain):
     """jax.lax under jit, one process a target."""
 
     name = "jax"

@@ -18,7 +18,8 @@ import numpy as np
 from probe import floats
 from probe.backends import keras_chain, keras_pooling, pooling, products, tensorflow_chain
 from probe.backends import tensorflow as below
-from probe.backends.contract import Backend, Key, Operator, Unavailable, Unsupported
+from probe.backends._old import WithChain
+from probe.backends.contract import Key, Operator, Unavailable, Unsupported
 from probe.backends.tensorflow_operators import refusing, said
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -114,7 +115,7 @@ class Layers(Operator):
         return products.restored(self.spec, y.view(np.uint16) if self.narrow else y)
 
 
-class Keras(Backend):
+class Keras(WithChain):
     """Keras 3 on TensorFlow, JAX or PyTorch."""
 
     name = "keras"

@@ -9,7 +9,8 @@ are copied into a finished model's bytes.
 import numpy as np
 
 from probe.backends import litert_chain, litert_model, pooling
-from probe.backends.contract import Backend, Key, Operator, Unsupported
+from probe.backends._old import WithChain
+from probe.backends.contract import Key, Operator, Unsupported
 from probe.backends.litert_pooling import LiteRTPool
 
 KEYS = {
@@ -18,7 +19,7 @@ KEYS = {
 }
 
 
-class LiteRT(Backend):
+class LiteRT(WithChain):
     """ai_edge_litert's Interpreter, one process a target."""
 
     name = "litert"

@@ -8,7 +8,7 @@ import numpy as np
 
 from probe.backends.contract import Unsupported
 from probe.backends.litert_graph import Graph
-from probe.backends.reference import zeros_around
+from probe.geometry import Windows
 
 #: Dtypes that LiteRT's kernels have.
 DTYPES = ("float32", "float16")
@@ -75,12 +75,13 @@ def operator(graph, spec, x, w, b):
         shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
         options = "FullyConnectedOptions"
         return graph.operator("FULLY_CONNECTED", [x, w, b], shape, options, keepNumDims=keep)
-    around = [zeros_around(spec, axis, size) for axis, size in enumerate(x.shape[1:-1])]
-    sizes = tuple(size for _, size in around)
+    spans = Windows.of(spec).spans(x.shape[1:-1])
+    sizes = tuple(one.outputs for one in spans)
     if not all(sizes):
         raise Unsupported(f"input {list(x.shape)}: no window fits into it")
     if spec["padding"] != "same":
-        x = graph.padded(x, [(0, 0)] + [pads for pads, _ in around] + [(0, 0)])
+        pads = [(one.before, one.after) for one in spans]
+        x = graph.padded(x, [(0, 0)] + pads + [(0, 0)])
     name, options = OPERATORS[spec["op"]]
     shape, fields = x.shape[:1] + sizes + (spec["filters"],), _fields(graph.schema, spec)
     return graph.operator(name, [x, w, b], shape, options, **fields)

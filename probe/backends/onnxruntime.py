@@ -21,7 +21,8 @@ from probe.backends import (
     pooling,
     products,
 )
-from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unsupported
+from probe.backends._old import WithChain
+from probe.backends.contract import Key, Operator, OutOfMemory, Unsupported
 
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
@@ -35,7 +36,7 @@ KEYS = {
 }
 
 
-class OnnxRuntime(Backend):
+class OnnxRuntime(WithChain):
     """onnxruntime.InferenceSession, one process a target."""
 
     name = "onnxruntime"

@@ -1,5 +1,7 @@
 """ONNX models of one Conv node."""
 
+from probe.geometry import Windows
+
 #: The operator set of the model: the first in which Conv's text is today's.
 OPSET, IR_VERSION = 11, 6
 #: ONNX's names of the conventions whose padding depends on the size.
@@ -54,8 +56,4 @@ def attributes(spec):
 
 def pads(spec):
     """(before, after) for each axis, where that does not depend on sizes: explicit, or stride 1."""
-    if not isinstance(spec["padding"], str):
-        return spec["padding"]
-    extents = [(k - 1) * dilation for k, dilation in zip(spec["kernel"], spec["dilation"])]
-    pairs = [(extent // 2, extent - extent // 2) for extent in extents]
-    return pairs if spec["padding"] == "same" else [pair[::-1] for pair in pairs]
+    return Windows.of(spec).pads([1] * len(spec["kernel"]))

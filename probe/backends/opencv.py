@@ -9,7 +9,8 @@ The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV
 import numpy as np
 
 from probe.backends import caffe, caffe_layers, channels_first, opencv_chain, pooling
-from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
+from probe.backends._old import WithChain
+from probe.backends.contract import Key, Operator, OutOfMemory, Unavailable, Unsupported
 
 KEYS = {
     "winograd": Key(("0", "1"), "1", "Winograd's algorithm for 3x3 kernels of stride 1"),
@@ -17,7 +18,7 @@ KEYS = {
 }
 
 
-class OpenCV(Backend):
+class OpenCV(WithChain):
     """cv2.dnn on Caffe's prototxt, one process a target."""
 
     name = "opencv"

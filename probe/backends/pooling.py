@@ -6,12 +6,8 @@ window may reach beyond the padded input, as long as it starts in the input or b
 or ``zeros`` (a maximum of 0, counted). What lies beyond the padding is never counted.
 """
 
-from collections import namedtuple
-
 from probe.backends.contract import Operator
-
-#: One axis: padding on both sides, what the last window reads beyond it, and how many outputs.
-Span = namedtuple("Span", "before after beyond outputs")
+from probe.geometry import BY_SIZE, Windows
 
 
 def kind(spec):
@@ -20,39 +16,12 @@ def kind(spec):
     return found if pool else ""
 
 
-def extent(spec, axis):
-    """What the dilated window spans on an axis."""
-    return (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
-
-
-def span(spec, axis, size):
-    """The Span of an axis of that many inputs; None: not known, and outputs are not either."""
-    stride, reach, padding = spec["stride"][axis], extent(spec, axis), spec["padding"]
-    before = after = 0
-    if padding in ("same", "same_lower"):
-        missing = max((-(-size // stride) - 1) * stride + reach - size, 0)
-        before, after = missing // 2, missing - missing // 2
-        if padding == "same_lower":
-            before, after = after, before
-    elif padding != "valid":
-        before, after = padding[axis]
-    if size is None:
-        return Span(before, after, 0, None)
-    room = size + before + after - reach
-    outputs = max((-(-room // stride) if spec["ceil_mode"] else room // stride) + 1, 0)
-    if spec["ceil_mode"] and (outputs - 1) * stride >= size + before:
-        outputs -= 1
-    beyond = max((outputs - 1) * stride + reach - (size + before + after), 0)
-    return Span(before, after, beyond, outputs)
-
-
 def spans(spec, sizes):
     """The Span of every axis. ValueError where one needs a size that is open, as in a graph."""
-    needed = spec["ceil_mode"] or spec["padding"] in ("same", "same_lower")
+    needed = spec["ceil_mode"] or spec["padding"] in BY_SIZE
     if needed and any(size is None for size in sizes):
         raise ValueError("ceil_mode and SAME by hand need sizes, open in a graph: use mode=eager")
-    known = [None if size is None else int(size) for size in sizes]
-    return [span(spec, axis, size) for axis, size in enumerate(known)]
+    return Windows.of(spec).spans([None if size is None else int(size) for size in sizes])
 
 
 class Library:

@@ -36,6 +36,29 @@ def restored(spec, y):
     return y.reshape(1, -1, spec["filters"]) if written else y
 
 
+def left_text(spec, shapes):
+    """``left`` as text: the expression of x as it is written in the call."""
+    if spec["op"] not in ("matmul", "dot") or shapes.stacked:
+        return "x"
+    return "x[0, 0]" if spec["op"] == "dot" and shapes.shape[1] == 1 else "x[0]"
+
+
+def right_text(spec, w):
+    """``right`` as text."""
+    if spec["op"] not in ("matmul", "dot"):
+        return w
+    return w + ("[0, :, 0]" if spec["op"] == "dot" and spec["filters"] == 1 else "[0]")
+
+
+def restored_text(spec, y, shapes):
+    """``restored`` as text."""
+    if spec["op"] == "sum":
+        return y + "[..., None]"
+    if spec["op"] not in ("matmul", "dot") or shapes.stacked:
+        return y
+    return "%s.reshape(1, -1, %d)" % (y, spec["filters"])
+
+
 class Layout:
     """A product's arrays in memory of their own, under the names of ``channels_first``.
 

@@ -6,7 +6,6 @@ depend on the window alone, and every length, batch and set of filters agrees wi
 The other algorithms are test doubles for the tools that look for orders and roundings.
 """
 
-import itertools
 import random
 from collections import namedtuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from probe import floats
 from probe.backends import pooling, reference_pooling, reference_transforms
 from probe.backends.contract import Backend, Key, Operator, Unsupported
+from probe.geometry import Windows
 
 #: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
 #: ``out`` holds the output's spatial sizes.
@@ -196,8 +196,8 @@ class Factors:
 
     def __init__(self, spec, x, w):
         self.x, self.w, self.channels = x, w, x.array.shape[1]
-        self.positions = list(itertools.product(*(range(size) for size in spec["kernel"])))
-        self.steps = list(zip(spec["stride"], spec["dilation"]))
+        self.windows = Windows.of(spec)
+        self.positions = self.windows.places()
         outputs = w[:1].size * x.array.shape[2] * max(int(np.prod(x.out)), 1)
         self.at_once = max(BLOCK // max(outputs, 1), 1)
 
@@ -217,11 +217,7 @@ class Factors:
         return np.moveaxis(x, 1, 0), self.w[leaf : leaf + last - first]
 
     def _window(self, number):
-        window = tuple(
-            slice(k * dilation, k * dilation + (size - 1) * stride + 1, stride)
-            for k, size, (stride, dilation) in zip(self.positions[number], self.x.out, self.steps)
-        )
-        return (slice(None),) + window
+        return (slice(None),) + self.windows.seen(self.positions[number], self.x.out)
 
 
 def summing(spec, algorithm, arithmetic):
@@ -232,21 +228,6 @@ def summing(spec, algorithm, arithmetic):
         return algorithm(len(factors), factors, arithmetic)
 
     return compute
-
-
-def zeros_around(spec, axis, size):
-    """The zeros before and after an axis of that size, and the outputs that then fit."""
-    stride = spec["stride"][axis]
-    extent = (spec["kernel"][axis] - 1) * spec["dilation"][axis] + 1
-    before = after = 0
-    if spec["padding"] in ("same", "same_lower"):
-        missing = max((-(-size // stride) - 1) * stride + extent - size, 0)
-        before, after = missing // 2, missing - missing // 2
-        if spec["padding"] == "same_lower":
-            before, after = after, before
-    elif spec["padding"] != "valid":
-        before, after = spec["padding"][axis]
-    return (before, after), max((size + before + after - extent) // stride + 1, 0)
 
 
 class ReferenceOperator(Operator):
@@ -266,13 +247,12 @@ class ReferenceOperator(Operator):
         self.call = call
 
     def input(self, x):
-        axes = range(len(self.spec["kernel"]))
-        around = [zeros_around(self.spec, axis, x.shape[1 + axis]) for axis in axes]
+        spans = Windows.of(self.spec).spans(x.shape[1:-1])
         x = np.moveaxis(self.arithmetic.widen(x), -1, 0)
-        x = np.pad(x, [(0, 0), (0, 0)] + [pads for pads, _ in around], "constant")
+        x = np.pad(x, [(0, 0), (0, 0)] + [(one.before, one.after) for one in spans], "constant")
         groups = self.spec["groups"]
         x = x.reshape((groups, x.shape[0] // groups) + x.shape[1:])
-        return Padded(x, tuple(size for _, size in around))
+        return Padded(x, tuple(one.outputs for one in spans))
 
     def weights(self, w):
         filters, ones = w.shape[-1], (1,) * (1 + len(self.spec["kernel"]))

@@ -1,10 +1,9 @@
 """Pooling in NumPy: the maximum, or the sum in the order of the window divided once."""
 
-import itertools
-
 import numpy as np
 
 from probe.backends import pooling
+from probe.geometry import Windows
 
 
 class ReferencePool(pooling.Pool):
@@ -40,15 +39,13 @@ class ReferencePool(pooling.Pool):
 
     def _taps(self, x, inside, beyond):
         """What every place of the window meets, (batch, *outputs, channels), row by row."""
-        spec, found = self.spec, pooling.spans(self.spec, x.shape[1:-1])
+        windows = Windows.of(self.spec)
+        found = windows.spans(x.shape[1:-1])
         none = [(0, 0)]
         pads = none + [(one.before, one.after) for one in found] + none
         x = np.pad(x, pads, "constant", constant_values=inside)
         pads = none + [(0, one.beyond) for one in found] + none
         x = np.pad(x, pads, "constant", constant_values=beyond)
-        for place in itertools.product(*[range(size) for size in spec["kernel"]]):
-            index = [slice(None)]
-            for at, stride, dilation, one in zip(place, spec["stride"], spec["dilation"], found):
-                start = at * dilation
-                index.append(slice(start, start + (one.outputs - 1) * stride + 1, stride))
-            yield x[tuple(index)]
+        outputs = [one.outputs for one in found]
+        for place in windows.places():
+            yield x[(slice(None),) + windows.seen(place, outputs)]

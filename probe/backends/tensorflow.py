@@ -15,7 +15,8 @@ from probe.backends import (
     tensorflow_pooling,
     tensorflow_products,
 )
-from probe.backends.contract import Backend, Key, Unavailable
+from probe.backends._old import WithChain
+from probe.backends.contract import Key, Unavailable
 from probe.backends.tensorflow_operators import release
 
 #: Switches of every target that runs on TensorFlow; ``keras`` has them too.
@@ -108,7 +109,7 @@ def facts(tf, switches):
     }
 
 
-class TensorFlow(Backend):
+class TensorFlow(WithChain):
     """tf.nn, one process a target."""
 
     name = "tensorflow"

@@ -2,24 +2,18 @@
 
 Symmetric padding goes to the convolution. What isn't symmetric goes through ``F.pad`` first, since
 ``F.conv2d`` takes one number an axis; so does TensorFlow's ``same`` where it is uneven (PyTorch's
-own ``padding="same"`` pads the same way, and refuses strides).
+own ``padding="same"`` pads the same way, and refuses strides). Products: ``torch.matmul`` is
+``torch.mm`` on two matrices, ``torch.mv`` and ``torch.dot`` where ``dot`` hands over vectors, and
+on a stack of matrices one ``mm`` of all their rows. ``F.linear`` keeps w as (filters, in_channels)
+and takes the bias with it, as layers do: that is the default with a bias, and what ``dense`` means.
 """
 
 import numpy as np
 
 from probe import floats
-from probe.backends import (
-    channels_first,
-    onednn,
-    pooling,
-    products,
-    torch_chain,
-    torch_pooling,
-    torch_products,
-)
-from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unavailable, Unsupported
-from probe.backends.reference import zeros_around
-from probe.stable.torch import conv
+from probe.backends import elementwise, onednn, pooling, products
+from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.source import Text, Writing, keywords, number, one_or_all, straight
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -34,8 +28,28 @@ KEYS = {
 }
 GPU_KEYS = ("tf32", "benchmark")
 
+#: Lines that apply a switch.
+SETUP = {
+    "threads": "torch.set_num_threads({})",
+    "mkldnn": "torch.backends.mkldnn.set_flags({})",
+    "deterministic": "torch.use_deterministic_algorithms({})",
+    "tf32": "torch.backends.cudnn.allow_tf32 = {}",
+    "benchmark": "torch.backends.cudnn.benchmark = {}",
+}
 
-class Torch(Backend):
+#: Activations as expressions of ``x``; every other one is ``F.name(x)``.
+ACTIVATIONS = {
+    "sigmoid": "torch.sigmoid({x})",
+    "tanh": "torch.tanh({x})",
+    "exp": "torch.exp({x})",
+    "leaky_relu": "F.leaky_relu({x}, {alpha})",
+    "elu": "F.elu({x}, {alpha})",
+    "softmax": "F.softmax({x}, 1)",
+    "hard_sigmoid": "F.relu6({x} + 3) / 6",
+}
+
+
+class Torch(Writing):
     """torch.nn.functional, one process a target."""
 
     name = "torch"
@@ -49,6 +63,10 @@ class Torch(Backend):
         *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",deterministic=1"),
         *("@cuda:0", "@cuda:0,tf32=0", "@cuda:0,deterministic=1", "@cuda:0,benchmark=1"),
     )
+    title = "PyTorch"
+    version_text = "torch.__version__"
+    imports = ("import torch", "import torch.nn.functional as F")
+    modules = ("torch",)
 
     @classmethod
     def environment(cls, switches, device):
@@ -67,7 +85,6 @@ class Torch(Backend):
     def start(self, switches, device):
         import torch
 
-        self.torch, self.device, self.switches = torch, device, switches
         if device.startswith("cuda"):
             require_gpu(torch, device)
         for key in GPU_KEYS:
@@ -75,31 +92,241 @@ class Torch(Backend):
                 raise Unavailable(
                     f"{key} is a switch of the GPU's kernels: use @cuda:0, or no {key}"
                 )
-        configure(torch, switches)
-        torch.set_grad_enabled(False)
+        self.torch = torch
+        self.refusals = (NotImplementedError, RuntimeError)
+        self.exhausted = (getattr(torch, "OutOfMemoryError", MemoryError),)
+        self.opened(switches, device, torch.__version__)
         return facts(torch, device)
 
-    def operator(self, spec):
-        return TorchOperator(self.torch, spec, self.device, self.switches)
+    def setup(self):
+        found = ["torch.set_grad_enabled(False)"]
+        for name, text in SETUP.items():
+            if name in self.switches:
+                value = self.switches[name]
+                found.append(text.format(value if name == "threads" else value == "1"))
+        return tuple(found)
+
+    def emit(self, program, shapes):
+        source = straight(self, program, shapes)
+        if any("stable" in step.layer for step in program.steps):
+            source = source._replace(make=("from probe.stable.torch import conv",))
+        wait = ("torch.cuda.synchronize()",) if self.device.startswith("cuda") else ()
+        return source._replace(run=source.run + wait)
 
     def stable(self, spec, accumulate=None):
         if pooling.kind(spec) or spec["op"] in products.OPS:
             raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
-        return StableOperator(self.torch, spec, self.device, self.switches, accumulate)
+        return self.operator(dict(spec, stable=accumulate))
 
-    def chain(self, specs, operands):
-        return torch_chain.Chain(self.torch, specs, operands, self.device, self.operator)
+    def joins(self, program):
+        layers = [step.layer for step in program.steps]
+        rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
+        return not any("split" in one or one["op"] in products.OPS for one in rewritten)
+
+    def enter(self, program, shapes):
+        layer = program.steps[0].layer
+        if program.single and layer["op"] in products.OPS:
+            return ["x = " + self.tensor(products.left_text(layer, shapes), layer)]
+        # a view with one channel has strides that tell PyTorch another memory format; a copy hasn't
+        return ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
+
+    def operand(self, layer, name, at):
+        if name == "scale":  # the batch norm of inference, whose mean is 0 and whose variance is 1
+            found = [f"{at} = {self.tensor(at, layer)}"]
+            return found + [f"{n}_{at} = torch.{n}_like({at})" for n in ("zeros", "ones")]
+        if name != "w":
+            array = f"np.moveaxis({at}, -1, 1).copy()" if name == "tail" else at
+            return [f"{at} = {self.tensor(array, layer)}"]
+        if layer["op"] in products.OPS:
+            w = products.right_text(layer, at)
+            return [f"{at} = {self.tensor(f'{w}.T.copy()' if self.linear(layer) else w, layer)}"]
+        return [
+            f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()",
+            f"{at} = {self.tensor(at, layer)}",
+        ]
+
+    def leave(self, program, shapes):
+        layer = program.steps[-1].layer
+        wide = ".float()" if layer["dtype"] == "bfloat16" else ""
+        array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
+        if program.single and layer["op"] in products.OPS:
+            return products.restored_text(layer, array, shapes)
+        return f"np.moveaxis({array}, 1, -1)"
+
+    def tensor(self, array, layer):
+        """A tensor of its own of an array; PyTorch's memory is aligned, NumPy's may not be."""
+        kind = ", dtype=torch.bfloat16" if layer["dtype"] == "bfloat16" else ""
+        where = "" if self.device == "cpu" else f', device="{self.device}"'
+        return f"torch.tensor({array}{kind}{where})"
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        if layer["op"] in products.OPS:
+            return [f"{y} = {self.product(layer, x[0], given, shapes)}"]
+        if pooling.kind(layer):
+            return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
+        if "stable" in layer:
+            return [f"{y} = conv({x[0]}, {', '.join(given.values())}, {stable_words(layer)})"]
+        if "kernel" in layer:
+            return convolution(layer, x[0], y, given, shapes.around(number))
+        if layer["op"] == "concat":
+            return [f"{y} = torch.cat([{', '.join(x)}], {first(layer, shapes)})"]
+        if layer["op"] in ("add", "multiply"):
+            return [f"{y} = {(' + ' if layer['op'] == 'add' else ' * ').join(x)}"]
+        if layer["op"] == "product":  # of rows of channels, which come first here
+            one, two = (f"{name}.movedim(1, -1)" for name in x)
+            two += ".transpose(-1, -2)" * layer["transposed"]
+            return [f"{y} = torch.matmul({one}, {two}).movedim(-1, 1)"]
+        return [f"{y} = {self.between(layer, x[0], given, shapes)}"]
+
+    def product(self, layer, x, given, shapes):
+        """The expression of a matrix product or a sum."""
+        if layer["op"] == "sum":
+            return f"torch.sum({x}, -1)"
+        operands = ", ".join(given.values())
+        if not shapes.program.single:  # rows of channels, which come first here
+            return f"F.linear({x}.movedim(1, -1), {operands}).movedim(-1, 1)"
+        if self.linear(layer):
+            return f"F.linear({x}, {operands})"
+        return f"torch.matmul({x}, {given['w']})" + f" + {given.get('b')}" * ("b" in given)
+
+    def linear(self, layer):
+        """Whether ``F.linear`` computes a product."""
+        op = layer["op"]
+        if "linear" not in self.switches:
+            return op == "dense" or (op == "matmul" and layer["bias"])
+        if self.switches["linear"] == "1" and op not in ("matmul", "dense"):
+            raise Unsupported(f"op={op}: linear=1 is for matmul and dense")
+        return self.switches["linear"] == "1"
+
+    def between(self, layer, x, given, shapes):
+        """The expression of what stands between a network's windows."""
+        op, parameters = layer["op"], layer["parameters"]
+        if op == "bias":
+            return f"{x} + {column(given['b'], shapes.rank)}"
+        if op == "normalisation":
+            scale, shift = given["scale"], given["shift"]
+            mean, variance = f"zeros_{scale}", f"ones_{scale}"
+            return f"F.batch_norm({x}, {mean}, {variance}, {scale}, {shift}, eps=0.0)"
+        if op == "pad":
+            return padded(x, layer["padding"], parameters.get("value", 0.0))
+        if op == "slice":  # convolutions of views may take another kernel than of tensors
+            count = layer["stop"] - layer["start"]
+            return f"{x}.narrow({first(layer, shapes)}, {layer['start']}, {count}).contiguous()"
+        if op == "cast":
+            return f"{x}.to(torch.{layer['to']})"
+        if op == "extend":
+            axis = 1 + elementwise.extended_axis(layer, shapes.rank + 2)
+            return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
+        name = layer["activation"]
+        text = ACTIVATIONS.get(name, f"F.{name}({{x}})")
+        return text.format(x=x, alpha=parameters.get("alpha", 1.0))
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
-        chooses = hasattr(self.torch._C, "_select_conv_backend")  # from 1.12 on
-        if spec["op"] in products.OPS or not chooses:
-            return {}
-        operator = self.operator(spec)
-        x, w = (np.zeros(shapes[name], floats.container(spec["dtype"])) for name in "xw")
-        b = np.zeros(spec["filters"], w.dtype) if spec["bias"] else None
-        given = operator.input(x), operator.weights(w), operator.bias(b)
-        return {"backend-choice": [operator.selected(*given)]}
+        if "conv" not in spec["op"] or not hasattr(self.torch._C, "_select_conv_backend"):
+            return {}  # the choice can be asked for from 1.12 on
+        chosen = Choosing(self.torch, spec)
+        own, self.namespace = self.namespace, dict(self.namespace, F=chosen)
+        try:
+            operator = self.operator(spec).at(shapes["x"])
+            dtype = floats.container(spec["dtype"])
+            named = dict(shapes, b=(spec["filters"],))
+            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
+            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
+        finally:
+            self.namespace = own
+        return {"backend-choice": chosen.names}
+
+
+class Choosing:
+    """Stands for ``torch.nn.functional``; a convolution tells who would compute it."""
+
+    def __init__(self, torch, spec):
+        self.torch, self.rank, self.names = torch, len(spec["kernel"]), []
+        self.pad = torch.nn.functional.pad
+        setattr(self, f"conv{self.rank}d", self.choose)
+
+    def choose(self, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+        """Keeps the name of the backend for these arguments; x stands for the result."""
+        given = (stride, padding, dilation)
+        each = [[one] * self.rank if isinstance(one, int) else list(one) for one in given]
+        select = self.torch._C._select_conv_backend
+        self.names.append(select(x, w, b, *each, False, [0] * self.rank, groups).name)
+        return x
+
+
+def convolution(layer, x, y, given, pairs):
+    """``F.conv`` with its own padding where that is symmetric, else behind ``F.pad``."""
+    found = []
+    own = all(before == after for before, after in pairs)
+    if not own:
+        before, x = x, "x" if x == "x" else y
+        found = [f"{x} = {padded(before, pairs)}"]
+    around = one_or_all([before for before, _ in pairs]) if own else "0"
+    words = {"stride": one_or_all(layer["stride"]), "padding": around}
+    if set(layer["dilation"]) != {1}:
+        words["dilation"] = one_or_all(layer["dilation"])
+    if layer["groups"] > 1:
+        words["groups"] = str(layer["groups"])
+    name, operands = f"F.conv{len(layer['kernel'])}d", ", ".join(given.values())
+    return found + [f"{y} = {name}({x}, {operands}, {keywords(words)})"]
+
+
+def padded(x, pairs, value=0.0):
+    """``F.pad``, which takes the last axis first."""
+    fill = f", value={number(value)}" if value else ""
+    return f"F.pad({x}, {tuple(n for pair in pairs[::-1] for n in pair)}{fill})"
+
+
+def pooled(layer, x, sizes):
+    """``F.max_pool`` or ``F.avg_pool``; their padding is symmetric and at most half a window."""
+    rank, largest = len(layer["kernel"]), pooling.kind(layer) == "max"
+    name = f"F.{'max' if largest else 'avg'}_pool{rank}d"
+    dilated, zeros = set(layer["dilation"]) != {1}, layer["pad_with"] == "zeros"
+    if dilated and not largest:
+        raise Unsupported(f"torch.nn.functional.avg_pool{rank}d has no dilation")
+    words = {"stride": one_or_all(layer["stride"])}
+    if dilated:
+        words["dilation"] = one_or_all(layer["dilation"])
+    kernel = one_or_all(layer["kernel"])
+
+    def native(x, found):
+        own = all(one.before == one.after <= k // 2 for one, k in zip(found, layer["kernel"]))
+        around = any(one.before for one in found)
+        if not own or (largest and zeros and around):
+            return None
+        more = {"padding": one_or_all([one.before for one in found])} if around else {}
+        if layer["ceil_mode"]:
+            more["ceil_mode"] = "True"
+        if around and not largest:
+            more["count_include_pad"] = str(zeros)
+        return Text(f"{name}({x.text}, {kernel}, {keywords(dict(words, **more))})")
+
+    library = pooling.Library(
+        lambda x, pairs, value: Text(padded(x.text, pairs, value)),
+        lambda x: Text(f"{name}({x.text}, {kernel}, {keywords(words)})"),
+        lambda x: Text(f"torch.ones_like({x.text})"),
+        native,
+    )
+    return pooling.pool(layer, library, sizes)(Text(x)).text
+
+
+def first(layer, shapes):
+    """The axis of a step where channels come first."""
+    return 1 if layer["axis"] == shapes.rank + 1 else layer["axis"] + (layer["axis"] > 0)
+
+
+def stable_words(layer):
+    """The words of ``probe.stable.conv``."""
+    words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
+    words["accumulate"] = layer["stable"]
+    return keywords({name: repr(value) for name, value in words.items()})
+
+
+def column(vector, rank):
+    """A number a channel, to be spread over the positions of a tensor."""
+    return f"{vector}.reshape({(1, -1) + (1,) * rank})"
 
 
 def require_gpu(torch, device):
@@ -108,20 +335,6 @@ def require_gpu(torch, device):
     if number >= found:
         built = "" if torch.version.cuda else "; this build is for CPUs"
         raise Unavailable(f"PyTorch sees {found} GPUs here, so there is no {device}{built}")
-
-
-def configure(torch, switches):
-    """Applies the switches that aren't variables. Nothing has been computed yet."""
-    if "threads" in switches:
-        torch.set_num_threads(int(switches["threads"]))
-    if "mkldnn" in switches:
-        torch.backends.mkldnn.set_flags(switches["mkldnn"] == "1")
-    if "deterministic" in switches:
-        torch.use_deterministic_algorithms(switches["deterministic"] == "1")
-    if "tf32" in switches:
-        torch.backends.cudnn.allow_tf32 = switches["tf32"] == "1"
-    if "benchmark" in switches:
-        torch.backends.cudnn.benchmark = switches["benchmark"] == "1"
 
 
 def facts(torch, device):
@@ -143,147 +356,3 @@ def facts(torch, device):
         found["cudnn"] = str(torch.backends.cudnn.version())
         found["threads"] = None
     return found
-
-
-class TorchOperator(Operator):
-    """One spec on one device. Values are tensors in PyTorch's own layout."""
-
-    def __init__(self, torch, spec, device, switches):
-        Operator.__init__(self, spec)
-        self.torch, self.device = torch, device
-        self.linear = torch_products.is_linear(spec, switches)
-        product = spec["op"] in products.OPS
-        self.layout = products.Layout(spec, self.linear) if product else channels_first
-        self.dtype = getattr(torch, spec["dtype"])
-        self.narrow = spec["dtype"] == "bfloat16"
-        rank = len(spec["kernel"])
-        self.function = getattr(torch.nn.functional, f"conv{rank or 1}d")
-        self.pads = {}
-        self.call = self._refusing(self._call(device.startswith("cuda")))
-
-    def padding(self, sizes):
-        """(zeros that ``F.pad`` adds, padding of the convolution) for an input of these sizes.
-
-        The first is in the order of ``F.pad``, last axis first, and empty where there are none.
-        """
-        found = self.pads.get(sizes)
-        if found is None:
-            pairs = [zeros_around(self.spec, axis, size)[0] for axis, size in enumerate(sizes)]
-            if all(before == after for before, after in pairs):
-                found = (), tuple(before for before, _ in pairs)
-            else:
-                found = tuple(n for pair in pairs[::-1] for n in pair), (0,) * len(pairs)
-            self.pads[sizes] = found
-        return found
-
-    def _call(self, gpu):
-        if pooling.kind(self.spec):
-            return self._pooling(gpu)
-        if self.spec["op"] in products.OPS:
-            return self._product(gpu)
-        convolve, pad, padding = self.function, self.torch.nn.functional.pad, self.padding
-        stride, dilation = tuple(self.spec["stride"]), tuple(self.spec["dilation"])
-        groups, wait = self.spec["groups"], self.torch.cuda.synchronize if gpu else None
-
-        def call(x, w, b):
-            before, within = padding(x.shape[2:])
-            if before:
-                x = pad(x, before)
-            y = convolve(x, w, b, stride, within, dilation, groups)
-            if wait is not None:
-                wait()
-            return y
-
-        return call
-
-    def _pooling(self, gpu):
-        pooled = torch_pooling.operator(self.torch, self.spec)
-
-        def call(x, w, b):
-            y = pooled(x)
-            if gpu:
-                self.torch.cuda.synchronize()
-            return y
-
-        return call
-
-    def _product(self, gpu):
-        product = torch_products.operator(self.torch, self.spec, self.linear)
-
-        def call(x, w, b):
-            y = product(x, w, b)
-            if gpu:
-                self.torch.cuda.synchronize()
-            return y
-
-        return call
-
-    def _refusing(self, call):
-        """``call`` with PyTorch's refusals of an operator turned into Unsupported."""
-        exhausted = getattr(self.torch, "OutOfMemoryError", MemoryError)
-
-        def guarded(x, w, b):
-            try:
-                return call(x, w, b)
-            except exhausted as error:
-                raise OutOfMemory(said(error)) from None
-            except (NotImplementedError, RuntimeError) as error:
-                if "can't allocate memory" in str(error):
-                    raise OutOfMemory(said(error)) from None
-                raise Unsupported("PyTorch refuses: " + said(error)) from None
-
-        return guarded
-
-    def selected(self, x, w, b):
-        """The name of the backend that PyTorch chooses for these values."""
-        torch, spec = self.torch, self.spec
-        before, within = self.padding(x.shape[2:])
-        x = torch.nn.functional.pad(x, before) if before else x
-        steps = list(spec["stride"]), list(within), list(spec["dilation"])
-        none = [0] * len(spec["kernel"])
-        return torch._C._select_conv_backend(x, w, b, *steps, False, none, spec["groups"]).name
-
-    def tensor(self, array):
-        """A tensor on the device with a container array's bits; on the CPU it is that memory."""
-        made = self.torch.from_numpy(array.view(np.int16) if self.narrow else array)
-        made = made.view(self.dtype) if self.narrow else made
-        return made if self.device == "cpu" else made.to(self.device)
-
-    def input(self, x):
-        return self.tensor(self.layout.activations(x))
-
-    def weights(self, w):
-        return self.tensor(self.layout.kernels(w))
-
-    def bias(self, b):
-        return None if b is None else self.tensor(channels_first.copied(b))
-
-    def output(self, y):
-        y = y.cpu()
-        array = y.view(self.torch.int16).numpy().view(np.uint16) if self.narrow else y.numpy()
-        return self.layout.channels_last(array)
-
-
-class StableOperator(TorchOperator):
-    """``probe.stable``'s convolution in the place of ``torch.nn.functional``'s."""
-
-    def __init__(self, torch, spec, device, switches, accumulate):
-        self.accumulate = accumulate
-        TorchOperator.__init__(self, torch, spec, device, switches)
-
-    def _call(self, gpu):
-        words = {name: self.spec[name] for name in ("stride", "dilation", "groups", "padding")}
-        words["accumulate"] = self.accumulate
-
-        def call(x, w, b):
-            y = conv(x, w, b, **words)
-            if gpu:
-                self.torch.cuda.synchronize()
-            return y
-
-        return call
-
-
-def said(error):
-    """The first line of what PyTorch says, at most 300 characters."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

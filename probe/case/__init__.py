@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, operands
+from probe import floats, geometry, operands
 from probe.case import operators, padding
 from probe.case.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.case.operators import OPERATORS
 from probe.errors import InputError
+from probe.geometry import Padding, Pair, Windows
 
 
 @dataclass(frozen=True, init=False)
@@ -54,7 +55,7 @@ class Case:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
-    padding: padding.Padding
+    padding: Padding
     batch: int
     height: tuple[int, ...] | None
     dtype: str
@@ -130,8 +131,9 @@ class Case:
         axes = self.other_axes
         if self.length is not None and self.spatial_rank:
             axes = (*axes, self.length)
-        for axis, size in enumerate(axes):
-            if self._outputs(axis, size) < 1:
+        for axis, outputs in enumerate(self.windows.outputs(axes)):
+            if outputs < 1:
+                size = axes[axis]
                 name = "length" if axis == self.spatial_rank - 1 else "height"
                 extent = self.effective_kernel[axis]
                 why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
@@ -151,14 +153,14 @@ class Case:
             why = f"there are {self.in_channels} channels, and the second call needs some"
             raise InputError("split", self.split, why, "use fewer, or leave it out")
 
-    def _outputs(self, axis: int, size: int) -> int:
-        extent = self.effective_kernel[axis]
-        step, ceil = self.stride[axis], self.rounds_up
-        return padding.output_size(self.padding, axis, size, extent, step, ceil)
-
     def _shortest(self, axis: int) -> int:
-        around = padding.around(self.padding, axis, 1, self.effective_kernel[axis], 1)
-        return max(self.effective_kernel[axis] - sum(around), 1)
+        extent = self.effective_kernel[axis]
+        return max(extent - sum(geometry.around(self.padding, axis, 1, extent, 1)), 1)
+
+    @property
+    def windows(self) -> Windows:
+        """Where the windows lie, and how many there are."""
+        return Windows(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
 
     @property
     def spatial_rank(self) -> int:
@@ -178,7 +180,7 @@ class Case:
     @property
     def effective_kernel(self) -> tuple[int, ...]:
         """What the dilated kernel spans on each spatial axis, in elements."""
-        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+        return self.windows.extents
 
     @property
     def other_axes(self) -> tuple[int, ...]:
@@ -218,7 +220,11 @@ class Case:
 
     def output_spatial(self, length: int | None = None) -> tuple[int, ...]:
         """Output positions on each spatial axis; 0 where no window fits."""
-        return tuple(self._outputs(axis, size) for axis, size in enumerate(self.spatial(length)))
+        return self.windows.outputs(self.spatial(length))
+
+    def pads(self, length: int | None = None) -> tuple[Pair, ...]:
+        """Padding (before, after) of each spatial axis; ``length=None`` takes the case's own."""
+        return self.windows.pads(self.spatial(length))
 
     def output_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
         """(batch, *output positions, filters); None takes the case's own."""
@@ -315,9 +321,7 @@ class Case:
         """
         pads: Any = self.padding
         if pads == "caffe":
-            pads = [
-                padding.around(pads, axis, 1, e, 1) for axis, e in enumerate(self.effective_kernel)
-            ]
+            pads = self.windows.pads(self.effective_kernel)
         if not isinstance(pads, str):
             pads = [list(pair) for pair in pads]
         spec = {
@@ -373,7 +377,7 @@ PAD_WITH = ("nothing", "zeros")
 _KINDS = operands.KINDS  # ``Case.__init__`` has an argument of the module's name
 
 
-def _padding(value: object, rank: int) -> padding.Padding:
+def _padding(value: object, rank: int) -> Padding:
     return padding.parse(value, rank)
 
 

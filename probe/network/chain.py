@@ -14,7 +14,7 @@ from typing import Any
 from probe import memory
 from probe.case.arguments import by
 from probe.errors import InputError
-from probe.network.geometry import Geometry, Windows, output_sizes, windows
+from probe.network.geometry import Geometry, ReceptiveField, windows
 from probe.network.layers import Layer
 
 READERS = "probe.network.readers"
@@ -154,7 +154,7 @@ class Network:
         """Spatial sizes of the input and behind every layer. InputError where a layer has none."""
         found = [(*self.height, length)]
         for layer in self.layers:
-            found.append(output_sizes(layer, found[-1]))
+            found.append(layer.output_sizes(found[-1]))
             if min(found[-1]) < 1:
                 why = f"{layer.name} ({layer.label}) gets {by(found[-2])}, and no window fits"
                 raise InputError("length", length, why, f"use {self.shortest} or more")
@@ -166,7 +166,7 @@ class Network:
         for length in range(1, 1 << 20):
             size = (*self.height, length)
             for layer in self.layers:
-                size = output_sizes(layer, size)
+                size = layer.output_sizes(size)
                 if min(size) < 1:
                     break
             else:
@@ -180,7 +180,7 @@ class Network:
         """(1, *spatial, in_channels)."""
         return (1, *self.height, length, self.in_channels)
 
-    def windows(self, length: int) -> list[Windows]:
+    def windows(self, length: int) -> list[ReceptiveField]:
         """The receptive window of every layer's outputs at a length: field, jump, start."""
         return windows(self, length)
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from probe.case import padding
 from probe.errors import InputError
 from probe.network.layers import Layer
 
@@ -37,7 +36,7 @@ output o + shift of the fixed run, bool (outputs,); None: all."""
 
 
 @dataclass(frozen=True)
-class Windows:
+class ReceptiveField:
     """The receptive window of one layer's outputs along the length, in positions of the input.
 
     Output o reads no position outside [start + o * jump, start + o * jump + field); ``outputs``
@@ -103,45 +102,12 @@ class Shared:
         return mine, np.ascontiguousarray(theirs[..., kept + self.shift, :])
 
 
-def extent(layer: Layer, axis: int) -> int:
-    """What a layer's window spans on an axis."""
-    return (layer.kernel[axis] - 1) * layer.dilation[axis] + 1 if layer.kernel else 1
-
-
-def around(layer: Layer, axis: int, size: int) -> tuple[int, int]:
-    """Padding before and after that a layer puts around an axis of that size."""
-    if not layer.windowed:
-        return 0, 0
-    stride = layer.stride[axis] if layer.kernel else 1
-    return padding.around(layer.padding, axis, size, extent(layer, axis), stride)
-
-
-def output_sizes(layer: Layer, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Spatial sizes behind a layer; 0 where no window fits."""
-    if layer.tail is not None:
-        return (*sizes[:-1], layer.kept + layer.tail.shape[-2])
-    if not layer.windowed:
-        return sizes
-    if layer.op == "pad":
-        return tuple(size + sum(around(layer, axis, size)) for axis, size in enumerate(sizes))
-    up = layer.ceil_mode or (layer.padding == "caffe" and bool(layer.pool))
-    found = []
-    for axis, size in enumerate(sizes):
-        reach, step = extent(layer, axis), layer.stride[axis]
-        found.append(padding.output_size(layer.padding, axis, size, reach, step, up))
-    return tuple(found)
-
-
-def reads(layer: Layer, size: int, outputs: int) -> np.ndarray:
+def reads(layer: Layer, size: int) -> np.ndarray:
     """What each output of a layer reads along the length: (outputs, leaves) int64.
 
     Positions of the layer's input, or ``PAD`` and ``OUTSIDE``.
     """
-    before, after = around(layer, -1, size)
-    stride, dilation, kernel = (
-        (layer.stride[-1], layer.dilation[-1], layer.kernel[-1]) if layer.kernel else (1, 1, 1)
-    )
-    index = np.arange(outputs)[:, None] * stride - before + np.arange(kernel) * dilation
+    after, index = layer.windows.around(-1, size)[1], layer.windows.reads(-1, size)
     index = np.where((index < 0) | ((index >= size) & (index < size + after)), PAD, index)
     return np.where(index >= size, OUTSIDE, index)
 
@@ -151,21 +117,18 @@ def lengths(network: Network, length: int) -> list[int]:
     return [sizes[-1] for sizes in network.sizes(length)]
 
 
-def windows(network: Network, length: int) -> list[Windows]:
+def windows(network: Network, length: int) -> list[ReceptiveField]:
     """See ``Network.windows``; layers of one position's own have the window of their input."""
     found, field, jump, start = [], 1, 1, 0
     sizes = lengths(network, length)
     for layer, size, outputs in zip(network.layers, sizes, sizes[1:], strict=False):
-        own, before = extent(layer, -1), around(layer, -1, size)[0]
+        own, stride = layer.windows.extents[-1], layer.windows.stride[-1]
+        before = layer.windows.around(-1, size)[0]
         start -= before * jump
         field += (own - 1) * jump
-        found.append(Windows(layer.name, own, field, jump * _stride(layer), start, outputs))
-        jump *= _stride(layer)
+        found.append(ReceptiveField(layer.name, own, field, jump * stride, start, outputs))
+        jump *= stride
     return found
-
-
-def _stride(layer: Layer) -> int:
-    return layer.stride[-1] if layer.kernel else 1
 
 
 class Geometry:
@@ -184,7 +147,7 @@ class Geometry:
         """What every output of a layer reads in the fixed run, (outputs, leaves); see ``reads``."""
         if number not in self._reads:
             layer = self.network.layers[number]
-            self._reads[number] = reads(layer, self.sizes[number], self.sizes[number + 1])
+            self._reads[number] = reads(layer, self.sizes[number])
         return self._reads[number]
 
     @cached_property
@@ -228,14 +191,15 @@ class Geometry:
         if not layer.windowed:
             return shared
         fixed = self.sizes[number + 1]
-        before, after = around(layer, -1, size)
-        moved = around(layer, -1, self.sizes[number])[0] - before + shared.shift
-        if moved % _stride(layer):
+        windows, stride = layer.windows, layer.windows.stride[-1]
+        before, after = windows.around(-1, size)
+        moved = windows.around(-1, self.sizes[number])[0] - before + shared.shift
+        if moved % stride:
             return Shared(np.zeros(outputs, bool), None)
-        shift = moved // _stride(layer)
+        shift = moved // stride
         if shift == 0 and shared.whole and after == 0 and not layer.ceil_mode:
             return Shared(np.arange(outputs) < fixed, 0)
-        ours, partner = reads(layer, size, outputs), np.arange(outputs) + shift
+        ours, partner = reads(layer, size), np.arange(outputs) + shift
         theirs = self.reads(number)[np.clip(partner, 0, fixed - 1)]
         known = np.append(shared.same, False)[np.where(ours < 0, size, ours)]
         alike = np.where(ours < 0, ours == theirs, known & (ours + shared.shift == theirs))
@@ -253,7 +217,7 @@ class Geometry:
         shared, sizes = Shared(np.ones(size, bool), 0), [(*self.heights[first], size)]
         for number in range(first, last):
             layer = self.network.layers[number]
-            sizes.append(output_sizes(layer, sizes[-1]))
+            sizes.append(layer.output_sizes(sizes[-1]))
             outputs = sizes[-1][-1]
             if min(sizes[-1]) < 1:
                 return Shared(np.zeros(0, bool), None), [one[-1] for one in sizes]

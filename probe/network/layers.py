@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ import numpy as np
 from probe.case import Case
 from probe.case.arguments import by
 from probe.case.operators import OPERATORS
-from probe.case.padding import Padding, text
+from probe.case.padding import text
 from probe.errors import InputError
+from probe.geometry import Padding, Windows
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
 POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
@@ -70,6 +72,21 @@ class Layer:
     def windowed(self) -> bool:
         """Whether an output may read more than its own position, or another one."""
         return bool(self.kernel) or self.op == "pad"
+
+    @cached_property
+    def windows(self) -> Windows:
+        """Where its windows lie; without any, every output reads its own position."""
+        ones = (1, 1, 1)
+        if not self.kernel:
+            return Windows(ones, ones, ones, self.padding if self.op == "pad" else "valid")
+        up = self.ceil_mode or (self.padding == "caffe" and bool(self.pool))
+        return Windows(self.kernel, self.stride, self.dilation, self.padding, up)
+
+    def output_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial sizes behind it; 0 where no window fits."""
+        if self.tail is not None:
+            return (*sizes[:-1], self.kept + self.tail.shape[-2])
+        return self.windows.outputs(sizes)
 
     @property
     def sums(self) -> bool:
@@ -125,15 +142,15 @@ class Layer:
         if self.op == "pad":
             found |= {"padding": [list(pair) for pair in self.padding]}
         if self.op == EXTEND:
-            found |= {"kept": self.kept}
+            assert self.tail is not None
+            found |= {"kept": self.kept, "behind": self.tail.shape[-2]}
         return found | {"parameters": dict(self.parameters)}
 
     def _any_case(self, dtype: str) -> Case:
         """Its case with every size left open or at the kernel's extent."""
         if self.op == "dense":
             return self.case((1,), dtype)
-        extents = tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
-        return self.case(extents, dtype)
+        return self.case(self.windows.extents, dtype)
 
     def operands(self, dtype: str) -> dict[str, np.ndarray]:
         """The arrays of a worker's request beside x: ``w`` and ``b``, or ``scale`` and ``shift``.

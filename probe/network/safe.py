@@ -23,7 +23,7 @@ from probe import ulp, window
 from probe.backends import elementwise
 from probe.launch import AnySession
 from probe.network.chain import Network
-from probe.network.geometry import Agrees, Geometry, around
+from probe.network.geometry import Agrees, Geometry
 from probe.network.layers import Layer
 from probe.network.places import Places
 from probe.network.running import Runner, content
@@ -346,7 +346,8 @@ class SafeLengths:
         """By how much the layer's input is shifted where its outputs are by ``shift``."""
         layer = self.network.layers[number]
         stride = layer.stride[-1] if layer.kernel else 1
-        before = around(layer, -1, size)[0], around(layer, -1, self.geometry.sizes[number])[0]
+        sizes = size, self.geometry.sizes[number]
+        before = [layer.windows.around(-1, one)[0] for one in sizes]
         return shift * stride - before[1] + before[0]
 
 

@@ -1,8 +1,8 @@
 """A session for networks whose long axis is the first spatial one of their model.
 
 The length is the last axis everywhere here; what is sent for such a network says so, and the worker
-gives the library its own axes (:mod:`probe.backends.turned`). What users are given, a script or a
-report, has the model's axes: :class:`Axes`.
+gives the library its own axes (:mod:`probe.backends.rewritten`). What users are given, a script or
+a report, has the model's axes: :class:`Axes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from probe.backends import turned as library
+from probe.backends import rewritten as library
 from probe.launch import Answer, AnySession, Arrays
 from probe.network.chain import Network
 from probe.network.layers import Layer

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from probe import floats, ulp
-from probe.case import Case, padding
+from probe.case import Case
 from probe.case.operators import OPERATORS
 from probe.errors import InputError, TargetError
 from probe.launch import Arrays, InlineSession
@@ -198,14 +198,9 @@ def _operands(case: Case) -> Arrays:
 
 def _without_zeros(case: Case) -> Case:
     """The case whose last axis has no zeros around it."""
-    extents = case.effective_kernel
     if case.padding == "valid" or case.spatial_rank == 1:
         return case.with_(padding="valid")
-    pads = [
-        padding.around(case.padding, axis, size, extents[axis], case.stride[axis])
-        for axis, size in enumerate(case.other_axes)
-    ]
-    return case.with_(padding=[*pads, (0, 0)])
+    return case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
 
 
 def few(sizes: Sequence[int]) -> str:

@@ -115,8 +115,8 @@ def _run(side: Side, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarra
         described.append(told)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
-    windows = {name: list(getattr(geometry, name)) for name in ("sizes", "outputs", "kernel")}
-    windows |= {name: list(getattr(geometry, name)) for name in ("stride", "dilation")}
+    windows = {name: list(getattr(geometry, name)) for name in ("sizes", "outputs")}
+    windows |= {name: list(getattr(case, name)) for name in ("kernel", "stride", "dilation")}
     about = {
         "target": side.target.text,
         "case": case.label,

@@ -175,7 +175,7 @@ class _Call:
         """Rows by the leaves that they read: inside of a line all read alike."""
         width = self.geometry.outputs[-1]
         lines, along = np.divmod(self.rows, width)
-        starts = along * self.geometry.stride[-1] - self.geometry.around[-1][0]
+        starts = along * self.case.stride[-1] - self.case.pads()[-1][0]
         inside = (starts >= 0) & (
             starts + self.case.effective_kernel[-1] <= self.geometry.sizes[-1]
         )

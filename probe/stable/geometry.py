@@ -1,6 +1,6 @@
-"""What both libraries share: the checked words of a convolution, its places, zeros and outputs."""
+"""What both libraries share: a convolution's checked sizes, and the formats to add in."""
 
-import itertools
+from probe.geometry import BY_SIZE, Windows
 
 #: Formats in which a product of two values of the key's format is exact.
 WIDER = {
@@ -11,8 +11,10 @@ WIDER = {
 }
 
 
-class Geometry:
-    """A convolution's words, checked; sizes are given later and may be a library's own scalars.
+class Convolution:
+    """A convolution's sizes and options, checked; its input's sizes are given later.
+
+    They may be a library's own scalars.
 
     ``kernel``: a tuple; ``channels`` and ``filters``: numbers. ValueError: ``name=value: why``.
     """
@@ -30,38 +32,14 @@ class Geometry:
             why = f"must divide {channels} channels and {filters} filters"
             raise ValueError(f"groups={groups}: {why}")
         self.groups, self.depth = groups, channels // groups
-        self.padding = _padding(padding, rank)
-        self.extents = tuple((k - 1) * d + 1 for k, d in zip(kernel, self.dilation))
-        self.places = list(itertools.product(*[range(size) for size in kernel]))
+        self.windows = Windows(kernel, self.stride, self.dilation, _padding(padding, rank))
+        self.extents, self.places = self.windows.extents, self.windows.places()
+        self.seen = self.windows.seen
 
     def around(self, sizes, maximum=max):
-        """Zeros before and after each axis: a list of pairs."""
-        if self.padding == "valid":
-            return [(0, 0)] * len(self.kernel)
-        if not isinstance(self.padding, str):
-            return list(self.padding)
-        pairs = []
-        for size, stride, extent in zip(sizes, self.stride, self.extents):
-            missing = maximum((size - 1) // stride * stride + extent - size, 0)
-            less, more = missing // 2, missing - missing // 2
-            pairs.append((less, more) if self.padding == "same" else (more, less))
-        return pairs
-
-    def outputs(self, sizes, around):
-        """Outputs on each axis."""
-        return [
-            (size + before + after - extent) // stride + 1
-            for size, (before, after), extent, stride in zip(
-                sizes, around, self.extents, self.stride
-            )
-        ]
-
-    def seen(self, place, outputs):
-        """Slices, one an axis, of what every output reads at one place of the kernel."""
-        return tuple(
-            slice(at * step, at * step + (count - 1) * stride + 1, stride)
-            for at, step, stride, count in zip(place, self.dilation, self.stride, outputs)
-        )
+        """Zeros (before, after) of each axis, and the outputs on each axis: two lists."""
+        spans = self.windows.spans(sizes, maximum)
+        return [(one.before, one.after) for one in spans], [one.outputs for one in spans]
 
     def transposed(self):
         """The words of the convolution from output gradients to those of the padded input.
@@ -91,7 +69,7 @@ def _each(name, value, rank):
 
 
 def _padding(padding, rank):
-    if padding in ("valid", "same", "same_lower"):
+    if padding in ("valid",) + BY_SIZE:
         return padding
     pairs = [] if isinstance(padding, str) else list(padding)
     if len(pairs) == 2 and rank == 1 and all(isinstance(one, int) for one in pairs):

@@ -5,7 +5,7 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-from probe.stable.geometry import Geometry, accumulator
+from probe.stable.geometry import Convolution, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
@@ -17,7 +17,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     if len(known) != len(x.shape):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
     words = (known[:-2], known[-2] * groups, known[-1], stride, dilation, groups, padding)
-    shape = Geometry(*words)
+    shape = Convolution(*words)
     wide = accumulator(x.dtype.name, accumulate)
     y = _differentiable(tf, shape, wide)(x, w)
     return y if b is None else y + b
@@ -67,8 +67,11 @@ def _padded(tf, geometry, x):
     """x with its zeros, and the outputs on each axis."""
     sizes = _sizes(tf, x)
     known = all(isinstance(size, int) for size in sizes)
-    around = geometry.around(sizes, max if known else tf.maximum)
-    outputs = geometry.outputs(sizes, around)
+
+    def maximum(a, b):
+        return max(a, b) if isinstance(a, int) else tf.maximum(a, b)
+
+    around, outputs = geometry.around(sizes, maximum)
     if not known or any(map(any, around)):
         x = tf.pad(x, [[0, 0]] + [list(pair) for pair in around] + [[0, 0]])
     return x, around, outputs

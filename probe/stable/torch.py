@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List
 
-from probe.stable.geometry import Geometry, accumulator
+from probe.stable.geometry import Convolution, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
@@ -11,7 +11,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     if len(w.shape) != len(x.shape):
         raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
     words = (kernel, w.shape[1] * groups, w.shape[0], stride, dilation, groups, padding)
-    geometry = Geometry(*words)
+    geometry = Convolution(*words)
     wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
     y = _function().apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
@@ -79,8 +79,7 @@ def _make():
 def _padded(torch, geometry, x):
     """x with its zeros, the zeros, and the outputs on each axis."""
     sizes = tuple(x.shape[2:])
-    around = geometry.around(sizes)
-    outputs = geometry.outputs(sizes, around)
+    around, outputs = geometry.around(sizes)
     if any(map(any, around)):
         x = torch.nn.functional.pad(x, [zeros for pair in around[::-1] for zeros in pair])
     return x, around, outputs
@@ -117,8 +116,7 @@ def _input_gradient(torch, geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each, sizes = geometry.filters // groups, tuple(x.shape[2:])
-    around = geometry.around(sizes)
-    outputs = geometry.outputs(sizes, around)
+    around, outputs = geometry.around(sizes)
     spread = [(count - 1) * stride + 1 for count, stride in zip(outputs, geometry.stride)]
     if any(stride > 1 for stride in geometry.stride):
         zeros = dy.new_zeros(tuple(dy.shape[:2]) + tuple(spread))

@@ -216,9 +216,9 @@ def _between(left: _Side, right: _Side, vary: str) -> Agreement:
 def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     """Runs of outputs along one spatial axis whose windows are the same on both sides."""
     shift = right.around[axis][0] - left.around[axis][0]
-    if shift % left.stride[axis]:
+    if shift % left.windows.stride[axis]:
         return []
-    offset = shift // left.stride[axis]
+    offset = shift // left.windows.stride[axis]
     index = left.axis_reads(axis)
     short, long = sorted((left.sizes[axis], right.sizes[axis]))
     same = ~((index >= short) & (index < long)).any(axis=1)
@@ -252,7 +252,7 @@ def _size(slices: Slices) -> int:
 
 def _reason(left: _Side, right: _Side, vary: str) -> str:
     """Why some outputs on the left have no partner."""
-    for axis, stride in enumerate(left.windows.stride):
+    for axis, stride in enumerate(left.windows.windows.stride):
         ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
         if (theirs - ours) % stride:
             return f"{ours} and {theirs} zeros before: no multiple of the stride {stride} apart"

@@ -10,11 +10,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from probe import backends
+from probe import program as programs
 from probe.backends import pooling
-from probe.case import Case, padding
+from probe.backends.source import Shapes
+from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.geometry import Pair, Span, around
 
-Pairs = tuple[padding.Pair, ...]
+Pairs = tuple[Pair, ...]
+Writer = Callable[[Case, Pairs], str]
 
 
 @dataclass(frozen=True)
@@ -27,15 +32,16 @@ class Text:
         return Text(f"{self.text} / {other.text}")
 
 
-def torch_convolution(case: Case, pairs: Pairs) -> str:
-    """``F.conv`` with its own padding where that is symmetric, else behind ``F.pad``."""
-    own = all(before == after for before, after in pairs)
-    around = one_or_all([before for before, _ in pairs]) if own else "0"
-    words = {"stride": one_or_all(case.stride), "padding": around}
-    words |= {"dilation": one_or_all(case.dilation)} if set(case.dilation) != {1} else {}
-    words |= {"groups": str(case.groups)} if case.groups > 1 else {}
-    call = f"y = F.conv{case.spatial_rank}d(x, w, {keywords(words)})"
-    return call if own else f"x = F.pad(x, {flat_backwards(pairs)})\n{call}"
+def written(name: str) -> Writer:
+    """The lines of a library that emits them: those of ``run``, without a bias."""
+
+    def lines(case: Case, pairs: Pairs) -> str:
+        backend = backends.get(name)().described({}, "cpu", "")
+        program = programs.case(case.spec() | {"bias": False})
+        found = backend.emit(program, Shapes(program, case.input_shape()))
+        return "\n".join(found.run)
+
+    return lines
 
 
 def tensorflow_convolution(case: Case, pairs: Pairs) -> str:
@@ -64,7 +70,7 @@ def tensorflow_word(case: Case, pairs: Pairs) -> str:
     if not any(map(any, pairs)):
         return "SAME" if case.padding == "same" else "VALID"
     unit = set(case.stride) == {1}
-    same = [padding.around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
+    same = [around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
     return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
@@ -120,40 +126,6 @@ def onnx_node(case: Case, pairs: Pairs) -> str:
         pads = f'helper.make_node("Pad", ["image", "pads"], ["x"])  # pads: {inner}'
         return f"{pads}\n{plain}"
     return node
-
-
-def torch_pooling(case: Case, pairs: Pairs) -> str:
-    """``F.max_pool`` or ``F.avg_pool``; their padding is symmetric and at most half a window."""
-    rank, largest = case.spatial_rank, OPERATORS[case.op].pool == "max"
-    name = f"F.{'max' if largest else 'avg'}_pool{rank}d"
-    words = {"stride": one_or_all(case.stride)}
-    words |= {"dilation": one_or_all(case.dilation)} if set(case.dilation) != {1} else {}
-    zeros = case.pad_with == "zeros"
-
-    def native(x: Text, found: Sequence[pooling.Span]) -> Text | None:
-        own = all(one.before == one.after <= k // 2 for one, k in zip(found, case.kernel))  # noqa: B905
-        padded = any(one.before for one in found)
-        if not own or (largest and zeros and padded):
-            return None
-        more = {"padding": one_or_all([one.before for one in found])} if padded else {}
-        more |= {"ceil_mode": "True"} if case.rounds_up else {}
-        more |= {} if largest or not padded else {"count_include_pad": str(zeros)}
-        return Text(f"{name}({x.text}, {one_or_all(case.kernel)}, {keywords(words | more)})")
-
-    def pad(x: Text, around: Pairs, value: float) -> Text:
-        fill = f", value={number(value)}" if value else ""
-        return Text(f"F.pad({x.text}, {flat_backwards(around)}{fill})")
-
-    whole = f"{one_or_all(case.kernel)}, {keywords(words)}"
-    return pooled(
-        case,
-        pooling.Library(
-            pad,
-            lambda x: Text(f"{name}({x.text}, {whole})"),
-            lambda x: Text(f"torch.ones_like({x.text})"),
-            native,
-        ),
-    )
 
 
 def tensorflow_pooling(case: Case, pairs: Pairs) -> str:
@@ -213,7 +185,7 @@ def jax_pooling(case: Case, pairs: Pairs) -> str:
             words += f", window_dilation={(1, *case.dilation, 1)}"
         return Text(f"lax.reduce_window({x.text}, {start}, {steps}, {words})")
 
-    def native(x: Text, found: Sequence[pooling.Span]) -> Text | None:
+    def native(x: Text, found: Sequence[Span]) -> Text | None:
         if not largest or case.pad_with == "zeros":
             return None
         return reduce(x, [(one.before, one.after + one.beyond) for one in found])
@@ -236,16 +208,15 @@ def pooled(case: Case, library: pooling.Library) -> str:
     return f"y = {found.text}"
 
 
-Writer = Callable[[Case, Pairs], str]
 CONVOLUTIONS: dict[str, Writer] = {
-    "torch": torch_convolution,
+    "torch": written("torch"),
     "tensorflow": tensorflow_convolution,
     "keras": keras_convolution,
     "jax": jax_convolution,
     "onnx": onnx_node,
 }
 POOLING: dict[str, Writer] = {
-    "torch": torch_pooling,
+    "torch": written("torch"),
     "tensorflow": tensorflow_pooling,
     "keras": keras_pooling,
     "jax": jax_pooling,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe.case import Case, padding
+from probe.case import Case
 from probe.case.arguments import by, choice
 from probe.case.operators import OPERATORS
 from probe.errors import InputError
+from probe.geometry import Pair
 from probe.window import code
 
 FRAMEWORKS = {
@@ -43,7 +44,7 @@ class Equivalent:
 
     framework: str
     target: str
-    padding: tuple[padding.Pair, ...]
+    padding: tuple[Pair, ...]
     ceil_mode: bool
     code: str
     note: str
@@ -65,10 +66,7 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     what = OPERATORS[case.op]
     if not what.windows:
         raise InputError("op", case.op, "has no windows", "use a convolution or pooling")
-    pairs = tuple(
-        padding.around(case.padding, axis, size, case.effective_kernel[axis], case.stride[axis])
-        for axis, size in enumerate(case.spatial())
-    )
+    pairs = case.pads()
     if framework == "caffe":
         return _caffe(case, pairs)
     if framework == "keras" and not what.depthwise and max(case.stride) > 1 < max(case.dilation):
@@ -91,7 +89,7 @@ def _kept_word(case: Case, lines: str) -> Case | None:
     return case if any(word in lines for word in words) and isinstance(case.padding, str) else None
 
 
-def _sizes(case: Case, pairs: tuple[padding.Pair, ...]) -> str:
+def _sizes(case: Case, pairs: tuple[Pair, ...]) -> str:
     """For which sizes the zeros are these ones."""
     if case.padding not in ("same", "same_lower") or set(case.stride) == {1}:
         return ""
@@ -99,7 +97,7 @@ def _sizes(case: Case, pairs: tuple[padding.Pair, ...]) -> str:
     for axis, size in enumerate(case.spatial()):
         extent, stride = case.effective_kernel[axis], case.stride[axis]
         large = [size + extent * stride + more for more in range(stride)]
-        found = {padding.around(case.padding, axis, n, extent, stride): n % stride for n in large}
+        found = {case.windows.around(axis, n): n % stride for n in large}
         by_rest = sorted((rest, pair) for pair, rest in found.items())
         told.append(", ".join(f"{b}:{a} where size mod {stride} is {r}" for r, (b, a) in by_rest))
     return f"{case.padding.upper()} depends on the size: " + "; ".join(dict.fromkeys(told))
@@ -117,7 +115,7 @@ def _pooling(case: Case) -> str:
     return "; ".join(parts)
 
 
-def _caffe(case: Case, pairs: tuple[padding.Pair, ...]) -> Equivalent:
+def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
     from probe.backends import caffe_layers
 
@@ -148,14 +146,11 @@ def _caffe_pads(pool: str) -> str:
 
 
 def _caffe_outputs(case: Case, axis: int, size: int, pad: int) -> int:
-    extent, ceil = case.effective_kernel[axis], bool(OPERATORS[case.op].pool)
-    around = ((pad, pad),) * case.spatial_rank
-    return padding.output_size(around, axis, size, extent, case.stride[axis], ceil)
+    around, ceil = ((pad, pad),) * case.spatial_rank, bool(OPERATORS[case.op].pool)
+    return case.windows._replace(padding=around, ceil=ceil).span(axis, size).outputs
 
 
-def _check_caffe(
-    case: Case, pairs: tuple[padding.Pair, ...], around: tuple[padding.Pair, ...]
-) -> None:
+def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:
     """InputError for pooling whose padding no Caffe layer has."""
     pool, padded = OPERATORS[case.op].pool, any(map(any, pairs))
     if not pool:

@@ -11,19 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe.case import Case, padding
+from probe.case import Case
+from probe.geometry import Pair, Windows
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The windows of one case at one length. Build it with :meth:`of`; all sizes are per axis."""
+    """The windows of one case at one length. Build it with :meth:`of`.
 
+    ``sizes``, ``around`` and ``outputs``: of every spatial axis.
+    """
+
+    windows: Windows
     sizes: tuple[int, ...]
-    around: tuple[tuple[int, int], ...]
+    around: tuple[Pair, ...]
     outputs: tuple[int, ...]
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
     groups: int
     in_channels: int
     filters: int
@@ -31,22 +33,10 @@ class Geometry:
     @classmethod
     def of(cls, case: Case, length: int | None = None) -> Geometry:
         """The geometry at ``length``; None takes the case's own. InputError if there is none."""
-        sizes, extents = case.spatial(length), case.effective_kernel
-        around = tuple(
-            padding.around(case.padding, axis, size, extents[axis], case.stride[axis])
-            for axis, size in enumerate(sizes)
-        )
-        return cls(
-            sizes=sizes,
-            around=around,
-            outputs=case.output_spatial(length),
-            kernel=case.kernel,
-            stride=case.stride,
-            dilation=case.dilation,
-            groups=case.groups,
-            in_channels=case.in_channels,
-            filters=case.filters,
-        )
+        sizes = case.spatial(length)
+        channels = case.groups, case.in_channels, case.filters
+        windows = case.windows
+        return cls(windows, sizes, windows.pads(sizes), windows.outputs(sizes), *channels)
 
     @property
     def positions(self) -> int:
@@ -60,8 +50,7 @@ class Geometry:
 
     def axis_reads(self, axis: int) -> np.ndarray:
         """Indices along one axis, (outputs, kernel) int64; outside [0, size) is padding."""
-        starts = np.arange(self.outputs[axis]) * self.stride[axis] - self.around[axis][0]
-        return starts[:, None] + np.arange(self.kernel[axis]) * self.dilation[axis]
+        return self.windows.reads(axis, self.sizes[axis])
 
     def reads(self, positions: np.ndarray | None = None) -> np.ndarray:
         """Flat spatial indices read, (positions, prod(kernel)); -1 is padding.

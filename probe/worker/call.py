@@ -9,6 +9,8 @@ from typing import List
 import numpy as np
 
 BOUNDARY = 64
+#: Sets of lines that keep the operands of a call at a time.
+BOUND = 16
 
 
 class Call:
@@ -21,14 +23,14 @@ class Call:
     def __init__(self, operators, spec, x, w, b):
         self.operators, self.spec, self.x, self.w, self.b = operators, spec, x, w, b
         self._operator = operators(spec)
-        self._weights = self._bias = None
+        self._bound = {}
 
     def at(self, axes=None):
         """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
         Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
         ``channels``: nothing is cut, but those beyond go through a second call whose output is
-        added (see ``backends.split``). ValueError for any other axis and for a value outside of
+        added (see ``backends.rewritten``). ValueError for any other axis and for a value outside of
         the operands.
         """
         axes = dict(axes or {})
@@ -44,24 +46,27 @@ class Call:
             return self._split(x, channels)
         if filters is not None and filters != self.w.shape[-1]:
             return self._fewer(x, filters)
-        operator = self._operator
-        if self._weights is None:
-            self._weights = operator.weights(np.ascontiguousarray(self.w))
-            self._bias = operator.bias(self.b)
-        return Prepared(operator, x, self._weights, self._bias)
+        operator = self._operator.at(x.shape)
+        if operator not in self._bound:  # lines for other sizes want the operands again
+            if len(self._bound) >= BOUND:
+                self._bound.clear()
+            self._bound[operator] = operator.bind(self._operands(self.w, self.b))
+        return Prepared(operator, x, self._bound[operator])
 
     def _split(self, x, channels):
         if not 0 < channels < x.shape[-1]:
             raise ValueError(f"channels={channels}: the operands have {x.shape[-1]}")
-        operator = self.operators(dict(self.spec, split=channels))
-        weights = operator.weights(np.ascontiguousarray(self.w))
-        return Prepared(operator, x, weights, operator.bias(self.b))
+        operator = self.operators(dict(self.spec, split=channels)).at(x.shape)
+        return Prepared(operator, x, operator.bind(self._operands(self.w, self.b)))
 
     def _fewer(self, x, filters):
-        w = np.ascontiguousarray(_cut(self.w, -1, "filters", filters))
-        operator = self.operators(dict(self.spec, filters=filters))
-        bias = operator.bias(None if self.b is None else self.b[:filters].copy())
-        return Prepared(operator, x, operator.weights(w), bias)
+        w = _cut(self.w, -1, "filters", filters)
+        operator = self.operators(dict(self.spec, filters=filters)).at(x.shape)
+        b = None if self.b is None else self.b[:filters].copy()
+        return Prepared(operator, x, operator.bind(self._operands(w, b)))
+
+    def _operands(self, w, b):
+        return dict({"w": np.ascontiguousarray(w)}, **({} if b is None else {"b": b}))
 
 
 def _cut(array, axis, name, value):
@@ -77,33 +82,40 @@ def _cut(array, axis, name, value):
 class Prepared:
     """An operator with its operands in the library's own layout, ready to be called many times."""
 
-    def __init__(self, operator, x, weights, bias):
-        self.operator, self.weights, self.bias = operator, weights, bias
+    def __init__(self, operator, x, call, further=()):
+        """``call``: the operator with its operands, as ``bind`` gives it.
+
+        ``further``: what it reads beside x, container arrays.
+        """
+        self.operator, self.call, self.further = operator, call, further
+        if further:
+            values = [operator.input(np.ascontiguousarray(one)) for one in further]
+            self.call = lambda x: call(x, *values)
         self.x = np.ascontiguousarray(x)
         self.input = operator.input(self.x)
 
     def run(self):
         """The output (container array, channels last, C order) and the seconds of the call."""
         start = time.perf_counter()
-        value = self.operator.call(self.input, self.weights, self.bias)
+        value = self.call(self.input)
         seconds = time.perf_counter() - start
         return np.ascontiguousarray(self.operator.output(value)), seconds
 
     def repeat(self, seconds):
         """Calls for that long, for whoever samples this process meanwhile: how many calls."""
-        call, calls, until = self.operator.call, 0, time.perf_counter() + seconds
+        call, calls, until = self.call, 0, time.perf_counter() + seconds
         while time.perf_counter() < until:
-            call(self.input, self.weights, self.bias)
+            call(self.input)
             calls += 1
         return calls
 
     def times(self, limit):
         """Seconds of every call, float64, for that many seconds in all; one call at least."""
-        call, clock = self.operator.call, time.perf_counter
+        call, clock = self.call, time.perf_counter
         found: List[float] = []
         start = last = clock()
         while not found or last - start < limit:
-            call(self.input, self.weights, self.bias)
+            call(self.input)
             now = clock()
             found.append(now - last)
             last = now
@@ -111,7 +123,7 @@ class Prepared:
 
     def realigned(self):
         """The same call with its input in a buffer of another alignment."""
-        return Prepared(self.operator, realigned(self.x), self.weights, self.bias)
+        return Prepared(self.operator, realigned(self.x), self.call)
 
 
 def realigned(array):

@@ -28,9 +28,8 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 
 import numpy as np
 
-from probe import backends
-from probe.backends import contract, remedied, turned
-from probe.backends.split import SplitOperator, parts
+from probe import backends, program
+from probe.backends import contract, rewritten
 from probe.worker import compare, masked, protocol
 from probe.worker.call import Call
 from probe.worker.chain import Network
@@ -89,7 +88,9 @@ class Worker:
           at least: answer ``seconds``, of every call.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
         - ``sweep`` (key, ...): see ``compare.sweep``.
-        - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a chain of layers under the key.
+        - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
+          ``reads``: for each the numbers of the values that it reads, the input being 0; without
+          it each reads the one before.
         - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``): its layers one by
           one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each; see
           ``chain.Network.layers``.
@@ -157,12 +158,12 @@ class Worker:
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
         found: Dict[str, List[str]] = {}
-        for spec in parts(call.spec):
+        for spec in rewritten.parts(call.spec):
             channels = spec["in_channels"]
             inner = (channels // spec["groups"],) + call.w.shape[-1:]
             shapes = {"x": call.x.shape[:-1] + (channels,), "w": call.w.shape[:-2] + inner}
             if "turned" in spec:
-                spec, shapes = turned.library_spec(spec), turned.shapes(shapes)
+                spec, shapes = rewritten.library_spec(spec), rewritten.shapes(shapes)
             for source, names in self._started().kernels(spec, shapes).items():
                 found.setdefault(source, []).extend(names)
         yield {"kernels": found, "done": True}, {}
@@ -174,18 +175,16 @@ class Worker:
         return masked.masks(self._call(request, arrays), request, arrays)
 
     def network(self, request, arrays):
-        specs = request["specs"]
-        operands: List[Dict[str, np.ndarray]] = [{} for _ in specs]
+        given, operands = program.chain(request["specs"], request.get("reads")), {}
         for name, array in arrays.items():
             number, _, word = name.partition(".")
-            operands[int(number)][word] = array
-        program = getattr(self._started(), "chain", lambda specs, operands: None)
-        self.calls[request["key"]] = Network(self._layer_operator, specs, operands, program)
+            operands[word + number] = array
+        self.calls[request["key"]] = Network(self._started(), self._layer_operator, given, operands)
         yield {"done": True}, {}
 
     def through(self, request, arrays):
         chain = self._call(request, arrays)
-        last = request.get("last", len(chain.specs))
+        last = request.get("last", len(chain.given.steps))
         control, first = request.get("control", False), request.get("first", 0)
         found, seconds, controls = chain.layers(arrays["x"], first, last, control)
         if request.get("only_last"):
@@ -238,12 +237,7 @@ class Worker:
         return self._made(spec) if found.constant_weights else found
 
     def _made(self, spec):
-        backend = self._started()
-        if "turned" in spec:
-            return turned.Turned(self._made(turned.library_spec(spec)), spec)
-        make = SplitOperator if "split" in spec else type(backend).operator
-        make = remedied.operator if "remedy" in spec else make
-        return make(backend, spec)
+        return rewritten.operator(self._started(), spec)
 
 
 REQUESTS = {

@@ -72,7 +72,10 @@ class _Steps:
             raise ValueError(f"mode={mode}: weights or inputs can be edited")
         prepared = call.at()
         self.operator, self.mode = prepared.operator, mode
-        self.values = [prepared.input, prepared.weights, prepared.bias]
+        self.input, self.call = prepared.input, prepared.call
+        self.operands = {"w": np.ascontiguousarray(call.w)}
+        if call.b is not None:
+            self.operands["b"] = call.b
         edited = call.w if mode == "weights" else call.x
         self.edits = _Edits(edited, arrays["offsets"], arrays["flat"], arrays["values"])
         self.calls = len(self.edits.offsets) - 1
@@ -83,18 +86,19 @@ class _Steps:
 
     def run(self, number):
         """The output of one call, a container array of its own."""
-        operator, edits = self.operator, self.edits
-        x, w, b = self.values
-        index = edits.apply(number)
+        operator, edits, x, call = self.operator, self.edits, self.input, self.call
+        index, operands = edits.apply(number), self.operands
         if self.mode == "weights":
-            w = operator.weights(edits.scratch)
+            operands = dict(operands, w=edits.scratch)
         else:
             x = operator.input(edits.scratch)
-        if self.bias is None:
-            output = operator.output(operator.call(x, w, b))
-        else:
+        if self.bias is not None:
             places = self.bias.apply(number)
-            output = operator.output(operator.call(x, w, operator.bias(self.bias.scratch)))
+            operands = dict(operands, b=self.bias.scratch)
+        if operands is not self.operands:
+            call = operator.bind(operands)
+        output = operator.output(call(x))
+        if self.bias is not None:
             self.bias.restore(places)
         edits.restore(index)
         return output

@@ -6,7 +6,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from probe import Case, stable
-from probe.case import padding
 from probe.launch import InlineSession
 from probe.target import Target
 from probe.ulp import equal
@@ -88,8 +87,8 @@ def test_outputs_of_a_prefix_are_the_prefix_of_the_outputs(library, case, longer
     long = case.with_(length=case.length + longer)
     axis = case.spatial_rank - 1
     extent, step = case.effective_kernel[axis], case.stride[axis]
-    before = padding.around(case.padding, axis, case.length, extent, step)[0]
-    assume(before == padding.around(case.padding, axis, long.length, extent, step)[0])
+    before = case.pads()[axis][0]
+    assume(before == long.pads()[axis][0])
     count = max((case.length + before - extent) // step + 1, 0)
     more = {}
     if wide and case.dtype != "float64":
@@ -155,13 +154,7 @@ def plain_gradients(case):
     x, w, _ = Library("torch").operands(case)
     x.requires_grad_()
     w.requires_grad_()
-    axes = range(case.spatial_rank)
-    sizes, extents = case.spatial(), case.effective_kernel
-    pads = [
-        padding.around(case.padding, axis, sizes[axis], extents[axis], case.stride[axis])
-        for axis in axes
-    ]
-    padded = torch.nn.functional.pad(x, [zeros for pair in pads[::-1] for zeros in pair])
+    padded = torch.nn.functional.pad(x, [zeros for pair in case.pads()[::-1] for zeros in pair])
     convolve = getattr(torch.nn.functional, f"conv{case.spatial_rank}d")
     y = convolve(padded, w, None, case.stride, 0, case.dilation, case.groups)
     (y * y).sum().backward()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from probe import floats, operands, ulp
+from probe.backends import contract
 from probe.backends.contract import OutOfMemory, Unavailable, Unsupported
 from probe.case import Case
 from probe.worker import call, compare
@@ -112,13 +113,10 @@ def test_differences_are_those_of_two_runs():
     assert len(ulp.differences(whole, other, "float32").index)  # the operands do show an order
 
 
-class Shifting:
+class Shifting(contract.Operator):
     """An operator whose outputs depend on the length: every third of a shorter one is larger."""
 
     whole = 20
-
-    def __init__(self, spec: dict) -> None:
-        self.spec = spec
 
     def input(self, x):
         return x

@@ -81,7 +81,7 @@ def test_same_is_written_out_where_auto_pad_would_be_refused():
     assert attributes(same)["auto_pad"] == "SAME_UPPER" and "pads" not in attributes(same)
     dilated = dict(same, dilation=[2, 1])
     assert attributes(dilated)["pads"] == [2, 1, 2, 2] and "auto_pad" not in attributes(dilated)
-    assert pads(dict(same, padding=[[0, 1], [2, 3]])) == [[0, 1], [2, 3]]
+    assert pads(dict(same, padding=[[0, 1], [2, 3]])) == ((0, 1), (2, 3))
     assert "pads" not in attributes(dict(same, padding="valid"))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
+from probe.geometry import Windows
 from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
 from probe.network.readers import (
@@ -311,8 +312,8 @@ def _convolution(writer: Writer, name: str, part: Any, kind: str) -> None:
         raise Stop(name, kind, f"pads with its own elements ({part.padding_mode})")
     pads = part.padding
     if pads == "same":  # PyTorch's own, stride 1: the odd zero goes after
-        spans = [(k - 1) * d for k, d in zip(part.kernel_size, part.dilation, strict=True)]
-        pads = [(span // 2, span - span // 2) for span in spans]
+        windows = Windows(part.kernel_size, part.stride, part.dilation, "same")
+        pads = windows.pads(part.kernel_size)
     weights = np.moveaxis(_array(part.weight), (0, 1), (-1, -2))
     words: dict[str, Any] = {
         "kernel": part.kernel_size,

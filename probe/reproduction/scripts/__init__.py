@@ -9,6 +9,7 @@ from importlib import import_module
 
 from probe.case import Case
 from probe.errors import InputError
+from probe.reproduction.scripts import written
 from probe.reproduction.scripts.contract import Library
 from probe.shrink.finding import Arrays
 from probe.target import Target
@@ -16,7 +17,7 @@ from probe.target import Target
 SCRIPTS = {
     "tensorflow": "tensorflow",
     "keras": "keras",
-    "torch": "torch",
+    "torch": "written",
     "jax": "jax",
     "onnxruntime": "onnxruntime",
     "litert": "litert",
@@ -39,6 +40,8 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
         raise InputError(
             "target", target.text, "no script is written for it", f"use one of {known}"
         )
+    if written.is_written(target):
+        return written.library(target, version, case, operands)
     module = import_module(f"probe.reproduction.scripts.{SCRIPTS[target.name]}")
     found: Library = module.library(target, version, case, operands)
     return found

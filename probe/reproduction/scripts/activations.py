@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from probe.backends import elementwise
 from probe.errors import InputError
-from probe.reproduction.scripts import litert, opencv, tensorflow
+from probe.reproduction.scripts import litert, opencv, tensorflow, written
 from probe.reproduction.scripts.contract import release
 from probe.target import Target
 
@@ -46,11 +46,6 @@ BEFORE = {
 """Lines before these."""
 
 TENSORFLOW = {name: f"tf.nn.{name}(x)" for name in NUMPY} | {"exp": "tf.exp(x)"}
-TORCH = {name: f"F.{name}(x)" for name in NUMPY} | {
-    **{name: f"torch.{name}(x)" for name in ("sigmoid", "tanh", "exp")},
-    "elu": "F.elu(x, {alpha})",
-    "softmax": "F.softmax(x, 1)",
-}
 KERAS = {name: f"keras.activations.{name}(x)" for name in NUMPY} | {
     "elu": "keras.activations.elu(x, alpha={alpha})",
     "exp": "keras.ops.exp(x)",
@@ -63,7 +58,6 @@ MODELS = {name: name + " {alpha}" for name in NUMPY}
 NORMALISATION = {
     "tensorflow": "x * scale + shift",
     "keras": "x * scale + shift",
-    "torch": "F.batch_norm(x, zeros, zeros + 1, scale, shift, eps=0.0)",
 }
 """Scales and shifts of libraries that may fuse the two."""
 
@@ -73,6 +67,10 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
 
     Raises InputError where there is none.
     """
+    if written.is_written(target) and name in NUMPY:
+        spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
+        layer = spec | {"dtype": "float32", "channels": 1}
+        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
     texts, write = WRITTEN.get(target.name, (NUMPY, _numpy))
     if name not in texts:
         why = f"no script has it on {target.text}"
@@ -85,6 +83,9 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
 
 def normalisation(target: Target, version: str) -> tuple[str, ...]:
     """The same of ``x``, ``scale`` and ``shift``, a number a channel; empty: NumPy's will do."""
+    if written.is_written(target):
+        layer = {"op": "normalisation", "dtype": "float32", "channels": 1, "parameters": {}}
+        return written.of_layer(target, version, layer, (1, 1, 1), {}).body
     if target.name not in NORMALISATION:
         return ()
     write = WRITTEN[target.name][1]
@@ -121,16 +122,6 @@ def _tensorflow(target: Target, version: str, name: str, text: str) -> list[str]
     return [*found, "return traced(tf.constant(x)).numpy()"]
 
 
-def _torch(target: Target, version: str, name: str, text: str) -> list[str]:
-    where = "" if target.device == "cpu" else f', device="{target.device}"'
-    found = [f"x = torch.tensor(np.moveaxis(x, -1, 1).copy(){where})"]
-    if name == "normalisation":
-        found.append("scale, shift = (torch.tensor(one).to(x) for one in (scale, shift))")
-        found.append("zeros = torch.zeros_like(scale)")
-    cpu = ".cpu()" * bool(where)
-    return [*found, f"y = {text}", f"return np.moveaxis(y{cpu}.numpy(), 1, -1)"]
-
-
 def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
     found = ["x = keras.ops.convert_to_tensor(x)", f"y = {text}"]
     return [*found, "return keras.ops.convert_to_numpy(y)"]
@@ -151,7 +142,6 @@ def _parameters(text: str) -> tuple[str, float]:
 
 WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
     "tensorflow": (TENSORFLOW, _tensorflow),
-    "torch": (TORCH, _torch),
     "keras": (KERAS, _keras),
     "litert": (MODELS, _litert),
     "opencv": (MODELS, _opencv),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe.case import Case, padding
+from probe.case import Case
 from probe.errors import InputError
+from probe.geometry import Pair
 from probe.target import Target
 
-Pairs = tuple[padding.Pair, ...]
+Pairs = tuple[Pair, ...]
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,7 @@ class Library:
 
 def pairs_of(case: Case) -> Pairs:
     """The zeros around every spatial axis of a case with a length."""
-    return tuple(
-        padding.around(case.padding, axis, size, case.effective_kernel[axis], case.stride[axis])
-        for axis, size in enumerate(case.spatial())
-    )
+    return case.pads()
 
 
 def lines(text: str) -> tuple[str, ...]:

@@ -1,0 +1,411 @@
+"""Programs that compute the same otherwise: in pieces, wider, in two calls, with axes swapped.
+
+A spec may carry words that no library knows; each stands for other steps, made of the library's
+own operations, once the input's shape is known:
+
+- ``split``: the first channels in one call, the rest in another, and their outputs added, each
+  element rounded once: IEEE's addition, which every library's elementwise addition is.
+- ``remedy``, what a user may put in the place of an operation so that lengths agree:
+  ``{"kind": "chunks", "outputs": N}``: N output positions of the last axis a call, always the same
+  shape, the last piece filled up with zeros. However long the input is, an output comes from the
+  same place of the same call. ``"axis": A``: of another spatial axis, here and with ``pad``.
+  ``{"kind": "pad", "outputs": [N, ...]}``: one call, filled up with zeros to the smallest N that
+  holds all outputs. ``{"kind": "float64"}``: operands widened, the operator in float64, its output
+  rounded. ``{"kind": "stable", "accumulate": None}``: the operator of ``probe.stable``.
+- ``turned``: the operation with its two spatial axes swapped. Here the length is always the last
+  spatial axis; the library gets (batch, length, height, channels), as the user's model gives them,
+  since the axis decides the kernel.
+
+Where a library joins values itself (``Backend.joins``), the steps are one program of it. Elsewhere
+NumPy cuts and joins arrays between its calls, which then belong to what the call costs.
+"""
+
+import functools
+
+import numpy as np
+
+from probe import floats, program
+from probe.backends import elementwise, pooling
+from probe.backends.contract import Operator, Unsupported
+from probe.backends.reference import Arithmetic
+from probe.backends.source import shape_of
+from probe.geometry import Windows
+from probe.program import Program, Step
+
+#: Words of a spec that stand for other steps.
+WORDS = ("split", "remedy")
+#: Steps that cut, join and convert; see ``_joined``.
+JOINING = ("slice", "concat", "cast", "add", "pad")
+
+
+def operator(backend, spec):
+    """The operator of a spec, whatever words it carries. Raises Unsupported where there is none."""
+    if "turned" in spec:
+        return Transposed(operator(backend, library_spec(spec)), spec)
+    if spec.get("remedy", {}).get("kind") == "stable":
+        plain = _plain(spec)
+        return backend.stable(plain, spec["remedy"].get("accumulate"))
+    if not any(word in spec for word in WORDS):
+        return backend.operator(spec)
+    return Rewritten(backend, program.case(spec))
+
+
+def whole(backend, given):
+    """The operator of a program of several steps, as one program of the library where it can be.
+
+    Raises Unsupported where the library has none.
+    """
+    layers = [step.layer for step in given.steps]
+    if any("turned" in layer for layer in layers):
+        steps = [step._replace(layer=library_spec(step.layer)) for step in given.steps]
+        return Transposed(whole(backend, Program(tuple(steps))), layers[0], given)
+    if not any(word in layer for layer in layers for word in WORDS):
+        return backend.program(given)
+    return Rewritten(backend, given)
+
+
+def parts(spec):
+    """The specs of the calls that a spec stands for: itself, or the two of a split one.
+
+    The bias, if there is one, belongs to the first call.
+    """
+    if "split" not in spec:
+        return [spec]
+    first, plain = spec["split"], _plain(spec)
+    second = dict(plain, in_channels=spec["in_channels"] - first, bias=False)
+    return [dict(plain, in_channels=first), second]
+
+
+def _plain(spec):
+    return {name: value for name, value in spec.items() if name not in WORDS}
+
+
+class Rewritten(Operator):
+    """A program with rewritten steps: ``at`` gives what it is for inputs of one shape."""
+
+    def __init__(self, backend, given):
+        Operator.__init__(self, given.steps[0].layer)
+        self.backend, self.given = backend, given
+        specs = [step.layer for step in given.steps]
+        self.constant_weights = getattr(backend, "constant_weights", False)
+        for spec in specs:  # what is refused at all sizes is refused at once
+            if "remedy" in spec:
+                check(spec)
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
+
+    def at(self, shape):
+        return self.by_shape(tuple(shape))
+
+    def _for_shape(self, shape):
+        joins = self.backend.joins(self.given)
+        rewriting = Rewriting(self.given, shape, not joins)
+        made = Program(tuple(rewriting.steps))
+        if joins:
+            inner = self.backend.program(made).at(shape)
+        else:
+            inner = Stepwise(self.backend, made, rewriting.shapes)
+        return Given(inner, rewriting.cut) if rewriting.cut else inner
+
+
+class Given(Operator):
+    """An operator that takes its operands from parts of what it is given."""
+
+    def __init__(self, inner, cut):
+        """``cut``: name -> (name of what is given, f(array))."""
+        Operator.__init__(self, inner.spec)
+        self.inner, self.cut = inner, cut
+
+    def input(self, x):
+        return self.inner.input(x)
+
+    def output(self, y):
+        return self.inner.output(y)
+
+    def bind(self, operands):
+        cut = {name: made(operands[of]) for name, (of, made) in self.cut.items()}
+        return self.inner.bind(dict(operands, **cut))
+
+
+def check(spec):
+    """Raises Unsupported where no remedy is made of a spec."""
+    if "split" in spec or pooling.kind(spec):
+        what = "split=%s" % spec["split"] if "split" in spec else "op=%s" % spec["op"]
+        raise Unsupported(what + ": remedies are for single convolutions and products")
+    if spec["remedy"]["kind"] == "float64" and spec["dtype"] == "float64":
+        raise Unsupported("dtype=float64: there is nothing wider to add in")
+
+
+class Rewriting:
+    """Steps for an input of one shape. ``shapes``: of every value; ``cut``: see ``Given``.
+
+    ``merge``: other steps in a row become one step, a ``program`` of the library.
+    """
+
+    def __init__(self, given, shape, merge):
+        self.steps, self.shapes, self.cut = [], [tuple(shape)], {}
+        values = [0]
+        for step in given.steps:
+            reads = tuple(values[one] for one in step.reads)
+            kind = step.layer.get("remedy", {}).get("kind")
+            if "split" in step.layer:
+                values.append(self._split(step, reads[0]))
+            elif kind == "float64":
+                values.append(self._widened(step, reads[0]))
+            elif kind in ("chunks", "pad"):
+                values.append(self._pieces(step, reads[0]))
+            elif merge and kind is None:
+                values.append(self._merged(step, reads))
+            else:
+                values.append(self._add(step.layer, reads, step.arrays))
+
+    def _merged(self, step, reads):
+        """The value of a step that joins the program before it, or begins one."""
+        last = self.steps[-1].layer if self.steps else {}
+        if last.get("op") != "program" or reads != (len(self.steps),):
+            layer = {"op": "program", "steps": [step._replace(reads=(0,))]}
+            self.steps.append(Step(layer, reads, {}))
+            self.shapes.append(self.shapes[reads[0]])
+        else:
+            last["steps"].append(step._replace(reads=(len(last["steps"]),)))
+        self.shapes[-1] = shape_of(step.layer, [self.shapes[-1]])
+        self.steps[-1].arrays.update((at, at) for at in step.arrays.values())
+        return len(self.steps)
+
+    def _add(self, layer, reads, arrays=None):
+        """Adds a step; the number of its value."""
+        self.steps.append(Step(layer, tuple(reads), arrays or {}))
+        self.shapes.append(shape_of(layer, [self.shapes[one] for one in reads]))
+        return len(self.steps)
+
+    def _slice(self, value, axis, start, stop):
+        layer = {"op": "slice", "axis": axis, "start": start, "stop": stop}
+        return self._add(self._typed(layer), [value])
+
+    def _typed(self, layer):
+        return dict(layer, dtype=self.dtype, parameters={})
+
+    def _split(self, step, value):
+        at, total = step.layer["split"], step.layer["in_channels"]
+        self.dtype, axis = step.layer["dtype"], len(self.shapes[value]) - 1
+        first, second = parts(step.layer)
+        x = self._slice(value, axis, 0, at), self._slice(value, axis, at, total)
+        ours, theirs = dict(step.arrays), {}
+        if "w" in ours:  # a sum has none
+            w = step.arrays["w"]
+            ours["w"], theirs["w"] = w + "_first", w + "_rest"
+            self.cut[ours["w"]] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
+            self.cut[theirs["w"]] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
+        one = self._add(first, [x[0]], ours)
+        two = self._add(second, [x[1]], theirs)
+        return self._add(self._typed({"op": "add"}), [one, two])
+
+    def _widened(self, step, value):
+        plain = _plain(step.layer)
+        dtype = plain["dtype"]
+        wide = {}
+        for name, at in step.arrays.items():
+            wide[name] = at + "_wide"
+            self.cut[at + "_wide"] = at, lambda array: floats.widen(array, dtype)
+        x = self._add({"op": "cast", "to": "float64", "dtype": dtype, "parameters": {}}, [value])
+        y = self._add(dict(plain, dtype="float64"), [x], wide)
+        return self._add({"op": "cast", "to": dtype, "dtype": "float64", "parameters": {}}, [y])
+
+    def _pieces(self, step, value):
+        """``chunks`` and ``pad``: calls whose last axis, or ``axis``, has one of a few sizes."""
+        spec, remedy = _plain(step.layer), step.layer["remedy"]
+        self.dtype = spec["dtype"]
+        axis = remedy.get("axis", len(spec["kernel"]) - 1)
+        held = self.shapes[value][1:-1]
+        windows = Windows.of(spec)
+        before, _, _, count = windows.span(axis, held[axis])
+        size = piece(remedy, count)
+        pieces, stride = -(-count // size), spec["stride"][axis]
+        extent = windows.extents[axis]
+        total = (pieces * size - 1) * stride + extent
+        more = total - before - held[axis]
+        if more < 0:
+            value, more = self._slice(value, 1 + axis, 0, total - before), 0
+        if before or more:
+            pairs = [[0, 0]] * len(held)
+            pairs[axis] = [before, more]
+            value = self._add(self._typed({"op": "pad", "padding": pairs}), [value])
+        inner = inside(spec, axis, windows.pads(held))
+        found = []
+        for start in range(0, pieces * size * stride, size * stride):
+            part = value
+            if pieces > 1:
+                part = self._slice(value, 1 + axis, start, start + (size - 1) * stride + extent)
+            found.append(self._add(inner, [part], step.arrays))
+        if pieces > 1:
+            found = [self._add(self._typed({"op": "concat", "axis": 1 + axis}), found)]
+        if pieces * size == count:
+            return found[0]
+        return self._slice(found[0], 1 + axis, 0, count)
+
+
+def piece(remedy, count):
+    """The size of the pieces that give so many outputs. Raises Unsupported where none does."""
+    if remedy["kind"] == "chunks":
+        return remedy["outputs"]
+    sizes = sorted(remedy["outputs"])
+    found = next((size for size in sizes if size >= count), None)
+    if found is None:
+        why = "outputs=%d: more than the longest piece, %d" % (count, sizes[-1])
+        raise Unsupported(why)
+    return found
+
+
+def inside(spec, axis, pads):
+    """The spec without zeros on ``axis``; ``pads``: what all axes have."""
+    pads = [list(pair) for pair in pads[:axis] + ((0, 0),) + pads[axis + 1 :]]
+    return dict(spec, padding=pads if any(map(any, pads)) else "valid")
+
+
+class Stepwise(Operator):
+    """A program whose values are container arrays: the library's calls, and NumPy between them."""
+
+    def __init__(self, backend, given, shapes):
+        Operator.__init__(self, given.steps[0].layer)
+        self.backend, self.shapes, self.steps = backend, shapes, given.steps
+        made = {}
+        for number in range(len(given.steps)):
+            key = self._key(number)
+            if key not in made:
+                made[key] = self._made(given.steps[number])
+        self.operators = [made[self._key(number)] for number in range(len(given.steps))]
+
+    def _key(self, number):
+        """What makes two steps the same call: pieces of one size share an operator."""
+        step = self.steps[number]
+        return repr(sorted(step.layer.items())), self.shapes[step.reads[0]]
+
+    def _made(self, step):
+        if step.layer["op"] in JOINING:
+            return None
+        if step.layer["op"] == "program":
+            made = self.backend.program(Program(tuple(step.layer["steps"])))
+        else:
+            made = operator(self.backend, step.layer)
+        return made.at(self.shapes[step.reads[0]])
+
+    def input(self, x):
+        return x
+
+    def output(self, y):
+        return np.ascontiguousarray(y)
+
+    def bind(self, operands):
+        bound, calls = {}, []
+        for step, operator in zip(self.steps, self.operators):
+            if operator is None:
+                calls.append(_joined(step.layer))
+                continue
+            key = operator, tuple(step.arrays.items())
+            if key not in bound:
+                given = {name: operands[at] for name, at in step.arrays.items()}
+                bound[key] = _called(operator, given)
+            calls.append(bound[key])
+        reads = [step.reads for step in self.steps]
+
+        def run(x):
+            values = [x]
+            for call, read in zip(calls, reads):
+                values.append(call(*[values[one] for one in read]))
+            return values[-1]
+
+        return run
+
+
+def _called(operator, operands):
+    run = operator.bind(operands)
+    return lambda x: operator.output(run(operator.input(np.ascontiguousarray(x))))
+
+
+def _joined(layer):
+    """f(*arrays) of a step that cuts, joins or converts, in NumPy."""
+    op = layer["op"]
+    if op == "slice":
+        index = (slice(None),) * layer["axis"] + (slice(layer["start"], layer["stop"]),)
+        return lambda x: x[index]
+    if op == "concat":
+        return lambda *xs: np.concatenate(xs, axis=layer["axis"])
+    if op == "cast":
+        dtype, to = layer["dtype"], layer["to"]
+        if to == "float64":
+            return lambda x: floats.widen(x, dtype)
+        return lambda x: floats.round_to(x, to)
+    if op == "add":
+        arithmetic = Arithmetic(layer["dtype"])
+
+        def add(a, b):
+            with np.errstate(all="ignore"):
+                total = arithmetic.add(arithmetic.widen(a), arithmetic.widen(b))
+            return arithmetic.narrow(total)
+
+        return add
+    return elementwise.function(layer, {})
+
+
+def library_spec(spec):
+    """The spec as the library has it, without ``turned``. Others, of rows of a product, stay."""
+    if "turned" not in spec:
+        return spec
+    found = {name: value for name, value in spec.items() if name != "turned"}
+    for name in ("kernel", "stride", "dilation", "padding"):
+        if name in found and not isinstance(found[name], str):
+            found[name] = list(found[name])[::-1]
+    if found.get("remedy", {}).get("kind") in ("chunks", "pad"):
+        found["remedy"] = dict(found["remedy"], axis=0)
+    if found["op"] == "extend":
+        found["axis"] = 0
+    return found
+
+
+def activations(x):
+    """(batch, height, length, channels) as (batch, length, height, channels), or back."""
+    return np.ascontiguousarray(np.swapaxes(x, 1, 2))
+
+
+def kernel(w):
+    """Weights (height, length, ...) as (length, height, ...), or back."""
+    return np.ascontiguousarray(np.swapaxes(w, 0, 1))
+
+
+def shapes(given):
+    """Shapes of x and w as the library has them."""
+    x, w = given["x"], given["w"]
+    return {"x": (x[0], x[2], x[1]) + x[3:], "w": (w[1], w[0]) + w[2:]}
+
+
+class Transposed(Operator):
+    """``inner``: the operator of ``library_spec``; of a program, the one of all its layers."""
+
+    def __init__(self, inner, spec, given=None):
+        Operator.__init__(self, spec)
+        self.inner, self.constant_weights = inner, inner.constant_weights
+        steps = program.case(spec).steps if given is None else given.steps
+        self.swaps = {}
+        for step in steps:
+            if "turned" in step.layer:
+                for name, at in step.arrays.items():
+                    self.swaps[at] = {"w": kernel, "tail": activations}.get(name, np.asarray)
+        self.of = functools.lru_cache(64)(self._of)
+
+    def _of(self, inner):
+        found = Transposed.__new__(Transposed)
+        found.__dict__.update(self.__dict__, inner=inner)
+        return found
+
+    def at(self, shape):
+        inner = self.inner.at((shape[0], shape[2], shape[1]) + tuple(shape[3:]))
+        return self if inner is self.inner else self.of(inner)
+
+    def input(self, x):
+        return self.inner.input(activations(x))
+
+    def bind(self, operands):
+        swapped = {name: self.swaps.get(name, np.asarray)(a) for name, a in operands.items()}
+        return self.inner.bind(swapped)
+
+    def output(self, y):
+        return activations(self.inner.output(y))

@@ -1,0 +1,356 @@
+"""A program in a library's own words: lines that its user would write, run as they are printed.
+
+A library's ``emit`` gives the lines of a program; the worker compiles and runs these very lines,
+bug reports print them. Python 3.6 runs this file.
+"""
+
+import functools
+import hashlib
+import linecache
+import math
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from probe import floats
+from probe import program as programs
+from probe.backends import elementwise
+from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
+from probe.geometry import BY_SIZE, Windows
+
+Lines = Tuple[str, ...]
+
+
+class Source(NamedTuple):
+    """Lines of a program. Stages share their names; each runs as often as it is said here.
+
+    ``make``      once, before there are operands: a function that is traced, a layer
+    ``enter``     for each input: from the NumPy array ``x`` (batch, *spatial, channels) to the
+                  library's value ``x``
+    ``load``      for each set of operands: from NumPy arrays, named as in the program, to the
+                  library's; these names may not be assigned to in ``run``
+    ``run``       from the value ``x`` to the value ``y``; this alone is timed
+    ``leave``     an expression of ``y``: the NumPy array (batch, *spatial, filters)
+    ``standard``  modules that the lines need beside NumPy and the library: ``math``
+    ``held``      names of texts and bytes that stand for a model in a format of its own; ``hold``
+                  makes them of the operands, ``{name: array}``, before ``load``
+
+    bfloat16 enters and leaves as float32, whose values it holds exactly.
+    """
+
+    run: Lines
+    leave: str = "y"
+    enter: Lines = ()
+    load: Lines = ()
+    make: Lines = ()
+    standard: Lines = ()
+    held: Lines = ()
+    hold: Optional[Callable] = None
+
+    def body(self):
+        """The lines of a function of ``x`` and the operands, as scripts print it."""
+        return self.make + self.enter + self.load + self.run + ("return " + self.leave,)
+
+
+class Writing(Backend):
+    """A library described by what its users write: it emits lines, which run as they are printed.
+
+    ``title``           its name as users write it
+    ``version_text``    the expression of its version in a script
+    ``imports``         import statements, after NumPy's
+    ``modules``         distributions that a script needs beside NumPy
+    ``refusals``        exceptions by which it refuses an operator, and
+    ``exhausted``       by which it says that memory is short: set when it is started
+    """
+
+    title = ""
+    version_text = ""
+    imports: Lines = ()
+    modules: Lines = ()
+    constant_weights = False
+    refusals: Tuple[Any, ...] = ()
+    exhausted: Tuple[Any, ...] = (MemoryError,)
+
+    def described(self, switches, device, version):
+        """Itself, ready to emit for these switches, a device and a release; imports nothing."""
+        self.switches, self.device, self.version = dict(switches), device, version
+        return self
+
+    def opened(self, switches, device, version):
+        """The same in the process where the lines run: imports, and what applies the switches."""
+        self.described(switches, device, version)
+        self.namespace: Dict[str, Any] = {"np": np}
+        exec("\n".join(self.imports + self.setup()), self.namespace)
+
+    def setup(self):
+        """Lines that apply the switches which are no variables, before anything is computed."""
+        return ()
+
+    def emit(self, program, shapes):
+        """The Source of a program for inputs of these Shapes. Raises Unsupported, with the reason.
+
+        It may read ``switches``, ``device`` and ``version``, and imports no library.
+        """
+        raise Unsupported("%s has no lines for it" % self.name)
+
+    def operator(self, spec):
+        return Written(self, programs.case(spec))
+
+    def program(self, program):
+        return Written(self, program)
+
+    def release(self):
+        """(major, minor) of the version."""
+        return release(self.version)
+
+    def said(self, error):
+        """What an error of the library says, in one line of at most 300 characters."""
+        return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+    def guarded(self, call):
+        """``call`` with the library's refusals as Unsupported, a shortage as OutOfMemory."""
+        refusals, exhausted = self.refusals, self.exhausted
+
+        def guarded(*given):
+            try:
+                return call(*given)
+            except exhausted as error:
+                raise OutOfMemory(self.said(error)) from None
+            except refusals as error:
+                if short_of_memory(error):
+                    raise OutOfMemory(self.said(error)) from None
+                raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
+
+        return guarded
+
+
+def short_of_memory(error):
+    """Whether a library's general error says that it could not allocate."""
+    texts = ("can't allocate memory", "Failed to allocate memory", "bad_alloc")
+    return any(text in str(error) for text in texts)
+
+
+def release(version):
+    """(major, minor) of a version's text."""
+    numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2]]
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+class Shapes:
+    """Sizes of a program's values, told on demand.
+
+    ``asked`` is then true: the lines hold for inputs of this shape alone. Lines that ask for
+    nothing but padding that no size decides hold for inputs of every size.
+    """
+
+    def __init__(self, program, shape):
+        self.program, self._shape, self.asked = program, tuple(shape), False
+        self.rank, self.stacked = len(shape) - 2, shape[0] > 1
+
+    @property
+    def shape(self):
+        """The input's: (batch, *spatial, channels)."""
+        self.asked = True
+        return self._shape
+
+    def around(self, number):
+        """Zeros before and after each axis of what step ``number`` reads: a list of pairs."""
+        layer = self.program.steps[number].layer
+        if layer["padding"] in BY_SIZE and set(layer["stride"]) != {1}:
+            self.asked = True
+        return Windows.of(layer).pads(self._sizes(number))
+
+    def spatial(self, number):
+        """Sizes of the spatial axes of what step ``number`` reads."""
+        self.asked = True
+        return self._sizes(number)
+
+    def _sizes(self, number):
+        """Sizes of the first value that a step reads."""
+        return self._of(self.program.steps[number].reads[0])[1:-1]
+
+    def _of(self, value):
+        """The shape of a value; inputs have the same, as far as it is asked for."""
+        if value < self.program.inputs:
+            return self._shape
+        step = self.program.steps[value - self.program.inputs]
+        return shape_of(step.layer, [self._of(one) for one in step.reads])
+
+
+def shape_of(layer, shapes):
+    """The shape of a step's value, for inputs of these shapes: (batch, *spatial, channels)."""
+    shape = list(shapes[0])
+    if layer["op"] == "concat":
+        shape[layer["axis"]] = sum(one[layer["axis"]] for one in shapes)
+    elif layer["op"] == "slice":
+        shape[layer["axis"]] = layer["stop"] - layer["start"]
+    elif layer["op"] == "product":
+        shape[-1] = shapes[1][-2 if layer["transposed"] else -1]
+    elif layer["op"] == "pad":
+        shape[1:-1] = [size + sum(pair) for size, pair in zip(shape[1:-1], layer["padding"])]
+    elif layer["op"] == "extend":
+        axis = elementwise.extended_axis(layer, len(shape))
+        shape[axis] = layer["kept"] + layer["behind"]
+    elif "kernel" in layer:
+        if layer["op"] != "matmul":
+            shape[1:-1] = Windows.of(layer).outputs(shape[1:-1])
+        shape[-1] = layer["filters"]
+    return tuple(shape)
+
+
+def straight(backend, program, shapes):
+    """The Source of a library whose operations are calls, a line or a few for each step.
+
+    ``backend`` has ``enter(program, shapes)``, lines; ``operand(layer, name, at)``, lines that
+    assign to ``at`` what the library's call takes; ``lines(layer, number, x, y, given, shapes)``,
+    lines from the names ``x`` (one for each value that the step reads) to the name ``y``, with
+    operands named ``given``; and ``leave(program, shapes)``. A value that a later step reads again
+    has a name of its own, every other one is ``x``, which lines may assign to, until the last.
+    """
+    last = len(program.steps)
+    first = program.inputs
+    again = {
+        value
+        for number, step in enumerate(program.steps)
+        for value in step.reads
+        if value != number + first - 1
+    }
+    named = dict(enumerate(inputs_of(program)))
+    load, run, held = [], [], set()
+    if first == 1 and 0 in again:
+        named[0], run = "y0", ["y0 = x"]
+    for number, step in enumerate(program.steps):
+        for name, at in step.arrays.items():
+            if at not in held:
+                load += backend.operand(step.layer, name, at)
+                held.add(at)
+        value = number + first
+        named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
+        inputs = [named[one] for one in step.reads]
+        run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
+    return Source(
+        run=tuple(run),
+        leave=backend.leave(program, shapes),
+        enter=tuple(backend.enter(program, shapes)),
+        load=tuple(load),
+    )
+
+
+class Compiled(Operator):
+    """A Source as functions: ``input``, ``bind``, ``output``, see ``contract.Operator``."""
+
+    def __init__(self, backend, program, source):
+        spec = program.steps[0].layer
+        Operator.__init__(self, spec)
+        self.source, self.backend = source, backend
+        self.constant_weights = backend.constant_weights
+        self.dtype, self.narrow = spec["dtype"], spec["dtype"] == "bfloat16"
+        self.names = program.operands()
+        functions = compiled(source, program, backend.namespace)
+        self._enter, self._load, self._leave = functions
+
+    def input(self, x):
+        return self._enter(floats.widen(x, self.dtype).astype(np.float32) if self.narrow else x)
+
+    def bind(self, operands):
+        given = [self._array(operands[name]) for name in self.names]
+        source = self.source
+        if source.hold is not None:
+            held = source.hold(dict(zip(self.names, given)))
+            given += [held[name] for name in source.held]
+        return self.backend.guarded(self.backend.guarded(self._load)(*given))
+
+    def _array(self, array):
+        array = np.ascontiguousarray(array)
+        return floats.widen(array, self.dtype).astype(np.float32) if self.narrow else array
+
+    def output(self, y):
+        y = np.ascontiguousarray(self._leave(y))
+        return floats.round_float32_to(y, self.dtype) if self.narrow else y
+
+
+class Written(Operator):
+    """A program on a library that emits its lines: ``at`` gives them for inputs of one shape."""
+
+    def __init__(self, backend, program):
+        Operator.__init__(self, program.steps[0].layer)
+        self.backend, self.program = backend, program
+        self.constant_weights = backend.constant_weights
+        self.every = {}  # lines that hold for inputs of every size, by what lines may differ in
+        self.by_shape = functools.lru_cache(64)(self._for_shape)
+        self.by_source = functools.lru_cache(16)(functools.partial(Compiled, backend, program))
+
+    def at(self, shape):
+        """The Compiled for inputs (batch, *spatial, channels) of this shape. Raises Unsupported."""
+        return self.every.get(_kind(shape)) or self.by_shape(tuple(shape))
+
+    def _for_shape(self, shape):
+        shapes = Shapes(self.program, shape)
+        source = self.backend.emit(self.program, shapes)
+        found = self.by_source(source)
+        if not shapes.asked:
+            self.every[_kind(shape)] = found
+        return found
+
+
+def _kind(shape):
+    """What ``Shapes`` tells without being asked: the number of axes, and whether x is a stack."""
+    return len(shape), shape[0] > 1
+
+
+def inputs_of(program):
+    """The names of the inputs in ``run``: ``x``, and ``x1``, ``x2`` of further ones."""
+    return ["x"] + ["x%d" % number for number in range(1, program.inputs)]
+
+
+def compiled(source, program, namespace):
+    """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
+    names = program.operands()
+    run = _function("run", inputs_of(program), source.run, "y")
+    given = ", ".join(names + list(source.held))
+    lines = list(source.make)
+    lines += _function("enter", ["x"], source.enter, "x")
+    lines += _function("load", [given], source.load + tuple(run), "run")
+    lines += _function("leave", ["y"], (), source.leave)
+    text = "\n".join(["import %s" % name for name in source.standard] + lines) + "\n"
+    # a name by which tracebacks find the lines
+    name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    found: Dict[str, Callable] = dict(namespace)
+    exec(compile(text, name, "exec"), found)
+    return found["enter"], found["load"], found["leave"]
+
+
+def _function(name, parameters, lines, result):
+    head = "def %s(%s):" % (name, ", ".join(parameters))
+    return [head] + ["    " + line for line in lines] + ["    return " + result]
+
+
+def assigned(name, expression):
+    """The line that assigns to a name; none where it would assign the name to itself."""
+    return [] if expression == name else ["%s = %s" % (name, expression)]
+
+
+def keywords(words):
+    """``name=value`` pairs of a call."""
+    return ", ".join("%s=%s" % pair for pair in words.items())
+
+
+def one_or_all(entries):
+    """``2`` where all axes have the same, else ``(1, 2)``."""
+    return str(entries[0]) if len(set(entries)) == 1 else str(tuple(entries))
+
+
+def number(value):
+    """A number in Python's words, infinity too."""
+    return 'float("%s")' % value if math.isinf(value) else str(value)
+
+
+class Text:
+    """An expression in a library's code, of which ``pooling.pool`` makes others."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __truediv__(self, other):
+        return Text("%s / %s" % (self.text, other.text))

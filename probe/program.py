@@ -1,0 +1,72 @@
+"""A program: straight-line steps, each an operation that reads one or more earlier values.
+
+A case is a program of one step, a network a program of many. The first values are the inputs, one
+in most programs, and then comes what each step gives. ``layer`` is the JSON object of ``Case.spec``
+or ``Layer.spec``; ``arrays`` says under which names the program's operands hold the layer's own.
+The child reads this file: it runs on Python 3.6.
+"""
+
+from typing import Any, Dict, NamedTuple, Tuple
+
+
+class Step(NamedTuple):
+    """One operation; ``arrays``: ``{"w": "w3"}``."""
+
+    layer: Dict[str, Any]
+    reads: Tuple[int, ...]
+    arrays: Dict[str, str]
+
+
+class Program(NamedTuple):
+    """Steps in the order in which they run; the last one's value is the output."""
+
+    steps: Tuple[Step, ...]
+    inputs: int = 1
+
+    @property
+    def single(self):
+        """Whether it is a case: one step."""
+        return len(self.steps) == 1
+
+    def operands(self):
+        """The names of all operands, each once, in the order of the steps."""
+        found: Dict[str, Any] = {}
+        for step in self.steps:
+            found.update((name, None) for name in step.arrays.values())
+        return list(found)
+
+
+#: Operands of a layer beside its inputs, where its ``op`` alone says which; see ``operands``.
+OPERANDS = {"bias": ("b",), "normalisation": ("scale", "shift"), "extend": ("tail",)}
+
+
+def operands(layer):
+    """The names of the arrays that a layer has beside its inputs."""
+    if "kernel" not in layer:
+        return OPERANDS.get(layer["op"], ())
+    if "_pool" in layer["op"] or layer["op"] == "sum":
+        return ()
+    return ("w", "b") if layer["bias"] else ("w",)
+
+
+def case(spec):
+    """The program of one operation, whose operands are ``w`` and ``b``."""
+    return Program((Step(spec, (0,), {name: name for name in operands(spec)}),))
+
+
+def alone(step):
+    """The program of one step of another one: its operands keep their names."""
+    reads = tuple(range(len(step.reads)))
+    return Program((step._replace(reads=reads),), len(reads))
+
+
+def chain(specs, reads=None):
+    """The program of layers; the operands have the numbers of their layers.
+
+    ``reads``: for each layer the numbers of the values that it reads; None: each the one before.
+    """
+    found = []
+    for number, spec in enumerate(specs):
+        arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
+        found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
+    return Program(tuple(found))
