@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from probe import floats
-from probe.cli.show import orders, places, trees
+from probe.cli.show import orders, places
 from probe.explain import Explanation, Side, side_orders
 from probe.explain.evidence import Added, Evidence
+from probe.order import notation
 from probe.order.orders import Way
 from probe.order.replay import PartialSum
 from probe.order.tree import product
@@ -174,7 +175,7 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
     )
     yield head.append(found.cause, cause_style(found.cause))
     added = left.way is not None or right.way is not None
-    if added and 0 < len(left.products) <= trees.DRAWN and found.cause != "window":
+    if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
         yield _products(left)
     reads = found.cause == "window"
     sides = [_added("left", left, reads), _added("right", right, reads)]
@@ -205,10 +206,10 @@ def _added(name: str, side: Added, reads: bool) -> RenderableType:
     if side.way is None:
         return Group(*lines, Text("order not known", "yellow"), _result(side))
     tree, rounding = side.way
-    if 2 <= len(tree.leaves) <= trees.DRAWN:
-        lines += [Text(line) for line in trees.drawing(tree, rounding.fused)]
+    if 2 <= len(tree.leaves) <= notation.DRAWN:
+        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
-        lines += [Text(trees.short(tree)), Text(orders.rounded(side.way, side.dtype), "dim")]
+        lines += [Text(notation.short(tree)), Text(orders.rounded(side.way, side.dtype), "dim")]
     return Group(*lines, *_sums(side), _result(side), *_notes(side))
 
 

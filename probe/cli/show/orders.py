@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli.show import places, trees
+from probe.cli.show import places
 from probe.explain import Side
+from probe.order import notation
 from probe.order.orders import Way
 from probe.order.tree import BIAS
 from probe.printing import counted, ranges
@@ -88,12 +89,12 @@ def _unknown(side: Side) -> Iterator[RenderableType]:
 def way(found: Way, dtype: str, drawn: bool = True) -> RenderableType:
     """One way of adding: a name if it has one, the sum, the drawing if it is small, rounding."""
     tree, rounding = found
-    name = trees.named(tree)
-    sum_of = Text(trees.short(tree))
+    name = notation.named(tree)
+    sum_of = Text(notation.short(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
     lines: list[RenderableType] = [sum_of, Text(rounded(found, dtype))]
-    if drawn and 2 < len(tree.leaves) <= trees.DRAWN:
-        lines += [Text(line) for line in trees.drawing(tree, rounding.fused)]
+    if drawn and 2 < len(tree.leaves) <= notation.DRAWN:
+        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     return Group(*lines)
 
 
