@@ -19,17 +19,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe import Case, Store, Target, kernels, window
+from probe.campaign import case_row, run_row
+from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
 from probe.experiments import frame
-from probe.explain import run_side
 from probe.explain.causes import explain_store
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
 from probe.order.ways import Way
 from probe.printing import Output, Tell
-from probe.search.by_order import MOST_KNOWN
 from probe.store import latest
-from probe.sweep import observations, sweep
+from probe.sweep import sweep
+from probe.sweep.observations import output_columns
 
 NAME = "accumulation_orders"
 
@@ -157,16 +158,16 @@ class Studies:
                 session.start()
                 self._target(session, mine)
             except TargetError as error:
-                run = observations.run_row(target, session.facts, session.variables, NAME)
+                run = run_row(target, session.facts, session.variables, NAME)
                 self._failed(error, {"run_id": run["run_id"], "case_id": None})
             finally:
                 session.close()
 
     def _target(self, session: AnySession, studies: Sequence[Study]) -> None:
-        run = observations.run_row(session.target, session.facts, session.variables, NAME)
+        run = run_row(session.target, session.facts, session.variables, NAME)
         self.store.append("runs", run)
         for study in studies:
-            self.store.append("cases", observations.case_row(study.case))
+            self.store.append("cases", case_row(study.case))
             names = {"run_id": run["run_id"], "case_id": study.case.id}
             place = names | {"target": session.target.text, "vary": "length"}
             self._study(session, study, place)
@@ -218,7 +219,7 @@ class Studies:
         known: list[Way],
     ) -> list[Way]:
         """Stores one length; the ways of its outputs."""
-        side = run_side(session, case, known)
+        side = revealed(session, case, known)
         if side.orders is None:
             raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
         self.store.append("reveals", reveal_rows(side.orders, place))
@@ -226,7 +227,7 @@ class Studies:
         self.store.append("roundings", [rounding_row(way) for way in side.orders.ways])
         if study.whole:
             output = side.operands.y.reshape(case.output_shape())
-            columns = observations.output_columns(place, case.length or 0, output, case.dtype)
+            columns = output_columns(place, case.length or 0, output, case.dtype)
             self.store.extend("outputs", columns)
         return side.orders.ways
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from length_sweep import grid
 
 from probe import Case, Store, Target, load
+from probe.campaign import case_row
+from probe.comparison import revealed
 from probe.errors import TargetError
 from probe.experiments import frame
-from probe.explain import run_side
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
 from probe.printing import Output
-from probe.sweep.observations import case_row, output_columns
+from probe.sweep.observations import output_columns
 from probe.target import unavailable
 
 NAME = "frameworks"
@@ -87,7 +88,7 @@ def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
         todo = [case for case in shapes if (run_id, case.id) not in done]
         try:
             for case in todo:
-                session = session if session.alive else session.start()
+                session = session.revive()
                 keep_outputs(kept, session, case, run_id)
         except TargetError as error:
             where = {"run_id": run_id, "target": target.text, "kind": error.kind}
@@ -98,7 +99,7 @@ def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
 
 def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> None:
     """Stores all outputs of one case, with the order and the rounding of each."""
-    side = run_side(session, case)
+    side = revealed(session, case)
     place = {"run_id": run_id, "case_id": case.id, "target": session.target.text, "vary": "length"}
     kept.append("cases", case_row(case))
     y = side.operands.y.reshape(case.output_shape())

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe import Case, Store, Target, ulp
+from probe.campaign import run_row
 from probe.experiments import frame
 from probe.launch import InlineSession, open_session
 from probe.printing import Output, table
-from probe.sweep import observations, sweep
+from probe.sweep import sweep
 
 SINGLE = "tensorflow,threads=1"
 TINY = [
@@ -231,7 +232,7 @@ def main(store: Path, quick: bool) -> None:
         for text, found in measure(quick):
             with open_session(Target.parse(text)) as session:
                 facts, variables = session.facts, session.variables
-            run = observations.run_row(session.target, facts, variables, "overhead")
+            run = run_row(session.target, facts, variables, "overhead")
             kept.append("runs", run)
             kept.append("measurements", [row | {"run_id": run["run_id"]} for row in found])
             rows += found

@@ -19,7 +19,7 @@ from rich.text import Text
 from probe import Store, Target
 from probe.experiments import frame
 from probe.network import Network
-from probe.network.measurement import Measured, Wish, measure
+from probe.network.measurement import Measured, Request, measure
 from probe.printing import Output
 from probe.target import unavailable
 
@@ -95,10 +95,10 @@ def main(store: Path, quick: bool) -> bool:
     return found.interrupted
 
 
-def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
+def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
     """What is measured, target by target; targets that can't run here are left out."""
     if quick:
-        small = Wish(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
+        small = Request(Network.load(QUICK), QUICK, 160, range(1, 30, 7), 1, (8, 9), True, (10,), 2)
         texts = ("reference", "reference,algorithm=pairwise,length_switch=9")
         return [(Target.parse(text), [small]) for text in texts]
     found = [(text, [wish(network(width), EVERY) for width in WIDTHS]) for text in MAIN]
@@ -112,23 +112,23 @@ def wishes(quick: bool) -> list[tuple[Target, list[Wish]]]:
     return [(where, each) for where, each in targets if unavailable(where) is None]
 
 
-def wish(source: str, contents: range | tuple[int, ...]) -> Wish:
+def wish(source: str, contents: range | tuple[int, ...]) -> Request:
     """One network at every content; decisions at a sixteenth of them where there are many."""
     decided = contents[::16] if len(contents) > 100 else contents
-    return Wish(Network.load(source), source, FIXED, contents, 1, decided, True)
+    return Request(Network.load(source), source, FIXED, contents, 1, decided, True)
 
 
-def costs(width: int, fixed: int) -> Wish:
+def costs(width: int, fixed: int) -> Request:
     """The time that each way of running a network takes."""
     source = f"nine-layers:width={width}"
-    return Wish(Network.load(source), source, fixed, (), costs=COST[fixed])
+    return Request(Network.load(source), source, fixed, (), costs=COST[fixed])
 
 
 def show(found: Measured) -> None:
     """What was measured, in a few lines."""
     out = Output().results
     out.print(
-        f"{found.networks} networks on targets measured, {found.before} were stored before: "
+        f"{found.found} networks on targets measured, {found.before} were stored before: "
         f"{found.diverging:,} of {found.comparisons:,} contents diverge at the least padded "
         f"length, {found.explained:,} of these explained and replayed"
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probe import Case, Store, Target
+from probe.campaign import case_row, run_row
 from probe.experiments import frame
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
@@ -23,7 +24,6 @@ from probe.order.fprev import fprev_calls
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree
 from probe.printing import Output
-from probe.sweep import observations
 
 NAME = "reveal_cost"
 
@@ -82,9 +82,7 @@ def main(store: Path, quick: bool) -> bool:
             for number, text in enumerate(targets):
                 todo = list(cases(text))[:4] if quick else list(cases(text))
                 with open_session(Target.parse(text)).start() as session:
-                    run = observations.run_row(
-                        session.target, session.facts, session.variables, NAME
-                    )
+                    run = run_row(session.target, session.facts, session.variables, NAME)
                     kept.append("runs", run)
                     for done, case in enumerate(todo, 1):
                         measure(kept, session, case, run["run_id"])
@@ -108,7 +106,7 @@ def measure(store: Store, session: AnySession, case: Case, run_id: str) -> None:
     if tuple(place.values()) in stored:
         return
     found = fastest(session, case)
-    store.append("cases", observations.case_row(case))
+    store.append("cases", case_row(case))
     store.append("reveals", reveal_rows(found, place))
     for way in found.ways:
         store.append("orders", order_row(way) | {"fprev": cost_of_one(way[0])})

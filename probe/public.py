@@ -3,7 +3,7 @@
 ``probe.explain(...)``, ``probe.sweep(...)`` and the like are the ways in by Python, and packages of
 the same names stand below them. Python sets the attribute ``explain`` of ``probe`` to the package
 as soon as anything imports that, so a function of this name would be gone after the first import
-of ``probe.explain.judge``. So the packages themselves can be called: ``opens(__name__)`` in
+of ``probe.explain.causes``. So the packages themselves can be called: ``opens(__name__)`` in
 their ``__init__`` gives the module object a class with ``__call__``, whose signature and help
 are the function's. Nothing depends on who imports what first, ``from probe.explain import ...``
 stays what it was, and the function is imported by the first call. Type checkers are told of the

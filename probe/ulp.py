@@ -130,6 +130,19 @@ def differences(a: np.ndarray, b: np.ndarray, name: str) -> Differences:
     return Differences(*[column[keep] for column in found])
 
 
+def apart(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
+    """Where two container arrays of the same shape differ, by ``POLICY``: bool of that shape."""
+    found = np.zeros(a.size, dtype=bool)
+    found[differences(a, b, name).index] = True
+    return found.reshape(a.shape)
+
+
+def largest(ulps: np.ndarray):
+    """The largest of some distances without its sign, an int: 0 of none, None where all are NaN."""
+    numbers = np.abs(ulps[ulps != NAN])
+    return None if len(ulps) and not len(numbers) else int(numbers.max()) if len(numbers) else 0
+
+
 def _taken(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The elements at flat positions in increasing order."""
     if index.size == bits.size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 DEFAULT_TARGET = "tensorflow"
 WIDTH = 100
 """Columns of each of the three lines that an answer prints."""
-
-Progress = Callable[[int, int, str], None]
-"""``tell(done, total, what)``; any thread may tell."""
 
 
 class Answer(ABC):
@@ -107,7 +104,3 @@ def targets_of(given: str | Target | Iterable[str | Target]) -> list[Target]:
     """One target or several, each once. Raises InputError."""
     several = [given] if isinstance(given, str | Target) else given
     return list(dict.fromkeys(map(target_of, several)))
-
-
-def silent(done: int, total: int, what: str) -> None:
-    """Drops progress: the default where no callback is given."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
-from probe.explain import Explanation, lines
+from probe.comparison import Comparison
 from probe.explain import explain as explained
-from probe.explain import kernels as named
 from probe.explain.evidence import Evidence, example
+from probe.explain.runs import checked, named
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Explained(Answer):
     """Why two runs differ. ``evidence``: one differing output in full; None where none differs."""
 
-    found: Explanation
+    found: Comparison
     evidence: Evidence | None
 
     def report(self) -> dict[str, Any]:
@@ -29,20 +29,19 @@ class Explained(Answer):
         return self.found.to_json() | {"example": evidence}
 
     def lines(self) -> tuple[str, str, str]:
-        return lines.told(self.found)
+        return self.found.lines()
 
     def drawn(self) -> Figure | None:
         """Both sides' trees of one output; of sides that agree, how the first output is added."""
         from probe.reproduction import picture
 
         found, evidence = self.found, self.evidence
-        words = [lines.side_of(found, side) for side in (found.left, found.right)]
+        words = [found.words(side) for side in (found.left, found.right)]
         if evidence is not None and evidence.left.way and evidence.right.way:
             return picture.figure(evidence, (words[0], words[1]))
         if not found.compared:
             return None
-        places = [(int(p[0, 0]), int(p[0, 1])) for p in (found.pairs.left, found.pairs.right)]
-        ways = [found.left.way(places[0]), found.right.way(places[1])]
+        ways = found.left.way(found.pairs.left[0]), found.right.way(found.pairs.right[0])
         shown = [(way, word) for way, word in zip(ways, words, strict=True) if way is not None]
         return picture.ways(shown) if shown else None
 
@@ -73,7 +72,7 @@ def explain(
     >>> why.causes, why.replayed  # doctest: +SKIP
     """
     where, other = target_of(target), target_of(against_target or target)
-    named.checked(kernels)
+    checked(kernels)
     found = explained(
         *(case_of(case), where, at, against),
         vary=vary,
@@ -81,5 +80,5 @@ def explain(
         against_padding=against_padding,
     )
     evidence = example(found)
-    found.kernels = named.named(found, kernels)
+    found.kernels = named(found, kernels)
     return Explained(found, evidence)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, silent, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, targets_of
+from probe.campaign import Tell, silent
 from probe.case.arguments import count, sizes
 from probe.errors import InputError, TargetError
 from probe.launch import open_session
@@ -22,7 +23,7 @@ from probe.target import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Bars = Callable[[str], AbstractContextManager[Progress]]
+Bars = Callable[[str], AbstractContextManager[Tell]]
 
 
 @dataclass(repr=False)
@@ -210,7 +211,7 @@ def _examined(
 ) -> Report:
     """One target's report, in a session of its own."""
     wanted = list(range(1, max(contents) + 1)) if every else contents
-    no_bar: AbstractContextManager[Progress] = nullcontext(silent)
+    no_bar: AbstractContextManager[Tell] = nullcontext(silent)
     bar = no_bar if bars is None else bars(where.text)
     with bar as tell, open_session(where) as session:
         return examine(

@@ -10,8 +10,8 @@ import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case
+from probe.comparison import Run, revealed, way_json
 from probe.errors import InputError
-from probe.explain import Side, run_side, way_json
 from probe.explain.rows import ranges
 from probe.launch import open_session
 from probe.order import functions
@@ -29,7 +29,7 @@ DRAWN = 3
 class Ordered(Answer):
     """How every output of one call is added. ``found.orders`` is None where nothing is known."""
 
-    found: Side
+    found: Run
 
     def report(self) -> dict[str, Any]:
         """``ranges`` of a way: start, stop, ... of the flat indices of its outputs."""
@@ -98,7 +98,7 @@ class Ordered(Answer):
         return picture.ways([(orders.ways[number], outputs[number]) for number in ranked])
 
 
-def _ways(side: Side) -> list[dict[str, Any]]:
+def _ways(side: Run) -> list[dict[str, Any]]:
     """The ways of adding of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []
@@ -146,7 +146,7 @@ def order(
         raise InputError("n", target if n is None else n, why, "leave it out")
     case, where = require_length(what), target_of(target)
     with open_session(where) as session:
-        return Ordered(run_side(session, case))
+        return Ordered(revealed(session, case))
 
 
 def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ordered:
@@ -159,7 +159,7 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ord
         given = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
         raise InputError("n", given, "how many numbers does it add?", "write probe.order(f, 9)")
     case = functions.case_of(f, n, dtype, products)
-    side = run_side(functions.FunctionSession(f, case), case)
+    side = revealed(functions.FunctionSession(f, case), case)
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     if refused and functions.exactly_rounded(f, case):
         side.evidence = (

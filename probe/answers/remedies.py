@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, silent, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
+from probe.campaign import Tell
 from probe.case import Case
 from probe.errors import InputError
 from probe.network import Network
@@ -71,7 +72,7 @@ def remedies(
     only: Iterable[str] | None = None,
     store: str | Path | None = None,
     trust: bool = False,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> Remedied:
     """Judges every remedy of a case or a network, times it and compares it with exact sums.
 
@@ -83,8 +84,8 @@ def remedies(
     model file that runs code of its own. Errors: InputError; TargetError where the
     default can't run.
     """
-    where, tell = target_of(target), progress or silent
-    more: dict[str, Any] = {"only": None if only is None else list(only), "progress": tell}
+    where = target_of(target)
+    more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
     values = sorted(set(lengths))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe import floats
-from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, case_of, target_of, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
+from probe.campaign import Tell
 from probe.case import Case
+from probe.comparison import Pairs, Run, revealed
 from probe.errors import InputError
-from probe.explain import Pairs, Side, lines, run_side
 from probe.explain import explain as explained
-from probe.explain.kernels import checked, named
+from probe.explain.runs import checked, named
 from probe.launch import open_session
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
@@ -42,7 +43,7 @@ class Reproduced(Answer):
     def lines(self) -> tuple[str, str, str]:
         found = self.found
         targets = " against ".join(dict.fromkeys(target.text for target in found.targets))
-        _, differing, why = lines.told(found.explanation)
+        _, differing, why = found.explanation.lines()
         return (
             f"{found.finding.label} on {targets}",
             f"{differing}; {why}",
@@ -125,7 +126,7 @@ def shrunk(
     by: str,
     budget: int,
     any_cause: bool,
-    progress: Progress,
+    progress: Tell,
 ) -> dict[str, Any]:
     """Makes a failing case smaller; what ``probe shrink --json`` prints. Errors: TargetError.
 
@@ -154,7 +155,7 @@ def shrunk(
         "ended": found.ended,
         "near": room.near_json(found),
         **room.effects_json(kept.before, after, kept.told(after)),
-        "compared": len(explanation.pairs.left),
+        "compared": explanation.compared,
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,
         "by_order": explanation.by_order,
@@ -179,14 +180,14 @@ def emulated(
     ``against``: the value of the axis ``vary`` at which a second run is put in too. ``partial``:
     leave out outputs that do not replay. Errors: TargetError; NotReproduced.
     """
-    sides: list[Side]
+    sides: list[Run]
     pairs: Pairs | None = None
     if against is not None:
         found = explained(case, target, None, against, vary=vary)
         sides, pairs = [found.left, found.right], found.pairs
     else:
         with open_session(target) as session:
-            sides = [run_side(session, case)]
+            sides = [revealed(session, case)]
     emulate.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
     return {
         "out": str(file),

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, Progress, case_of, silent, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
+from probe.campaign import Campaign, Part, Tell, case_row, run_row
 from probe.case import Case
 from probe.case.arguments import choice
-from probe.errors import InputError, TargetError
-from probe.launch import open_session
+from probe.errors import InputError
 from probe.search import by_order
 from probe.search.by_order import ByOrder
 from probe.store import Store
-from probe.sweep import observations
+from probe.sweep import Plans, Summary, axis_values
 from probe.sweep import sweep as swept
-from probe.sweep.plan import Plans, axis_values
-from probe.sweep.summary import Summary
 from probe.target import Target
 from probe.window import axis_of
 
@@ -200,7 +198,7 @@ def sweep(
     control: str = "every",
     keep: int | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
@@ -220,16 +218,20 @@ def sweep(
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
     Plans([case], vary, *axis_values(values, vary))
-    tell = progress or silent
     kept = Store.here(Path(store)) if isinstance(store, str | Path) else store
     if by == "order":
-        return SweptByOrder(_by_order(case, chosen, values, vary, kept, tell), case, values, vary)
+        job = _ByOrder(values, vary, kept, progress)
+        if job.run([(one, [case]) for one in chosen]).interrupted:
+            raise KeyboardInterrupt
+        if kept is not None:
+            kept.compact()
+        return SweptByOrder(job.orders(), case, values, vary)
     found = swept(
         *([case], chosen, values, vary, kept),
         control=control,
         workers=workers,
         keep=keep,
-        progress=lambda now: tell(now.done, now.total, now.target),
+        progress=progress,
     )
     if kept is not None and not found.interrupted:
         kept.compact()
@@ -244,45 +246,37 @@ def _values(lengths: Iterable[int] | str) -> list[int]:
     return sorted({int(one) for one in whole})
 
 
-def _by_order(
-    case: Case,
-    targets: Sequence[Target],
-    values: Sequence[int],
-    vary: str,
-    store: Store | None,
-    tell: Progress,
-) -> ByOrders:
-    """One target after the other."""
-    found = ByOrders(store=None if store is None else str(store.path))
-    for target in targets:
-        try:
-            found.targets[target.text] = _one(case, target, values, vary, store, tell)
-        except TargetError as error:
-            failed = {"target": target.text, "kind": error.kind, "message": error.why}
-            found.failures.append(failed)
-    if store is not None:
-        store.compact()
-    return found
+class _ByOrder(Campaign[Case]):
+    """A sweep by order of one case on each target; what a target fails at is not stored."""
 
+    def __init__(
+        self, values: Sequence[int], vary: str, kept: Store | None, progress: Tell | None
+    ) -> None:
+        super().__init__(progress=progress)
+        self.values, self.vary, self.kept = values, vary, kept
+        self.found: dict[str, ByOrder] = {}
 
-def _one(
-    case: Case,
-    target: Target,
-    values: Sequence[int],
-    vary: str,
-    store: Store | None,
-    tell: Progress,
-) -> ByOrder:
-    """One target's sweep by order, stored."""
-    with open_session(target) as session:
-        row = observations.run_row(target, session.facts, session.variables)
+    def ask(self, part: Part[Case], question: Case) -> None:
+        """Sweeps one target, and stores it."""
+        text = part.target.text
         found = by_order.sweep(
-            *(session, case, values, vary),
-            progress=lambda done, total: tell(done, total, target.text),
+            *(part.session, question, self.values, self.vary),
+            progress=lambda done, total: self.tell(done, total, text),
         )
-    if store is not None:
-        store.append("runs", row)
-        store.append("cases", observations.case_row(found.case))
-        for table, rows in found.rows(row["run_id"]).items():
-            store.append(table, rows)
-    return found
+        self.found[text] = found
+        if self.kept is not None:
+            self.kept.append(
+                "runs", run_row(part.target, part.session.facts, part.session.variables)
+            )
+            self.kept.append("cases", case_row(found.case))
+            for table, rows in found.rows(part.run_id).items():
+                self.kept.append(table, rows)
+
+    def orders(self) -> ByOrders:
+        """What was found, and what failed."""
+        failures = [
+            {"target": text, "kind": one.kind, "message": one.message}
+            for text, part in self.parts.items()
+            for one in part.failures
+        ]
+        return ByOrders(self.found, failures, None if self.kept is None else str(self.kept.path))

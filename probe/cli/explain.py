@@ -28,7 +28,7 @@ from probe.cli.options import (
 from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
-    from probe.explain import Explanation
+    from probe.comparison import Comparison
     from probe.printing import Output
 
 AT = (
@@ -95,7 +95,7 @@ def explain(
     return _status(found.found, fail_on)
 
 
-def _status(found: Explanation, fail_on: str | None) -> int:
+def _status(found: Comparison, fail_on: str | None) -> int:
     refused = bool(found.left.refusal or found.right.refusal)
     if fail_on == "finding":
         return int(bool(len(found.differing) or found.by_order or refused))

@@ -128,7 +128,7 @@ def reproduce(
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.kernels import checked
+    from probe.explain.runs import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 

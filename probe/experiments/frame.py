@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,13 @@ import click
 
 from probe import load
 from probe.answers import stored
+from probe.campaign import Tally, Tell
 from probe.case import Case
 from probe.errors import INTERRUPTED, ProbeError
 from probe.explain.causes import explain_store
-from probe.explain.conventions import Measured
 from probe.printing import Output
-from probe.reports import Asked
-from probe.reproduction.trials import Tried
 from probe.store import Store
-from probe.sweep import Progress, sweep
+from probe.sweep import sweep
 from probe.target import Target
 
 Main = Callable[[Path, bool], "bool | None"]
@@ -54,11 +52,9 @@ def script(main: Main) -> click.Command:
     return command
 
 
-@contextmanager
-def bar(what: str) -> Iterator[Callable[[Progress], None]]:
-    """A progress bar on stderr; what it gives is a sweep's ``progress``."""
-    with Output().progress(what) as tell:
-        yield lambda now: tell(now.done, now.total, now.target)
+def bar(what: str) -> AbstractContextManager[Tell]:
+    """A progress bar on stderr; what it gives is a campaign's ``progress``."""
+    return Output().progress(what)
 
 
 def swept(
@@ -91,32 +87,28 @@ def explained(store: Path, what: str) -> bool:
     return found.interrupted
 
 
-def windows_read(found: Measured) -> bool:
-    """Prints how many windows were read and what was refused; whether Ctrl-C ended it."""
+def told(found: Tally, what: str) -> bool:
+    """Prints what a campaign did, and what was refused; whether Ctrl-C ended it."""
     out = Output()
-    out.results.print(f"{found.read} cases read, {found.before} were stored before")
+    out.results.print(what)
     for text, failures in found.failures.items():
         out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
     return found.interrupted
 
 
-def reported(store: Path, asked: Asked) -> bool:
+def windows_read(found: Tally) -> bool:
+    """Prints how many windows were read and what was refused; whether Ctrl-C ended it."""
+    return told(found, f"{found.found} cases read, {found.before} were stored before")
+
+
+def reported(store: Path, asked: Tally) -> bool:
     """Prints how many findings were made, by cause, and what was refused; whether interrupted."""
-    out = Output()
     rows = load(store).findings
-    differing = rows[rows.differing > 0]
     shown = f"{asked.found} findings made, {asked.before} were stored before; "
-    out.results.print(f"{shown}{len(differing)} of {len(rows)} differ")
-    for text, failures in asked.failures.items():
-        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
-    return asked.interrupted
+    return told(asked, f"{shown}{len(rows[rows.differing > 0])} of {len(rows)} differ")
 
 
-def reproduced(tried: Tried, source: str, drawn: int) -> bool:
+def reproduced(tried: Tally, source: str, drawn: int) -> bool:
     """Prints how many findings scripts confirm, and why others don't; whether Ctrl-C ended it."""
-    out = Output()
-    shown = f"{source}: {tried.confirmed} of {drawn} findings confirmed, {tried.before} before"
-    out.results.print(shown)
-    for text, failures in tried.failures.items():
-        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
-    return tried.interrupted
+    confirmed = f"{tried.found} of {drawn} findings confirmed"
+    return told(tried, f"{source}: {confirmed}, {tried.before} before")

@@ -9,39 +9,36 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe import machine, window
+from probe import machine
+from probe.campaign import Row, Sessions, Tell, in_processes
 from probe.case import Case
+from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import StoreError, TargetError
-from probe.explain import Pairs, Side, add_orders, differing, must_agree, run
-from probe.explain.judge import Judge
-from probe.explain.rows import Row, order_row, ranges, reveal_rows, rounding_row
-from probe.launch import Session
-from probe.launch.pipes import completed
-from probe.order.orders import Way
-from probe.store import Store
+from probe.explain.rows import order_row, ranges, reveal_rows, rounding_row
+from probe.launch import AnySession, Session
+from probe.store import Store, latest
 from probe.store.results import load, machine_folders
 from probe.target import Target
 
 if TYPE_CHECKING:
     import pandas
 
-PAIR = ["run_id", "case_id", "target", "vary", "at", "against"]
-MOST_KNOWN = 24  # ways of earlier lengths that are tried before any question is asked
+PAIR = list(latest.PAIR)
 
 
 @dataclass(frozen=True)
 class Job:
-    """All values of one case on one target that differ from the longest one."""
+    """All values of one case on one target that differ from the longest one.
+
+    ``case``: as JSON text; ``values``: (value, differing outputs as stored).
+    """
 
     run_id: str
     library_version: str
@@ -50,7 +47,12 @@ class Job:
     case_id: str
     vary: str
     against: int
-    values: tuple[tuple[int, int], ...]  # (value, differing outputs as stored)
+    values: tuple[tuple[int, int], ...]
+
+    def place(self, at: int) -> Row:
+        """Columns that name the run at a value."""
+        found: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
+        return found | {"vary": self.vary, "at": at}
 
 
 @dataclass
@@ -97,9 +99,7 @@ class Causes:
 
 
 def explain_store(
-    path: str | Path,
-    workers: int | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    path: str | Path, workers: int | None = None, progress: Tell | None = None
 ) -> Causes:
     """Explains every difference in a store that was measured on this machine.
 
@@ -110,31 +110,23 @@ def explain_store(
     """
     folder = _own_folder(Path(path))
     jobs, result = _jobs(folder)
-    afresh = get_context("spawn")  # a fork of a process with JAX or TensorFlow in it may hang
-    processes = ProcessPoolExecutor(workers or machine.cores(), mp_context=afresh)
-    with Store(folder) as store, processes as pool:
-        waiting = {pool.submit(explain_job, job): job for job in jobs}
-        try:
-            for done, future in enumerate(completed(waiting), 1):
-                job = waiting[future]
-                _take(store, result, job, future.result())
-                if progress:
-                    progress(done, len(jobs), job.target)
-        except KeyboardInterrupt:
-            result.interrupted = True
-            pool.shutdown(cancel_futures=True)
-        store.compact()
+
+    def take(job: Job, answer: Answer) -> None:
+        for table, rows in answer.rows.items():
+            store.append(table, rows)
+        if answer.failure:
+            result.failures.append(answer.failure)
+        result.by_target.setdefault(job.target, Counter()).update(answer.causes)
+        result.replayed += answer.replayed
+        result.added += answer.causes.total()
+
+    def tell(done: int, total: int, job: Job) -> None:
+        if progress:
+            progress(done, total, job.target)
+
+    with Store(folder) as store:
+        result.interrupted = in_processes(jobs, explain_job, take, workers, tell)
     return result
-
-
-def _take(store: Store, result: Causes, job: Job, answer: Answer) -> None:
-    for table, rows in answer.rows.items():
-        store.append(table, rows)
-    if answer.failure:
-        result.failures.append(answer.failure)
-    result.by_target.setdefault(job.target, Counter()).update(answer.causes)
-    result.replayed += answer.replayed
-    result.added += answer.causes.total()
 
 
 def _own_folder(path: Path) -> Path:
@@ -189,18 +181,14 @@ def _text(case: object) -> str:
     return case if isinstance(case, str) else json.dumps(case)
 
 
-_SESSIONS: dict[str, Session] = {}
+_SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=None))
+"""This process's: one is kept, since jobs come target by target."""
 
 
-def _session(job: Job) -> Session:
-    """This process's session of the target; one is kept, since jobs come target by target."""
-    if job.target not in _SESSIONS:
-        for other in list(_SESSIONS):
-            _SESSIONS.pop(other).close()
-        _SESSIONS[job.target] = Session(Target.parse(job.target), time_limit=None, start_limit=None)
-    session = _SESSIONS[job.target]
-    if not session.alive:
-        session.start()
+def _session(job: Job) -> AnySession:
+    target = Target.parse(job.target)
+    _SESSIONS.close(target)
+    session = _SESSIONS.of(target)
     version = session.facts.get("library_version")
     if version != job.library_version:
         why = f"measured with {job.library_version}, and here is {version}"
@@ -218,49 +206,34 @@ def explain_job(job: Job) -> Answer:
     return answer
 
 
-def _explain(job: Job, session: Session, answer: Answer) -> None:
+def _explain(job: Job, session: AnySession, answer: Answer) -> None:
     case = Case.from_json(job.case)
-    base = run(session, window.case_at(case, job.vary, job.against))
-    lefts = []
-    for value, stored in job.values:
-        left = run(session, window.case_at(case, job.vary, value))
-        pairs = must_agree(case, job.vary, left.case, base.case)
-        found = differing(left, base, pairs)
-        if len(found) != stored:
+    shapes = [Shapes(case, job.vary, at, job.against, None) for at, _ in job.values]
+    base, found = run(session, shapes[0].right), []
+    for one, (value, stored) in zip(shapes, job.values, strict=True):
+        left = run(session, one.left)
+        found.append(Comparison(case, left, base, Pairs.must_agree(one)))
+        if (now := len(found[-1].differing)) != stored:
             answer.failure = (
                 f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
-                f"when it was measured, {len(found)} now; sweep again"
+                f"when it was measured, {now} now; sweep again"
             )
-        lefts.append((value, left, pairs, found))
-    wanted = np.zeros(base.replays.shape, bool)
-    for _, _, pairs, found in lefts:
-        wanted[tuple(pairs.right[found].T)] = True
-    known = _reveal(base, session, [], wanted)
+    known = Revealer()
+    wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in found]))
+    known.reveal(base, session, wanted)
     _keep(job, answer, base, job.against, wanted)
-    for value, left, pairs, found in lefts:
-        mine = np.zeros(left.replays.shape, bool)
-        mine[tuple(pairs.left[found].T)] = True
-        known = _reveal(left, session, known, mine)
-        _keep(job, answer, left, value, mine)
-        _judge(job, answer, value, left, base, pairs, found)
+    for one, each in zip(shapes, found, strict=True):
+        mine = each.left.mask(each.pairs.left[each.differing])
+        known.reveal(each.left, session, mine)
+        _keep(job, answer, each.left, one.at or 0, mine)
+        _judge(job, answer, one.at or 0, each)
 
 
-def _reveal(side: Side, session: Session, known: list[Way], wanted: np.ndarray) -> list[Way]:
-    """Adds the side's orders; the known ways with its own in front."""
-    if side.refusal:
-        return known
-    add_orders(side, session, known, wanted)
-    own = [] if side.orders is None else side.orders.ways
-    return list(dict.fromkeys([*own, *known]))[:MOST_KNOWN]
-
-
-def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) -> None:
+def _keep(job: Job, answer: Answer, side: Run, value: int, wanted: np.ndarray) -> None:
     """Rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
     if side.orders is None:
         return
-    place: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
-    place |= {"vary": job.vary, "at": value}
-    found = reveal_rows(side.orders, place, wanted, side.replays)
+    found = reveal_rows(side.orders, job.place(value), wanted, side.replays)
     numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
     mine = [side.orders.ways[number] for number in numbers]
     answer.rows.setdefault("reveals", []).extend(found)
@@ -268,26 +241,14 @@ def _keep(job: Job, answer: Answer, side: Side, value: int, wanted: np.ndarray) 
     answer.rows.setdefault("roundings", []).extend(map(rounding_row, mine))
 
 
-def _judge(
-    job: Job,
-    answer: Answer,
-    value: int,
-    left: Side,
-    base: Side,
-    pairs: Pairs,
-    found: np.ndarray,
-) -> None:
+def _judge(job: Job, answer: Answer, value: int, found: Comparison) -> None:
     """Rows of ``causes`` for one comparison."""
-    causes = np.array(Judge(left, base, pairs).causes(found), object)
-    ours, theirs = pairs.left[found], pairs.right[found]
-    both = left.replays[tuple(ours.T)] & base.replays[tuple(theirs.T)]
-    pair: Row = {"run_id": job.run_id, "case_id": job.case_id, "target": job.target}
-    pair |= {"vary": job.vary, "at": value, "against": job.against}
-    for cause in sorted(set(causes)):
+    causes, both = np.array(found.cause, object), found.proved(found.differing)
+    places = found.pairs.left[found.differing]
+    for cause in sorted(found.causes):
         mine = causes == cause
-        mask = np.zeros(left.replays.shape, bool)
-        mask[tuple(ours[mine].T)] = True
         row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
-        answer.rows.setdefault("causes", []).append(pair | row | {"ranges": ranges(mask)})
-        answer.causes[cause] += int(mine.sum())
-        answer.replayed += int(both[mine].sum())
+        row |= {"against": job.against, "ranges": ranges(found.left.mask(places[mine]))}
+        answer.rows.setdefault("causes", []).append(job.place(value) | row)
+        answer.causes[cause] += row["outputs"]
+        answer.replayed += row["replayed"]

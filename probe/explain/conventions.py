@@ -7,142 +7,64 @@ the targets; whether it is what the case's padding says stands beside it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from probe import floats, operands
+from probe import floats
+from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
 from probe.case import Case
 from probe.case.operators import OPERATORS
-from probe.errors import NotASum, TargetError
+from probe.comparison import outputs
 from probe.launch import AnySession, open_session
 from probe.order import pools
 from probe.order.operator import SessionOperator
 from probe.order.windows import reveal_windows
 from probe.store import Store
-from probe.sweep import Progress, observations
 from probe.target import Target
 from probe.window import Geometry
-
-Row = dict[str, Any]
-
-
-@dataclass
-class Measured:
-    """What ``measure`` did: cases read and stored, those stored before, and failures by target."""
-
-    read: int = 0
-    before: int = 0
-    failures: dict[str, list[str]] = field(default_factory=dict)
-    interrupted: bool = False
 
 
 def measure(
     questions: Iterable[tuple[Target, Case]],
     store: Store,
     experiment: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> Measured:
+    progress: Tell | None = None,
+    sessions: Callable[[Target], AnySession] = open_session,
+) -> Tally:
     """Reads windows and outputs of every case (its length set) on its target, and stores both.
 
     Adds ``runs``, ``cases``, ``windows`` and ``outputs``; what a target refuses becomes a row of
     ``failures``. What is stored of the same run is not repeated. Ctrl-C leaves with what there is.
     """
-    found, asked = Measured(), list(dict.fromkeys(questions))
+    asked = sorted(dict.fromkeys(questions), key=lambda question: question[0])
     store.flush()
-    job = _Job(store, experiment, found, progress, len(asked), _stored(store))
-    try:
-        for target, group in itertools.groupby(sorted(asked, key=_by_target), key=_by_target):
-            job.target(target, [case for _, case in group])
-    except KeyboardInterrupt:
-        found.interrupted = True
-    store.flush()
-    return found
+    job = _Reading(store, experiment, progress, sessions)
+    job.stored = {(str(key[0]), str(key[1])) for key in store.done_keys("windows")}
+    groups = itertools.groupby(asked, key=lambda question: question[0])
+    return job.run([(target, [case for _, case in group]) for target, group in groups])
 
 
-def _by_target(question: tuple[Target, Case]) -> Target:
-    return question[0]
+class _Reading(Campaign[Case]):
+    """``stored``: (run, case) pairs whose windows are in the store."""
 
-
-def _stored(store: Store) -> set[tuple[str, str]]:
-    """(run, case) pairs whose windows are in the store."""
-    return {(str(key[0]), str(key[1])) for key in store.done_keys("windows")}
-
-
-@dataclass
-class _Job:
-    """One ``measure`` at work."""
-
-    store: Store
-    experiment: str | None
-    found: Measured
-    progress: Callable[[Progress], None] | None
-    total: int
     stored: set[tuple[str, str]]
-    done: int = 0
 
-    def target(self, target: Target, cases: Sequence[Case]) -> None:
-        """All cases of one target, in one process."""
-        left, session = list(cases), open_session(target)
-        try:
-            session.start()
-            run = self._run(target, session)
-            while left:
-                if (run, left[0].id) in self.stored:
-                    self.found.before += 1
-                else:
-                    self._case(run, session, left[0])
-                self._tell(target, left.pop(0).label, 1)
-        except TargetError as error:  # it does not start, or not again after it was lost
-            self._failed(self._run(target, session), target, None, error)
-            self._tell(target, "", len(left))
-        finally:
-            session.close()
+    def place(self, question: Case) -> Row:
+        """Where a case failed."""
+        return {"case_id": question.id, "vary": "length", "at": question.length}
 
-    def _run(self, target: Target, session: AnySession) -> str:
-        row = observations.run_row(target, session.facts, session.variables, self.experiment)
-        self.store.append("runs", row)
-        return str(row["run_id"])
-
-    def _case(self, run: str, session: AnySession, case: Case) -> None:
-        self.store.append("cases", observations.case_row(case))
-        try:
-            windows, outputs = read(session, case)
-        except (TargetError, NotASum) as error:
-            self._failed(run, session.target, case, error)
-            if not session.alive:
-                session.start()
+    def ask(self, part: Part[Case], question: Case) -> None:
+        """Reads one case, unless it is stored."""
+        if (part.run_id, question.id) in self.stored:
+            self.tally.before += 1
             return
-        named = {"run_id": run, "case_id": case.id, "target": session.target.text}
-        self.store.append("outputs", [named | row for row in outputs])
-        self.store.append("windows", [named | row for row in windows])
-        self.found.read += 1
-
-    def _failed(self, run: str, target: Target, case: Case | None, error: Exception) -> None:
-        self.store.append("failures", failure_row(run, target, case, error))
-        self.found.failures.setdefault(target.text, []).append(str(error))
-
-    def _tell(self, target: Target, case: str, more: int) -> None:
-        self.done += more
-        if self.progress is not None:
-            failures = sum(map(len, self.found.failures.values()))
-            self.progress(Progress(target.text, case, self.done, self.total, failures))
-
-
-def failure_row(run: str, target: Target, case: Case | None, error: Exception) -> Row:
-    """The row of ``failures`` of a target that could not be read."""
-    return {
-        "run_id": run,
-        "case_id": None if case is None else case.id,
-        "target": target.text,
-        "vary": None if case is None else "length",
-        "at": None if case is None else case.length,
-        "kind": getattr(error, "kind", "not-a-sum"),
-        "message": getattr(error, "why", str(error)),
-        "stderr": getattr(error, "stderr", None) or None,
-    }
+        self.keep("cases", case_row(question))
+        windows, values = read(part.session, question)
+        named = {"run_id": part.run_id, "case_id": question.id, "target": part.target.text}
+        for table, rows in (("outputs", values), ("windows", windows)):
+            self.keep(table, [named | row for row in rows])
+        self.tally.found += 1
 
 
 def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
@@ -188,16 +110,12 @@ def predicted(case: Case) -> np.ndarray:
 
 
 def _outputs(session: AnySession, case: Case) -> list[Row]:
-    x, w, b = operands.generate(case)
-    arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-    _, found = session.request({"do": "run", "spec": case.spec()}, arrays)
-    bits = floats.to_bits(found["y"], case.dtype)
+    bits = floats.to_bits(outputs(session, case), case.dtype)
     rows = []
-    for index, place in enumerate(np.ndindex(bits.shape)):
+    for index, place in enumerate(np.ndindex(shape := case.output_shape())):
         batch, *spatial, channel = place
-        row = int(np.ravel_multi_index(spatial[:-1], bits.shape[1:-2])) if spatial[1:] else 0
+        row = int(np.ravel_multi_index(spatial[:-1], shape[1:-2])) if spatial[1:] else 0
         named = {"batch": batch, "row": row, "position": spatial[-1], "channel": channel}
-        rows.append(
-            {"vary": "length", "at": case.length, "index": index, **named, "bits": int(bits[place])}
-        )
+        bit = {"index": index, **named, "bits": int(bits.reshape(-1)[index])}
+        rows.append({"vary": "length", "at": case.length, **bit})
     return rows

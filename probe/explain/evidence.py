@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.explain import Explanation, Side
-from probe.explain.judge import classes_of
+from probe.comparison import Comparison, Run, classes_of
 from probe.order import ways
 from probe.order.orders import Way
 from probe.order.replay import PartialSum, partial_sums
@@ -39,7 +38,7 @@ class Added:
     that each leaf meets, -1 for padding; None where the windows were not read off.
     """
 
-    side: Side
+    side: Run
     output: tuple[int, ...]
     dtype: str
     library: int
@@ -106,7 +105,7 @@ class Evidence:
         return {"cause": self.cause, "ulp": self.ulp, **sides}
 
 
-def example(explanation: Explanation, number: int | None = None) -> Evidence | None:
+def example(explanation: Comparison, number: int | None = None) -> Evidence | None:
     """The differing output that is easiest to follow, in full; None if nothing differs.
 
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
@@ -128,20 +127,16 @@ def example(explanation: Explanation, number: int | None = None) -> Evidence | N
     return Evidence(cause, told, left, right)
 
 
-def _smallest(explanation: Explanation) -> int:
+def _smallest(found: Comparison) -> int:
     """Which of the differing outputs to show."""
-    left, right = (
-        places[explanation.differing]
-        for places in (explanation.pairs.left, explanation.pairs.right)
-    )
-    proved = explanation.left.replays[tuple(left.T)] & explanation.right.replays[tuple(right.T)]
-    classes, leaves = classes_of(explanation.left.case)
+    left = found.pairs.left[found.differing]
+    classes, leaves = classes_of(found.left.case)
     read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
-    flat = left[:, 0] * explanation.left.case.filters + left[:, 1]
-    return int(np.lexsort((flat, read, ~proved))[0])
+    flat = left @ np.array([found.left.case.filters, 1])
+    return int(np.lexsort((flat, read, ~found.proved(found.differing)))[0])
 
 
-def _added(side: Side, place: tuple[int, int]) -> Added:
+def _added(side: Run, place: tuple[int, int]) -> Added:
     case, given = side.case, side.operands
     position, filter_ = place
     found = Added(

@@ -124,6 +124,10 @@ class Session:
         self.facts = header["facts"]
         return self
 
+    def revive(self) -> Self:
+        """Starts the child unless it is running."""
+        return self if self.alive else self.start()
+
     def expected_facts(self) -> dict[str, Any]:
         """Those of ``facts`` that decide bits, told without starting; {} for other interpreters."""
         if self.command is not None:
@@ -267,6 +271,10 @@ class InlineSession:
         ran = target.runtime(self.target)
         own = ran.facts is None and not ran.emulated
         return "" if own else "another interpreter runs it, so it can't be in this process"
+
+    def revive(self) -> Self:
+        """As ``Session.revive``."""
+        return self if self.alive else self.start()
 
     def expected_facts(self) -> dict[str, Any]:
         """As ``Session.expected_facts``."""

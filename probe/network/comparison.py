@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import comparison, floats, ulp
+from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
-from probe.explain import Explanation, Pairs, Side, add_orders, compare, replays, run
 from probe.launch import AnySession
 from probe.network import functions
 from probe.network.chain import Network
@@ -24,10 +24,9 @@ from probe.network.geometry import Geometry, Need, Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner, content, padded
 from probe.network.turned import session_for
-from probe.order.orders import Orders, Way
 
-MOST_KNOWN = 24  # ways of other sizes that are tried before any question is asked
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
+KEPT = 64  # sizes of a layer whose orders are kept
 
 
 @dataclass
@@ -63,11 +62,11 @@ class AtLayer:
 
 
 @dataclass
-class Comparison:
-    """Short against fixed for one content on one target.
+class PaddedComparison:
+    """A short run against the fixed one, for one content on one target.
 
     ``layers``: behind every layer; ``end_to_end``: differing outputs of those kept where the
-    library ran all layers as one program, None where it can't: ``no_program`` says why.
+    library ran all layers in one call, None where it can't: ``no_program`` says why.
     ``lacking``: outputs that read content and that the short run does not have, or that read
     something else in it.
     """
@@ -82,7 +81,7 @@ class Comparison:
     no_program: str = ""
     short: Run | None = None
     whole: Run | None = None
-    explanation: Explanation | None = None
+    explanation: comparison.Comparison | None = None
 
     @property
     def first(self) -> AtLayer | None:
@@ -155,8 +154,7 @@ class Comparer:
         self.geometry, self.value = geometry, value
         self.runner = Runner(session, self.network)
         self.sizes = self.network.sizes(geometry.fixed)
-        self._orders: dict[tuple[int, int], Orders] = {}
-        self._known: dict[int, list[Way]] = {}
+        self._known = [Revealer(kept=KEPT) for _ in self.network.layers]
 
     def compare(
         self,
@@ -166,7 +164,7 @@ class Comparer:
         control: bool = True,
         explained: bool = True,
         whole: bool = True,
-    ) -> Comparison:
+    ) -> PaddedComparison:
         """Content of ``length`` positions, padded to the least length unless one is given.
 
         ``control``: every layer again at the same shape. ``whole``: end to end too. Raises
@@ -178,7 +176,7 @@ class Comparer:
         inputs = padded(x, to, self.value), padded(x, self.geometry.fixed, self.value)
         short, fixed = (self.runner.run(one, control) for one in inputs)
         shared = self.geometry.follow(to)
-        found = Comparison(
+        found = PaddedComparison(
             *(need, to, self.geometry.fixed, self.session.target.text, []),
             lacking=self._lacking(length, shared[-1]),
             short=short,
@@ -229,7 +227,7 @@ class Comparer:
         if not len(differences.index):
             return found
         found.differing = len(differences.index)
-        found.max_ulp = _largest(differences.ulps)
+        found.max_ulp = ulp.largest(differences.ulps)
         values = [floats.widen(one, self.network.dtype).reshape(-1) for one in (mine, other)]
         apart = np.abs(values[0] - values[1]).max()
         found.scaled = float(
@@ -242,7 +240,9 @@ class Comparer:
         found.first = int(row), int(np.flatnonzero(behind.same)[position]), int(channel)
         return found
 
-    def _explain(self, found: Comparison, short: Run, fixed: Run, shared: list[Shared]) -> None:
+    def _explain(
+        self, found: PaddedComparison, short: Run, fixed: Run, shared: list[Shared]
+    ) -> None:
         """Fills in every layer's own differences and their causes."""
         for at in found.layers:
             if not at.differing:
@@ -263,51 +263,28 @@ class Comparer:
 
     def _layer(
         self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]
-    ) -> Explanation | None:
+    ) -> comparison.Comparison | None:
         """The explanation of a layer's own differences; None where it has none."""
-        left, right = self._side(at.number, layer, x), self._side(at.number, layer, whole)
-        pairs = _places(left, right, shared[at.number + 1], self.sizes[at.number + 1][:-1])
-        ours, theirs = left.operands.y[tuple(pairs.left.T)], right.operands.y[tuple(pairs.right.T)]
-        apart = ulp.differences(ours, theirs, self.network.dtype).index
-        at.own = len(apart)
+        left, right = self._ran(layer, x), self._ran(layer, whole)
+        pairs = _pairs(left, right, shared[at.number + 1], self.sizes[at.number + 1][:-1])
+        told = comparison.Comparison(left.case, left, right, pairs)
+        at.own = len(told.differing)
         if not at.own:
             return None
-        chosen = np.arange(len(pairs.left)) if len(pairs.left) <= ALL else apart
+        chosen = np.arange(len(pairs)) if len(pairs) <= ALL else told.differing
         for side, places in ((right, pairs.right), (left, pairs.left)):
-            wanted = np.zeros(side.replays.shape, bool)
-            wanted[tuple(places[chosen].T)] = True
-            self._reveal(at.number, side, wanted)
-        told = compare(left.case, left, right, pairs)
+            self._known[at.number].reveal(side, self.session, side.mask(places[chosen]))
         at.causes = told.causes
-        one, two = pairs.left[apart], pairs.right[apart]
-        at.replayed = int((left.replays[tuple(one.T)] & right.replays[tuple(two.T)]).sum())
+        at.replayed = int(told.proved(told.differing).sum())
         return told
 
-    def _side(self, number: int, layer: Layer, x: np.ndarray) -> Side:
+    def _ran(self, layer: Layer, x: np.ndarray) -> comparison.Run:
         """One run of a layer on given activations; nothing revealed yet."""
         arrays, shape = layer.operands(self.network.dtype), x.shape[1:-1]
         if layer.op == "dense":
             x = x.reshape(1, -1, x.shape[-1])
-        case = layer.case(shape, self.network.dtype)
-        return run(self.session, case, (np.ascontiguousarray(x), arrays["w"], arrays.get("b")))
-
-    def _reveal(self, number: int, side: Side, wanted: np.ndarray) -> None:
-        """Adds orders: those known of this layer and size, if they still replay."""
-        if side.refusal:
-            return
-        length = side.case.length
-        assert length is not None
-        kept = self._orders.get((number, length))
-        if kept is not None and (kept.index[wanted] >= 0).all():
-            side.orders = kept
-            side.replays = replays(kept, side.operands)
-            if side.replays[wanted].all():
-                return
-        known = self._known.setdefault(number, [])
-        add_orders(side, self.session, known, wanted)
-        if side.orders is not None:
-            self._orders[number, length] = side.orders
-            self._known[number] = list(dict.fromkeys([*side.orders.ways, *known]))[:MOST_KNOWN]
+        given = np.ascontiguousarray(x), arrays["w"], arrays.get("b")
+        return comparison.run(self.session, layer.case(shape, self.network.dtype), given)
 
     def _end_to_end(
         self, length: int, short: np.ndarray, fixed: np.ndarray, last: Shared
@@ -321,9 +298,8 @@ class Comparer:
             return None
         kept = np.flatnonzero(last.same)
         kept = kept[self.geometry.lowest[-1][kept + last.shift] < length]
-        mine = np.ascontiguousarray(ours[..., kept, :])
-        other = np.ascontiguousarray(theirs[..., kept + last.shift, :])
-        return len(ulp.differences(mine, other, self.network.dtype).index)
+        mine, other = ours[..., kept, :], theirs[..., kept + last.shift, :]
+        return int(ulp.apart(mine, other, self.network.dtype).sum())
 
 
 def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
@@ -335,7 +311,9 @@ def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
     return found
 
 
-def _places(left: Side, right: Side, behind: Shared, height: tuple[int, ...]) -> Pairs:
+def _pairs(
+    left: comparison.Run, right: comparison.Run, behind: Shared, height: tuple[int, ...]
+) -> Pairs:
     """All outputs that read the same, as places (position, filter) of either side."""
     filters, lines = left.case.filters, int(np.prod(height, dtype=int))
     if behind.shift is None:
@@ -354,8 +332,3 @@ def _places(left: Side, right: Side, behind: Shared, height: tuple[int, ...]) ->
 
 def _worst(*controls: str) -> str:
     return next((one for one in controls if one not in ("", "equal")), controls[0])
-
-
-def _largest(ulps: np.ndarray) -> int | None:
-    numbers = ulps[ulps != ulp.NAN]
-    return int(np.abs(numbers).max()) if len(numbers) else None

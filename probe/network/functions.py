@@ -1,11 +1,16 @@
 """Differences of what is no sum of products, so that there is no order to be revealed.
 
-A scaled and shifted activation is rounded twice, or once where both are fused. A function of one
-element may be computed otherwise in the remainder of a vectorised loop.
+A scaled and shifted activation is rounded twice, or once where both are fused. The bits of a
+function may depend on where in a buffer an element lies, in a vectorised loop or its remainder:
+``tanh`` of a vector of elements and of the few left over at the end are computed by different code,
+which rounds differently for a part of all inputs. So random operands show the border by luck alone.
+Here every position is fed the same values, chosen among those to which a few elements by themselves
+and many together give different bits: then a difference says that the place differs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -13,12 +18,117 @@ import numpy as np
 from probe import ulp
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
-from probe.network.places import Places
 from probe.network.running import Run, Runner
+from probe.operands.draw import normal
 from probe.order import fma
+
+POOL = 2048
+"""Numbers among which telling ones are looked for."""
+
+TELLING, PLAIN = 16, 8
+"""Fills with numbers that are known to tell places apart, and with others."""
+
+FEW = (1, 2, 3, 5, 7)
+"""Positions of the buffers that are all remainder, or as near to that as the channels allow."""
+
+SEED = 9_000
 
 MOST = 1024
 """Differences of one activation that are asked for."""
+
+
+class Places:
+    """One activation on a target. ``call``: the layer on (1, *height, positions, channels).
+
+    What is found holds for the network's heights and channels. Errors: those of ``call``.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[np.ndarray], np.ndarray],
+        layer: Layer,
+        height: tuple[int, ...],
+        dtype: str,
+    ) -> None:
+        self.call, self.layer, self.height, self.dtype = call, layer, height, dtype
+        self.channels = layer.in_channels
+        self._rows: np.ndarray | None = None
+        self._kept: dict[int, np.ndarray] = {}
+
+    @property
+    def rows(self) -> np.ndarray:
+        """What positions are filled with: (fills, channels)."""
+        if self._rows is None:
+            plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
+            self._rows = np.concatenate([self._telling(), plain])
+        return self._rows
+
+    def _drawn(self, count: int, seed: int) -> np.ndarray:
+        """Numbers of several magnitudes, in the dtype."""
+        numbers = normal(SEED + seed, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
+        return numbers.astype(self.dtype)
+
+    def _telling(self) -> np.ndarray:
+        """Up to ``TELLING`` fills to which few positions and many give different bits."""
+        lines = int(np.prod(self.height, dtype=int))
+        each = -(-POOL // self.channels)
+        many = -(-each // lines)
+        rows = self._drawn(many * lines * self.channels, 0).reshape(-1, self.channels)
+        together = self._outputs(rows, many)
+        found = np.zeros(rows.shape, bool)
+        for size in FEW:
+            step = lines * size
+            for start in range(0, len(rows) - step + 1, step):
+                part = slice(start, start + step)
+                alone = self._outputs(rows[part], size)
+                found[part] |= ulp.apart(alone, together[part], self.dtype)
+        if self.layer.activation == "softmax":  # of all channels of a position
+            return rows[found.any(axis=1)][:TELLING]
+        return np.repeat(rows[found][:TELLING, None], self.channels, axis=1)
+
+    def _outputs(self, rows: np.ndarray, size: int) -> np.ndarray:
+        y = self.call(np.ascontiguousarray(rows.reshape(1, *self.height, size, self.channels)))
+        return y.reshape(rows.shape)
+
+    def filled(self, row: np.ndarray, size: int) -> np.ndarray:
+        """The outputs where every position of a buffer holds the same channels."""
+        shape = 1, *self.height, size, self.channels
+        return self.call(np.ascontiguousarray(np.broadcast_to(row, shape)))
+
+    def outputs(self, size: int) -> np.ndarray:
+        """Of every fill: (fills, *height, positions, channels)."""
+        if size not in self._kept:
+            self._kept[size] = np.concatenate([self.filled(row, size) for row in self.rows])
+        return self._kept[size]
+
+    def alike(self, size: int, fixed: int, shift: int) -> np.ndarray:
+        """Which positions of ``size`` compute as those ``shift`` behind in ``fixed``: (size,)."""
+        ours, theirs = self.outputs(size), self.outputs(fixed)
+        partner = np.clip(np.arange(size) + shift, 0, fixed - 1)
+        apart = ulp.apart(ours, theirs[..., partner, :], self.dtype)
+        return np.asarray(~np.moveaxis(apart, -2, 0).reshape(size, -1).any(axis=1))
+
+    def reproduced(self, x: np.ndarray, y: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Whether outputs follow from the position's own input and its place: bool (places,).
+
+        ``x``, ``y``: an input of the layer and its output, (1, *height, positions, channels);
+        ``places``: flat indices into y. Everything else in the buffer is made the same as the
+        position's own input.
+        """
+        found = np.zeros(len(places), bool)
+        given, flat = x.reshape(-1, self.channels), y.reshape(-1)
+        answers: dict[bytes, np.ndarray] = {}
+        for number, place in enumerate(places):
+            position, channel = divmod(int(place), self.channels)
+            row = given[position]
+            if self.layer.activation != "softmax":
+                row = np.full(self.channels, row[channel])
+            key = row.tobytes()
+            if key not in answers:
+                answers[key] = self.filled(row, x.shape[-2]).reshape(-1)
+            one, other = answers[key][place : place + 1], flat[place : place + 1]
+            found[number] = bool(ulp.equal(one, other, self.dtype))
+        return found
 
 
 def differences(
@@ -49,10 +159,7 @@ def scaled(layer: Layer, x: np.ndarray, dtype: str, y: np.ndarray) -> np.ndarray
     assert layer.scale is not None and layer.shift is not None
     twice = fma.add(fma.mul(x, layer.scale, dtype), layer.shift, dtype)
     once = fma.fma(x, layer.scale, layer.shift, dtype)
-    apart = np.zeros((2, y.size), bool)
-    for one, way in zip(apart, (twice, once), strict=True):
-        one[ulp.differences(way, y, dtype).index] = True
-    return np.asarray(~apart.all(axis=0))
+    return ~(ulp.apart(twice, y, dtype) & ulp.apart(once, y, dtype)).reshape(-1)
 
 
 def placed(

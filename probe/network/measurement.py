@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from probe import ulp
+from probe.campaign import Campaign, Part, Row, Tally, Tell
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.network import consequence, programs
+from probe.network import consequence
 from probe.network.chain import Network
-from probe.network.comparison import Comparer, Comparison
+from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.layerwise import Layerwise
 from probe.network.plan import differing, kept
-from probe.network.rows import network_row
+from probe.network.report import network_row
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.store import Store, load
-from probe.sweep.observations import run_row
 from probe.target import Target
 
-Row = dict[str, Any]
 TIMES = 5
 """Calls of a program in one turn, of which the fastest counts."""
 
 
+PROGRAM_SEED = 5_000
+"""Of the content whose length is 0 and that is run end to end; longer content has those behind."""
+
+
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What to measure of one network on one target.
 
     ``contents``: compared, and padded safely. ``checked``: how many fresh sets of operands for
     each. ``decided``: contents of which decisions are taken, on fresh operands; ``layerwise``: also
     with padding between the layers. ``costs``: contents whose variants are timed, in ``turns``
-    turns. A wish without ``contents`` is one for costs alone.
+    turns. A request without ``contents`` is one for costs alone.
     """
 
     network: Network
@@ -50,147 +54,103 @@ class Wish:
 
 
 @dataclass
-class Measured:
-    """What was measured in this run, in counts.
+class Measured(Tally):
+    """What was measured in this run, in counts: networks are ``found``.
 
     ``inexact``: contents with another bit at the safe length. ``programs``: contents that were run
-    as one program at their safe length too, of which ``otherwise`` have another bit there.
+    end to end at their safe length too, of which ``otherwise`` have another bit there.
     """
 
-    networks: int = 0
-    before: int = 0
     comparisons: int = 0
     diverging: int = 0
     explained: int = 0
     inexact: int = 0
     programs: int = 0
     otherwise: int = 0
-    failures: dict[str, list[str]] = field(default_factory=dict)
-    interrupted: bool = False
 
 
 def measure(
-    wishes: Sequence[tuple[Target, Sequence[Wish]]],
+    requests: Sequence[tuple[Target, Sequence[Request]]],
     store: Store,
     experiment: str,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Tell | None = None,
 ) -> Measured:
-    """Measures every wish that is not stored yet. A target's failure is stored; others go on."""
-    found = Measured()
-    work = _Work(store, experiment, found, progress, sum(len(each) for _, each in wishes))
-    try:
-        for where, each in wishes:
-            work.target(where, each)
-    except KeyboardInterrupt:
-        found.interrupted = True
-    store.flush()
-    return found
+    """Measures what is not stored yet. A target's failure is stored; others go on."""
+    job = _Measuring(store, experiment, progress, lambda one: open_session(one, time_limit=600.0))
+    job.run(requests)
+    return job.tally
 
 
-class _Work:
-    def __init__(
-        self,
-        store: Store,
-        experiment: str,
-        found: Measured,
-        progress: Callable[[int, int, str], None] | None,
-        total: int,
-    ) -> None:
-        self.store, self.experiment, self.found = store, experiment, found
-        self.progress, self.total, self.number = progress, total, 0
+class _Measuring(Campaign[Request]):
+    """``stored``, ``programs`` and ``timed``: keys of what was measured before."""
+
+    tally: Measured
+
+    def __init__(self, store: Store, *options: Any) -> None:
+        super().__init__(store, *options)
         self.stored = {key[:3] for key in store.done_keys("padded_lengths")}
         self.programs = {key[:3] for key in store.done_keys("programs")}
         self.timed = {key[:2] for key in store.done_keys("measurements")}
 
-    def target(self, where: Target, wishes: Sequence[Wish]) -> None:
-        session = open_session(where, time_limit=600.0)
-        try:
-            session.start()
-            for wish in wishes:
-                self._network(session, wish)
-        except TargetError as error:
-            self._failed(session, None, error)
-            self.number += len(wishes)
-        finally:
-            session.close()
+    def tallied(self) -> Measured:
+        """Nothing yet."""
+        return Measured()
 
-    def _run_row(self, session: AnySession) -> Row:
-        return run_row(session.target, session.facts, session.variables, self.experiment)
-
-    def _network(self, session: AnySession, wish: Wish) -> None:
-        run, self.number = self._run_row(session), self.number + 1
-        self._tell(session, wish, "")
-        place = {"run_id": run["run_id"], "network_id": wish.network.id}
-        place |= {"target": session.target.text}
-        key = tuple(place.values())
-        done = key in self.stored
-        if not wish.contents:
-            done = (run["run_id"], subject(wish)) in self.timed
-        rows = _Rows(session, wish, place, lambda text: self._tell(session, wish, text))
+    def ask(self, part: Part[Request], question: Request) -> None:
+        """Measures one network, unless it is stored."""
+        network = question.network
+        part.tell(0, network.name)
+        place: Row = {"run_id": part.run_id, "network_id": network.id, "target": part.target.text}
+        key, done = tuple(place.values()), (part.run_id, subject(question)) in self.timed
+        rows = _Rows(part.session, question, place, lambda text: part.tell(0, text))
+        tables: dict[str, list[Row]] = {}
         try:
-            if not done:
+            if key not in self.stored if question.contents else not done:
                 tables = rows.made()
-            elif wish.contents and key not in self.programs:
+            elif question.contents and key not in self.programs:
                 tables = {"programs": rows.programs(self._safe(place))}
-            else:
-                tables = {}
         except TargetError as error:
-            self._failed(session, wish, error)
-            if not session.alive:
-                session.start()
-            return
+            why = f"{network.name}: {error.why}"
+            raise TargetError(error.target, error.kind, why, error.stderr) from None
         if not any(tables.values()):
-            self.found.before += 1
+            self.tally.before += 1
             return
-        self.store.append("runs", run)
-        self.store.append("networks", network_row(wish.network, wish.fixed, wish.source))
+        self.keep("networks", network_row(network, question.fixed, question.source))
         for table, made in tables.items():
-            self.store.append(table, made)
-        self.store.flush()
-        self.found.networks += 1
+            self.keep(table, made)
         self._count(rows, tables)
 
     def _safe(self, place: Row) -> dict[int, int]:
         """Content -> safe padded length, as it was stored before."""
+        assert self.store is not None
         found = load(self.store.path).padded_lengths
         for name, value in place.items():
             found = found[found[name] == value]
         return dict(zip(found.content.tolist(), found.safe.tolist(), strict=True))
 
     def _count(self, rows: _Rows, tables: dict[str, list[Row]]) -> None:
-        self.found.comparisons += rows.compared
-        self.found.diverging += rows.diverging
-        self.found.explained += rows.explained
-        self.found.inexact += sum(
-            bool(row["differing_safe"]) for row in tables.get("padded_lengths", [])
-        )
-        self.found.programs += sum(row["variant"] == "safe" for row in tables.get("programs", []))
-        self.found.otherwise += sum(
-            bool(row["differing"]) for row in tables.get("programs", []) if row["variant"] == "safe"
-        )
-
-    def _tell(self, session: AnySession, wish: Wish, text: str) -> None:
-        if self.progress:
-            what = f"{session.target.text}: {wish.network.name} {text}"
-            self.progress(self.number, self.total, what)
-
-    def _failed(self, session: AnySession, wish: Wish | None, error: TargetError) -> None:
-        run = self._run_row(session)
-        self.store.append("runs", run)
-        row = {"run_id": run["run_id"], "target": session.target.text}
-        what = "" if wish is None else f"{wish.network.name}: "
-        told = {"kind": error.kind, "message": f"{what}{error.why}", "stderr": error.stderr or None}
-        self.store.append("failures", row | told)
-        self.found.failures.setdefault(session.target.text, []).append(str(error))
+        assert self.store is not None
+        self.store.flush()
+        tally = self.tally
+        tally.found += 1
+        tally.comparisons += rows.compared
+        tally.diverging += rows.diverging
+        tally.explained += rows.explained
+        lengths = tables.get("padded_lengths", [])
+        tally.inexact += sum(bool(row["differing_safe"]) for row in lengths)
+        safe = [row for row in tables.get("programs", []) if row["variant"] == "safe"]
+        tally.programs += len(safe)
+        tally.otherwise += sum(bool(row["differing"]) for row in safe)
 
 
 class _Rows:
     """All rows of one network on one target."""
 
     def __init__(
-        self, session: AnySession, wish: Wish, place: Row, tell: Callable[[str], None]
+        self, session: AnySession, wish: Request, place: Row, tell: Callable[[str], None]
     ) -> None:
-        self.session, self.wish, self.place, self.tell = session, wish, place, tell
+        self.session, self.wish, self.place = session, wish, place
+        self.tell = lambda text: tell(f"{wish.network.name} {text}")
         self.geometry = wish.network.geometry(wish.fixed)
         self.lengths = SafeLengths(session, self.geometry)
         self.exact: Runner | None = None
@@ -227,28 +187,16 @@ class _Rows:
             rows += self._layers(found)
         return rows
 
-    def _layers(self, found: Comparison) -> list[Row]:
+    def _layers(self, found: PaddedComparison) -> list[Row]:
         """The last layer, and every one that differs, or was run again for control."""
         place = self.place | {"content": found.need.content, "padded": found.padded}
         place |= {"fixed": found.fixed}
+        same = ("name", "op", "size", "size_fixed", "compared", "other_window", "differing")
         return [
             place
-            | {
-                "layer": at.number,
-                "name": at.name,
-                "op": at.op,
-                "size": at.size,
-                "size_fixed": at.size_fixed,
-                "compared": at.compared,
-                "other_window": at.other_window,
-                "differing": at.differing,
-                "max_ulp": at.max_ulp,
-                "max_scaled": at.scaled,
-                "own": at.own,
-                "cause": ", ".join(at.causes) or None,
-                "replayed": at.replayed,
-                "control": at.control or None,
-            }
+            | {name: getattr(at, name) for name in (*same, "max_ulp", "own", "replayed")}
+            | {"layer": at.number, "max_scaled": at.scaled}
+            | {"cause": ", ".join(at.causes) or None, "control": at.control or None}
             for at in found.layers
             if at.differing or at.control or at.number == len(found.layers) - 1
         ]
@@ -279,17 +227,57 @@ class _Rows:
         return rows
 
     def programs(self, safe: dict[int, int]) -> list[Row]:
-        """All contents as one program of the library; none where it has no such program."""
+        """All contents end to end, in one call of the library; none where it has no such call.
+
+        What was found layer by layer is asked again of all layers: a compiler may fuse over the
+        borders of layers, and then adds otherwise than any layer does by itself.
+        """
         rows: list[Row] = []
         for length, to in safe.items():
-            self.tell(f"as one program, content {length}")
-            layerwise = self.wish.layerwise and length in self.wish.decided
-            with_plan = self.layerwise if layerwise else None
-            found = list(programs.rows(self.lengths, length, to, with_plan))
+            self.tell(f"end to end, content {length}")
+            found = list(self._end_to_end(length, to))
             if not found:
                 return []
             rows += [self.place | row for row in found]
         return rows
+
+    def _end_to_end(self, length: int, safe: int) -> Iterator[Row]:
+        """Rows of ``programs`` for one content; with its layerwise plan where that is asked for.
+
+        Then also how the fixed run's bits compare with those layer by layer.
+        """
+        geometry, network, runner = self.geometry, self.wish.network, self.lengths.runner
+        x = content(network, length, PROGRAM_SEED + length)
+        given = padded(x, geometry.fixed)
+        fixed, _ = runner.whole(given)
+        if fixed is None:
+            return
+        layerwise = self.wish.layerwise and length in self.wish.decided
+        runs = [("least", geometry.least(length), runner), ("safe", safe, runner)]
+        other = None
+        if layerwise:
+            other = int(ulp.apart(fixed, runner.output(given), network.dtype).sum())
+            runs.append(("layerwise", length, Runner(self.session, self.layerwise.plan(length))))
+        for variant, to, one in runs:
+            output, _ = one.whole(padded(x, to))
+            if output is None:
+                continue
+            if variant == "layerwise":
+                theirs = fixed[..., : output.shape[-2], :]
+            else:
+                need = geometry.need(length, to)
+                output, theirs = kept(need, output), fixed[..., need.first : need.kept, :]
+            found = ulp.differences(output, theirs, network.dtype)
+            yield {
+                "content": length,
+                "variant": variant,
+                "padded": to,
+                "fixed": geometry.fixed,
+                "compared": output.size,
+                "differing": len(found.index),
+                "max_ulp": ulp.largest(found.ulps),
+                "other_than_layers": other,
+            }
 
     def _decisions(self) -> list[Row]:
         network, rows = self.wish.network, []
@@ -381,6 +369,6 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
     return found
 
 
-def subject(wish: Wish) -> str:
+def subject(wish: Request) -> str:
     """What ``measurements`` calls the costs of a wish's network."""
     return f"{wish.source}, fixed {wish.fixed}"

@@ -10,7 +10,7 @@ from probe.explain.evidence import Evidence, example
 from probe.launch import AnySession
 from probe.network import plan as plans
 from probe.network.chain import Network
-from probe.network.comparison import Comparer, Comparison
+from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Geometry
 from probe.network.plan import Plan
 from probe.network.safe import SafeLengths
@@ -26,8 +26,8 @@ class Report:
     """
 
     target: str
-    comparisons: list[Comparison] = field(default_factory=list)
-    shown: Comparison | None = None
+    comparisons: list[PaddedComparison] = field(default_factory=list)
+    shown: PaddedComparison | None = None
     evidence: Evidence | None = None
     plan: Plan | None = None
     part: str = ""
@@ -149,4 +149,33 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
         "part": network.part or None,
         "examined": network.examined,
         "operations_total": network.operations_total,
+    }
+
+
+def network_row(network: Network, fixed: int, source: str | None = None) -> dict[str, Any]:
+    """The row of ``networks``: windows at the fixed length, layers without their numbers.
+
+    ``source``: what ``Network.load`` makes it from, where that is known.
+    """
+    last = network.windows(fixed)[-1]
+    arrays = [set(layer.arrays) for layer in network.layers]
+    words = network.to_json()
+    words["layers"] = [
+        {word: value for word, value in told.items() if word not in numbers}
+        for told, numbers in zip(words["layers"], arrays, strict=True)
+    ]
+    return {
+        "network_id": network.id,
+        "name": network.name,
+        "source": source,
+        "layers": len(network.layers),
+        "dtype": network.dtype,
+        "in_channels": network.in_channels,
+        "filters": network.filters,
+        "field": last.field,
+        "jump": last.jump,
+        "json": words,
+        "examined": network.examined,
+        "operations_total": network.operations_total,
+        "part": network.part or None,
     }

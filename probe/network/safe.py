@@ -3,7 +3,7 @@
 Decided by order, not by luck: the way in which a layer adds each output is recognised at the size
 that a padded length gives it and at the fixed one (:mod:`probe.search.recognition`), and two
 outputs agree only if they are added in the same order with the same roundings. Functions of an
-element are compared place by place (:mod:`probe.network.places`). What is no sum of products in
+element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 
 A library that runs the network as one program may compute otherwise than layer by layer (XLA fuses
@@ -23,9 +23,9 @@ from probe import ulp, window
 from probe.backends import elementwise
 from probe.launch import AnySession
 from probe.network.chain import Network
+from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
 from probe.network.layers import Layer
-from probe.network.places import Places
 from probe.network.running import Runner, content
 from probe.network.turned import session_for
 from probe.operands.draw import normal

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from probe.campaign import case_row, run_row
 from probe.case import Case
-from probe.network.rows import network_row
+from probe.network.report import network_row
 from probe.remedies.advice import advise
 from probe.remedies.found import Found, Measured
-from probe.sweep.observations import case_row, run_row
 
 Row = dict[str, Any]
 

@@ -9,17 +9,13 @@ from typing import Any
 
 import numpy as np
 
-import probe.explain as explain
 from probe import operands, ulp
 from probe.case import Case
 from probe.case.operators import OPERATORS
-from probe.explain import Explanation, Pairs, Side
-from probe.explain.judge import classes_of
+from probe.comparison import Comparison, Pairs, Revealer, classes_of, compared, run
 from probe.floats import round_to
 from probe.launch import AnySession
-from probe.order.orders import Way
 from probe.reports.questions import Conventions, Operators, Pair, Question
-from probe.reproduction.failing import windows
 
 MOST, KINDS, FILTERS = 512, 4, 8
 """Differing outputs whose cause is looked for, of how many kinds of windows (those at the borders
@@ -49,7 +45,22 @@ class Answer:
     causes: dict[str, int] = field(default_factory=dict)
     explained: int = 0
     replayed: int = 0
-    told: Explanation | None = None
+    told: Comparison | None = None
+
+    @staticmethod
+    def of(found: Comparison, causes: dict[str, int] | None = None, looked: int = 0) -> Answer:
+        """What differs; ``causes`` of so many of the outputs as were looked at."""
+        differences = found.differences
+        known = bool((differences.ulps != ulp.NAN).all())
+        first = (differences.bits_a[:1].tolist(), differences.bits_b[:1].tolist())
+        bits = first[0][0] if first[0] else None, first[1][0] if first[1] else None
+        counts = found.compared, len(found.differing), found.max_ulp if known else None
+        return Answer(found.left.case, found.right.case, *counts, bits, causes or {}, looked)
+
+    def because(self, told: Comparison | None, causes: dict[str, int], looked: int) -> Answer:
+        """With the causes that another answer, or a comparison of some outputs, found."""
+        replayed = 0 if told is None else told.replayed
+        return replace(self, causes=causes, explained=looked, replayed=replayed, told=told)
 
     def row(self) -> dict[str, Any]:
         """Columns of ``findings``."""
@@ -65,35 +76,23 @@ def answer(question: Question, session: AnySession, origin: Origin) -> Answer | 
     """
     if isinstance(question, Conventions):
         first = origin(question.origin) if question.origin else session
-        left, right = question.sides(session.target)
-        return None if right is None else conventions(first, left, session, right)
-    if isinstance(question, Pair):
-        return _pair(question, session)
-    one, two = same_numbers(question, session, *question.sides(session.target))
-    return explained(one, two, in_order(one, two), session, session)
+        right = question.written(session.target, question.case)
+        return None if right is None else conventions(first, question.case, session, right)
+    if isinstance(question, Operators):
+        return explained(same_numbers(question, session, question.size), session, session)
+    return _pair(question, session)
 
 
 def _pair(question: Pair, session: AnySession) -> Answer:
     """Both sides of a pair; of many filters, where a reveal would take long, a copy with few."""
-    one, two, pairs = _sides(question, session)
-    if question.vary == "filters" or _work(two.case) < DEAR:
-        return explained(one, two, pairs, session, session)
-    found = _differences(one, two, pairs)
-    if not len(found.index):
-        return _counted(one, two, pairs, found, {}, 0)
+    found = compared(question.shapes, session, session)
+    if question.vary == "filters" or _work(found.right.case) < DEAR or not len(found.differing):
+        return explained(found, session, session)
     few = replace(question, case=question.case.with_(filters=FILTERS))
-    told = explained(*_sides(few, session), session, session)
+    told = explained(compared(few.shapes, session, session), session, session)
     if not told.differing:
-        return explained(one, two, pairs, session, session)
-    answer = _counted(one, two, pairs, found, told.causes, told.explained)
-    answer.replayed, answer.told = told.replayed, told.told
-    return answer
-
-
-def _sides(question: Pair, session: AnySession) -> tuple[Side, Side, Pairs]:
-    left, right = question.sides(session.target)
-    pairs = explain.must_agree(question.case, question.vary, left, right)
-    return explain.run(session, left), explain.run(session, right), pairs
+        return explained(found, session, session)
+    return Answer.of(found).because(told.told, told.causes, told.explained)
 
 
 def _work(case: Case) -> float:
@@ -101,79 +100,56 @@ def _work(case: Case) -> float:
     return float(np.prod(case.output_shape())) * case.summands**2
 
 
-def same_numbers(
-    question: Operators, session: AnySession, left: Case, right: Case
-) -> tuple[Side, Side]:
-    """Both operators over the same numbers."""
+def same_numbers(question: Operators, session: AnySession, size: int) -> Comparison:
+    """Both operators of a size over the same numbers, output by output in the same order."""
+    left, right = question.sized(size)
     x, w, b = operands.generate(left)
     if question.value is not None:
-        x, w = _constant(left, question.value)
+        x = round_to(np.full(left.input_shape(), question.value), left.dtype)
+        w = round_to(np.ones(left.weight_shape), left.dtype)
     theirs = x.reshape(right.input_shape()), w.reshape(right.weight_shape), b
-    return explain.run(session, left, (x, w, b)), explain.run(session, right, theirs)
-
-
-def _constant(case: Case, value: float) -> tuple[np.ndarray, np.ndarray]:
-    x = round_to(np.full(case.input_shape(), value), case.dtype)
-    return x, round_to(np.ones(case.weight_shape), case.dtype)
-
-
-def in_order(left: Side, right: Side) -> Pairs:
-    """Every output of the left side with the right side's of the same number."""
-    places = _all_places(left)
-    return Pairs(places, _all_places(right), np.ones(len(places), bool))
-
-
-def _all_places(side: Side) -> np.ndarray:
-    return np.argwhere(np.ones(side.operands.y.shape, bool))
+    one, two = run(session, left, (x, w, b)), run(session, right, theirs)
+    mine, other = (np.argwhere(np.ones(side.operands.y.shape, bool)) for side in (one, two))
+    return Comparison(left, one, two, Pairs(mine, other, np.ones(len(mine), bool)))
 
 
 def conventions(first: AnySession, left: Case, second: AnySession, right: Case) -> Answer:
-    """Two layers that ought to be the same: windows are read off both sides.
+    """Two layers that must be the same: windows are read off both sides.
 
     Outputs that one side lacks count as differing, by their window. What a maximum gives differs by
     nothing but its window and what padding puts there.
     """
-    one, two = explain.run(first, left), explain.run(second, right)
-    one.windows, two.windows = windows(first, left), windows(second, right)
-    pairs = explain.same_place(one, two)
-    lacking = max(one.operands.y.size, two.operands.y.size) - len(pairs.left)
+    one, two = run(first, left, windows=True), run(second, right, windows=True)
+    both = Comparison(left, one, two, Pairs.same_place(one, two))
+    missing = max(one.operands.y.size, two.operands.y.size) - both.compared
     if OPERATORS[left.op].pool:
-        found = _differences(one, two, pairs)
-        causes = {"window": len(found.index)} if len(found.index) else {}
-        answer = _counted(one, two, pairs, found, causes, len(found.index))
+        differing = len(both.differing)
+        answer = Answer.of(both, {"window": differing} if differing else {}, differing)
     else:
-        answer = explained(one, two, pairs, first, second)
-    if lacking:
-        answer.compared, answer.differing = answer.compared + lacking, answer.differing + lacking
-        answer.causes = dict(Counter(answer.causes) + Counter(window=lacking))
-        answer.explained += lacking
+        answer = explained(both, first, second)
+    if missing:
+        answer.compared, answer.differing = answer.compared + missing, answer.differing + missing
+        answer.causes = dict(Counter(answer.causes) + Counter(window=missing))
+        answer.explained += missing
     return answer
 
 
-def explained(one: Side, two: Side, pairs: Pairs, first: AnySession, second: AnySession) -> Answer:
+def explained(found: Comparison, first: AnySession, second: AnySession) -> Answer:
     """What differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
-    found = _differences(one, two, pairs)
-    if not len(found.index):
-        return _counted(one, two, pairs, found, {}, 0)
-    chosen = _some(one, pairs, found.index)
-    some = Pairs(pairs.left[chosen], pairs.right[chosen], pairs.same_window[chosen])
-    known: list[Way] = []
-    for side, session, places in ((one, first, some.left), (two, second, some.right)):
-        if not side.refusal:
-            wanted = np.zeros(side.replays.shape, bool)
-            wanted[tuple(places.T)] = True
-            explain.add_orders(side, session, known, wanted)
-            known = [] if side.orders is None else side.orders.ways
-    told = explain.compare(one.case, one, two, some)
-    answer = _counted(one, two, pairs, found, told.causes, len(chosen))
-    answer.replayed, answer.told = told.replayed, told
-    return answer
+    if not len(found.differing):
+        return Answer.of(found)
+    pairs = found.pairs.some(_some(found))
+    told = Comparison(found.case, found.left, found.right, pairs)
+    told.reveal(first, second, Revealer(tried=None), np.arange(len(pairs)))
+    return Answer.of(found).because(told, told.causes, len(pairs))
 
 
-def _some(one: Side, pairs: Pairs, differing: np.ndarray) -> np.ndarray:
-    """Up to ``MOST`` of these pairs: of the most frequent kinds of windows, and of some filters."""
-    position, filters = pairs.left[differing].T
-    kinds, counts = np.unique(read := classes_of(one.case)[0][position], return_counts=True)
+def _some(found: Comparison) -> np.ndarray:
+    """Up to ``MOST`` differing pairs: of the most frequent kinds of windows, and some filters."""
+    differing = found.differing
+    position, filters = found.pairs.left[differing].T
+    read = classes_of(found.left.case)[0][position]
+    kinds, counts = np.unique(read, return_counts=True)
     mine = np.isin(read, kinds[np.argsort(-counts, kind="stable")[:KINDS]])
     mine &= np.isin(filters, _spread(np.unique(filters[mine]), FILTERS))
     return _spread(differing[mine], MOST)
@@ -182,23 +158,3 @@ def _some(one: Side, pairs: Pairs, differing: np.ndarray) -> np.ndarray:
 def _spread(values: np.ndarray, most: int) -> np.ndarray:
     """Up to ``most`` of these values, the first and the last among them."""
     return values[np.unique(np.linspace(0, len(values) - 1, most).astype(int))]
-
-
-def _differences(one: Side, two: Side, pairs: Pairs) -> ulp.Differences:
-    ours, theirs = one.operands.y[tuple(pairs.left.T)], two.operands.y[tuple(pairs.right.T)]
-    return ulp.differences(ours, theirs, one.case.dtype)
-
-
-def _counted(
-    one: Side,
-    two: Side,
-    pairs: Pairs,
-    found: ulp.Differences,
-    causes: dict[str, int],
-    looked: int,
-) -> Answer:
-    distances = found.ulps[found.ulps != ulp.NAN]
-    largest = int(np.abs(distances).max(initial=0)) if len(distances) == len(found.ulps) else None
-    counts = (len(pairs.left), len(found.index))
-    bits = (int(found.bits_a[0]), int(found.bits_b[0])) if len(found.index) else (None, None)
-    return Answer(one.case, two.case, *counts, largest, bits, causes, looked)

@@ -1,12 +1,12 @@
-"""What a public report asks: two runs that ought to agree, on any target."""
+"""What a public report asks: two runs that must agree, on any target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from probe import window
 from probe.case import Case
+from probe.comparison import Shapes
 from probe.target import Target
 
 Written = Callable[[Target, Case], "Case | None"]
@@ -14,7 +14,7 @@ Written = Callable[[Target, Case], "Case | None"]
 
 @dataclass(frozen=True)
 class Pair:
-    """One operator at two values of the axis ``vary``: what both compute ought to be the same."""
+    """One operator at two values of the axis ``vary``: both must give the same."""
 
     text: str
     case: Case
@@ -22,12 +22,15 @@ class Pair:
     at: int
     against: int
 
-    def sides(self, _: Target) -> tuple[Case, Case]:
-        """The left and the right side's case."""
-        values = (self.at, self.against)
-        case = window.case_for(self.case, self.vary, values)
-        left, right = (window.case_at(case, self.vary, value) for value in values)
-        return left, right
+    @property
+    def shapes(self) -> Shapes:
+        """Both sides."""
+        return Shapes.named(self.case, self.vary, self.at, self.against)
+
+    @property
+    def left(self) -> Case:
+        """The left side's case."""
+        return self.shapes.left
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,10 @@ class Operators:
     size: int
     value: float | None = None
 
-    def sides(self, _: Target) -> tuple[Case, Case]:
-        """The left and the right side's case."""
-        return self.sized(self.size)
+    @property
+    def left(self) -> Case:
+        """The left side's case."""
+        return self.sized(self.size)[0]
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,10 @@ class Conventions:
     written: Written
     small: Case | None = None
 
-    def sides(self, target: Target) -> tuple[Case, Case | None]:
-        """The left side's case, and the right side's on a target."""
-        return self.case, self.written(target, self.case)
+    @property
+    def left(self) -> Case:
+        """The left side's case."""
+        return self.case
 
 
 Question = Pair | Operators | Conventions

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
 from probe.case import Case
+from probe.comparison import Comparison, Run
 from probe.errors import InputError, TargetError
-from probe.explain import Explanation, Side
 from probe.launch import AnySession
 from probe.order import ways
-from probe.reports.answers import Answer, Origin, answer, explained, in_order, same_numbers
+from probe.reports.answers import Answer, Origin, answer, explained, same_numbers
 from probe.reports.questions import Conventions, Operators, Pair, Question
 from probe.reproduction.failing import Failing
 from probe.shrink import Finding, shrink
@@ -30,8 +31,7 @@ def smallest(question: Question, session: AnySession, origin: Origin) -> Told | 
         return _operators(question, session)
     if isinstance(question, Pair):
         failing = Failing(session, session)
-        finding = Finding.of(question.case, question.vary, question.at, question.against)
-        return _shrunk(finding, failing, failing.by_bits)
+        return _shrunk(Finding.drawn_from(question.shapes), failing, failing.by_bits)
     if question.small is not None:
         return _small(question, session, origin)
     return _padded(question, session, origin)
@@ -41,10 +41,10 @@ def _operators(question: Operators, session: AnySession) -> Told | None:
     """The least number of products at which the two operators differ."""
     for size in range(1, min(question.size, LARGEST) + 1):
         try:
-            one, two = same_numbers(question, session, *question.sized(size))
+            both = same_numbers(question, session, size)
         except (InputError, TargetError):
             continue
-        found = explained(one, two, in_order(one, two), session, session)
+        found = explained(both, session, session)
         if found.differing and found.told is not None:
             named = {"against_case": found.right.to_json(), "calls": size, "ended": "minimal"}
             return _told(found.told, found.left, _label(found.left)) | named
@@ -54,8 +54,7 @@ def _operators(question: Operators, session: AnySession) -> Told | None:
 def _small(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
     """The question's own small case, if it still differs."""
     assert question.small is not None
-    again = Conventions(question.text, question.origin, question.small, question.written)
-    found = answer(again, session, origin)
+    found = answer(replace(question, case=question.small), session, origin)
     if found is None or not found.differing:
         return None
     given: Told = {"label": _label(found.left), "case": found.left.to_json()}
@@ -74,7 +73,7 @@ def _first(found: Answer) -> Told:
 
 def _padded(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
     """What is left of a layer whose two paddings read other inputs."""
-    left, right = question.sides(session.target)
+    left, right = question.case, question.written(session.target, question.case)
     if right is None or left.with_(padding=right.padding) != right:
         return None
     first = origin(question.origin) if question.origin else session
@@ -107,34 +106,33 @@ def _shrunk(
     return told | {"calls": found.calls, "ended": found.ended}
 
 
-def _told(found: Explanation, case: Case, label: str) -> Told:
+def _told(found: Comparison, case: Case, label: str) -> Told:
     """A case, and how the first differing output is made on both sides."""
     given: Told = {"label": label, "case": case.to_json(), "causes": found.causes}
     return given | _sides(found)
 
 
-def _sides(found: Explanation) -> Told:
+def _sides(found: Comparison) -> Told:
     """Both sides' numbers, bits and ways of one differing output; {} where none is known."""
     if not len(found.differing):
         return {}
     pair = int(found.differing[0])
-    at, against = found.pairs.left[pair].tolist(), found.pairs.right[pair].tolist()
     return {
         "cause": found.cause[0],
         "ulp": None if found.ulps[0] == ulp.NAN else int(found.ulps[0]),
-        "left": _side(found.left, (at[0], at[1])),
-        "right": _side(found.right, (against[0], against[1])),
+        "left": _side(found.left, found.pairs.left[pair]),
+        "right": _side(found.right, found.pairs.right[pair]),
     }
 
 
-def _side(side: Side, place: tuple[int, int]) -> Told:
+def _side(side: Run, place: np.ndarray) -> Told:
     """One output: its place, bits and way, and the numbers of the whole run, as exact hex."""
     dtype, held = side.case.dtype, side.operands
     given: Told = {
         "target": side.target.text,
         "case": side.case.to_json(),
-        "place": list(place),
-        "bits": int(floats.to_bits(held.y[place], dtype)),
+        "place": place.tolist(),
+        "bits": int(floats.to_bits(held.y[tuple(place)], dtype)),
         "x": _hex(held.x, dtype),
         "w": _hex(held.w, dtype),
         "b": None if held.b is None else _hex(held.b, dtype),

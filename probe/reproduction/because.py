@@ -24,7 +24,7 @@ def cause(content: Content) -> str:
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
-    proof = f"Replayed in NumPy, bit for bit: {found.replayed} of {len(found.pairs.left)} outputs."
+    proof = f"Replayed in NumPy, bit for bit: {found.replayed} of {found.compared} outputs."
     if "window" in found.causes:
         reads = [
             f"{name} reads x at {_places(side)}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probe.explain import Explanation
+from probe.comparison import Comparison
 from probe.explain.evidence import Evidence
 from probe.reproduction.kept import Effect
 from probe.reproduction.proof import Ran
@@ -37,7 +37,7 @@ class Content:
     targets: tuple[Target, Target]
     names: tuple[str, str]
     versions: tuple[str, str]
-    explanation: Explanation
+    explanation: Comparison
     evidence: Evidence | None
     script: str
     ran: Ran

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from probe.comparison import Pairs, Run
 from probe.errors import InputError
-from probe.explain import Pairs, Side
 from probe.order import ways
 from probe.order.orders import Orders, Way
 from probe.reproduction.evaluator import NOTHING_READ
@@ -30,7 +30,7 @@ TREE_SHOWN = 120
 
 
 def save(
-    sides: Side | Sequence[Side],
+    sides: Run | Sequence[Run],
     path: str | Path,
     *,
     pairs: Pairs | None = None,
@@ -45,7 +45,7 @@ def save(
     out and counted in what the file prints; without it they are an InputError, as is a side with
     no orders at all. Writes some MB for a large layer: the operands, mostly.
     """
-    chosen = [sides] if isinstance(sides, Side) else list(sides)
+    chosen = [sides] if isinstance(sides, Run) else list(sides)
     return write(text(chosen, pairs=pairs, partial=partial, note=note), path)
 
 
@@ -61,7 +61,7 @@ def write(program: str, path: str | Path) -> Path:
 
 
 def text(
-    sides: Sequence[Side],
+    sides: Sequence[Run],
     *,
     pairs: Pairs | None = None,
     partial: bool = False,
@@ -96,7 +96,7 @@ def _template() -> str:
     return Path(__file__).with_name("evaluator.py").read_text(encoding="utf-8")
 
 
-def _run(side: Side, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What is told of one side, and its arrays."""
     if side.orders is None:
         why = f"its outputs are {side.refusal}: there is no order to replay"

@@ -11,21 +11,14 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-import probe.explain as explain
 from probe import ulp
 from probe.case import Case
 from probe.case.arguments import choice
-from probe.case.operators import OPERATORS
+from probe.comparison import Comparison, Revealer, compared, outputs
 from probe.errors import TargetError
-from probe.explain import Explanation, Pairs, Side
 from probe.kernels import Naming
 from probe.launch import AnySession, open_session
-from probe.order import pools
-from probe.order.operator import SessionOperator
-from probe.order.orders import Orders
-from probe.order.windows import reveal_windows
 from probe.shrink import Finding
-from probe.shrink.finding import Blocks
 from probe.target import Target
 
 BY = ("bits", "order")
@@ -59,7 +52,7 @@ class Failing:
 
     def __init__(self, first: AnySession, second: AnySession) -> None:
         self.first, self.second, self.runs = first, second, 0
-        self._orders: dict[tuple[str, str], Orders] = {}
+        self._known = Revealer(tried=0, kept=4, small=SMALL)
         self._naming = {target: Naming(target) for target in dict.fromkeys(self.targets)}
 
     def close(self) -> None:
@@ -84,11 +77,11 @@ class Failing:
         except TargetError as error:
             self._again(error)
             return False
-        blocks = finding.compared(self.conventions(finding))
-        if not self._differ(finding, one, two, blocks):
+        dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
+        if all(ulp.equal(one[ours], two[theirs], dtype) for ours, theirs in blocks):
             return False
         again = self._run(self.first, finding, finding.left)
-        return not len(ulp.differences(one, again, finding.case.dtype).index)
+        return bool(ulp.equal(one, again, dtype))
 
     def by_order(self, finding: Finding) -> bool:
         """Whether outputs that must agree are added in other ways, whatever the operands are."""
@@ -105,7 +98,7 @@ class Failing:
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
     def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """What both sides' libraries say that they run, as ``explain.kernels.named`` gives it."""
+        """What both sides' libraries say that they run, as ``explain.runs.named`` gives it."""
         left, right = (
             self._naming[target].names(case)
             for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
@@ -120,91 +113,32 @@ class Failing:
             self._again(error)
             return False
 
-    def explained(self, finding: Finding) -> Explanation:
+    def explained(self, finding: Finding) -> Comparison:
         """Both sides with their orders, and the cause of every difference. TargetError."""
         self.revive()
-        one = self._side(self.first, finding, finding.left)
-        two = self._side(self.second, finding, finding.right)
-        return explain.compare(finding.left, one, two, self._pairs(finding, one, two))
+        return self._compared(finding).reveal(self.first, self.second, Revealer(tried=0))
 
-    def _pairs(self, finding: Finding, one: Side, two: Side) -> Pairs:
-        if self.conventions(finding):
-            return explain.same_place(one, two)
-        return explain.must_agree(finding.case, finding.vary, finding.left, finding.right)
-
-    def judged(self, finding: Finding) -> Explanation | None:
+    def judged(self, finding: Finding) -> Comparison | None:
         """``explained`` of the differing outputs alone; None where none differs. TargetError."""
-        one, two = (
-            self._plain(session, finding, case)
-            for session, case in ((self.first, finding.left), (self.second, finding.right))
-        )
-        pairs = self._pairs(finding, one, two)
-        differing = explain.differing(one, two, pairs)
-        if not len(differing):
+        found = self._compared(finding)
+        if not len(found.differing):
             return None
-        self._reveal(one, self.first, pairs.left[differing])
-        self._reveal(two, self.second, pairs.right[differing])
-        return explain.compare(finding.left, one, two, pairs)
+        return found.reveal(self.first, self.second, self._known, found.differing)
 
-    def _reveal(self, side: Side, session: AnySession, places: np.ndarray) -> None:
-        """Adds the orders of some outputs, or those of all that this shape had at the last call.
-
-        Orders go with the shape, whatever the operands are: where the last ones' replay gives the
-        bits of these operands too, nothing is asked.
-        """
-        if side.refusal:
-            return
-        key, at = (session.target.text, str(side.case.to_json())), tuple(places.T)
-        known = self._orders.get(key)
-        if known is not None:
-            side.orders, side.evidence = known, known.evidence
-            side.replays = explain.replays(known, side.operands)
-            if side.replays[at].all():
-                return
-        wanted = np.zeros(side.replays.shape, bool)
-        wanted[at] = True
-        explain.add_orders(side, session, (), None if wanted.size <= SMALL else wanted)
-        if side.orders is not None:
-            self._orders = {**dict(list(self._orders.items())[-3:]), key: side.orders}
+    def _compared(self, finding: Finding) -> Comparison:
+        return compared(finding, self.first, self.second, finding.operands)
 
     def revive(self) -> None:
         """Starts again what was lost, by Ctrl-C for example."""
         for session in (self.first, self.second):
-            if not session.alive:
-                session.start()
-
-    def _side(self, session: AnySession, finding: Finding, case: Case) -> Side:
-        side = self._plain(session, finding, case)
-        return side if side.refusal else explain.add_orders(side, session, ())
-
-    def _plain(self, session: AnySession, finding: Finding, case: Case) -> Side:
-        side = explain.run(session, case, finding.operands(case))
-        if self.conventions(finding):
-            side.windows = windows(session, case)
-        return side
+            session.revive()
 
     def _run(self, session: AnySession, finding: Finding, case: Case) -> np.ndarray:
         self.runs += 1
-        x, w, b = finding.operands(case)
-        arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-        _, found = session.request({"do": "run", "spec": case.spec()}, arrays)
-        return found["y"]
-
-    def _differ(self, finding: Finding, one: np.ndarray, two: np.ndarray, blocks: Blocks) -> bool:
-        dtype = finding.case.dtype
-        return any(
-            len(ulp.differences(one[ours], two[theirs], dtype).index) for ours, theirs in blocks
-        )
+        return outputs(session, case, finding.operands(case))
 
     def _again(self, error: TargetError) -> None:
         """Starts what was lost; raises the error where that is not why it failed."""
         if error.kind == "unavailable":
             raise error
         self.revive()
-
-
-def windows(session: AnySession, case: Case) -> np.ndarray:
-    """What every output reads, revealed: int64 (groups, positions, leaves), -1 for padding."""
-    if OPERATORS[case.op].pool:
-        return pools.as_windows(case, pools.reveal_pool(session, case))
-    return reveal_windows(SessionOperator(session, case))

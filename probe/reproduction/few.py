@@ -7,7 +7,7 @@ accumulators, cut results and large sums need the general evaluator: see ``emula
 from __future__ import annotations
 
 from probe import floats
-from probe.explain import Explanation
+from probe.comparison import Comparison
 from probe.explain.evidence import Added, Evidence, example
 from probe.order.replay import Rounding
 from probe.order.tree import BIAS, product
@@ -55,7 +55,7 @@ good = []
 '''
 
 
-def text(found: Explanation) -> str:
+def text(found: Comparison) -> str:
     """The program; empty where it would not be a few lines."""
     count = len(found.differing)
     if not 0 < count <= OUTPUTS or found.case.dtype not in ("float32", "float64"):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from probe import floats, machine
+from probe.comparison import Comparison
 from probe.errors import InputError, Nondeterministic, ProbeError
-from probe.explain import Explanation, Pairs
 from probe.explain.evidence import Evidence, example
 from probe.reproduction import avoiding, emulate, few, picture, program, proof, report, scripts
 from probe.reproduction.content import Content, Elsewhere
@@ -51,7 +51,7 @@ class Reproduction:
     finding: Any
     targets: tuple[Target, Target]
     versions: tuple[str, str]
-    explanation: Explanation
+    explanation: Comparison
     evidence: Evidence | None
     script: str
     ran: proof.Ran
@@ -79,7 +79,7 @@ class Reproduction:
             "targets": [target.text for target in self.targets],
             "case": self.finding.to_json(),
             "label": self.finding.label,
-            "compared": len(found.pairs.left),
+            "compared": found.compared,
             "differing": len(found.differing),
             "max_ulp": found.max_ulp,
             "causes": found.causes,
@@ -255,7 +255,7 @@ def shrunken(
     return found
 
 
-def _check(found: Explanation, finding: Finding) -> None:
+def _check(found: Comparison, finding: Finding) -> None:
     """Refuses what nobody could reproduce."""
     if "nondeterministic" in {found.left.refusal, found.right.refusal}:
         raise Nondeterministic(f"{finding.label}: the same run again gives other bits")
@@ -264,18 +264,18 @@ def _check(found: Explanation, finding: Finding) -> None:
         raise InputError("case", finding.label, why, "leave out --keep, or try --operands cancel")
 
 
-def expected_bits(found: Explanation) -> list[tuple[str, str]]:
+def expected_bits(found: Comparison) -> list[tuple[str, str]]:
     """Bit patterns of the differing outputs in the order of the script's, hexadecimal."""
     dtype = found.case.dtype
     width = floats.format_of(dtype).bits // 4
-    values = []
-    for side, places in ((found.left, found.pairs.left), (found.right, found.pairs.right)):
-        y = side.operands.y[tuple(places[found.differing].T)]
-        values.append([f"{int(bits):0{width}x}" for bits in floats.to_bits(y, dtype)])
+    values = [
+        [f"{int(bits):0{width}x}" for bits in floats.to_bits(y, dtype)]
+        for y in found.values(found.differing)
+    ]
     return list(zip(*values, strict=True))
 
 
-def evidence_of(found: Explanation, cause: str | None = None) -> Evidence | None:
+def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
     """One differing output in full; without products that are 0 where those only take room.
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
@@ -299,10 +299,9 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
     return found
 
 
-def emulated(found: Explanation) -> tuple[str, str]:
+def emulated(found: Comparison) -> tuple[str, str]:
     """The text of ``emulated.py`` for any size; or empty, and why."""
-    same = found.pairs.same_window
-    pairs = Pairs(found.pairs.left[same], found.pairs.right[same], same[same])
+    pairs = found.pairs.some(found.pairs.same_window)
     note = "What reproduce.py computes, added up in the same order by NumPy alone."
     try:
         sides = [found.left, found.right]
@@ -383,7 +382,7 @@ def about(made: Reproduction) -> dict[str, Any]:
         "library_versions": list(made.versions),
         "variables": variables,
         "case": made.finding.to_json(),
-        "compared": len(found.pairs.left),
+        "compared": found.compared,
         "differing": len(found.differing),
         "max_ulp": found.max_ulp,
         "causes": found.causes,

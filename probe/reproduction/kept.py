@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.explain import Explanation
-from probe.explain.judge import classes_of
+from probe.comparison import Comparison, classes_of
 from probe.kernels import computing
 from probe.order import ways
 from probe.order.tree import BIAS
@@ -62,20 +61,20 @@ class Effect:
         return asdict(self) | {"cause": self.cause}
 
 
-def effect(found: Explanation, label: str, kernels: Kernels | None = None) -> Effect:
+def effect(found: Comparison, label: str, kernels: Kernels | None = None) -> Effect:
     """The effect that an explanation tells of."""
-    values = []
-    for side, places in ((found.left, found.pairs.left), (found.right, found.pairs.right)):
-        y = side.operands.y[tuple(places[found.differing].T)]
-        values.append(np.asarray(floats.widen(y, found.case.dtype), np.float64))
+    values = [
+        np.asarray(floats.widen(y, found.case.dtype), np.float64)
+        for y in found.values(found.differing)
+    ]
     far, larger = np.abs(values[0] - values[1]), np.maximum(*map(np.abs, values))
     known = np.isfinite(far) & (larger > 0)
     many = bool(known.any())
     return Effect(
-        *(label, len(found.pairs.left), len(found.differing), found.max_ulp),
+        *(label, found.compared, len(found.differing), found.max_ulp),
         max_difference=float(far[known].max()) if many else None,
         max_relative=float((far[known] / larger[known]).max()) if many else None,
-        causes=found.causes or found.apart,
+        causes=found.causes or {name: len(which) for name, which in found.apart.items()},
         kernels=kernels,
     )
 
@@ -99,7 +98,7 @@ class Kept:
         return effect(self._explained, self.start.label, self.failed.kernels(self.start))
 
     @cached_property
-    def _explained(self) -> Explanation:
+    def _explained(self) -> Comparison:
         return self.failed.explained(self.start)
 
     @cached_property
@@ -121,7 +120,7 @@ class Kept:
             return True
         return alike(self.before.kernels, self.failed.kernels(finding))
 
-    def after(self, found: Explanation, finding: Finding) -> Effect:
+    def after(self, found: Comparison, finding: Finding) -> Effect:
         """The effect of the smallest finding."""
         return effect(found, finding.label, self.failed.kernels(finding))
 
@@ -133,7 +132,7 @@ class Kept:
             "kernels": alike(self.before.kernels, after.kernels) if known else None,
         }
 
-    def _shown_by_products(self, found: Explanation) -> bool:
+    def _shown_by_products(self, found: Comparison) -> bool:
         """Whether an output's products that are not 0 alone show the start's main cause."""
         main = self.before.cause
         if main is None or not set(main.split("+")) <= set(KINDS):
@@ -166,7 +165,7 @@ def _key(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
     return {source: names for source, names in found.items() if names}
 
 
-def shown_by_products(found: Explanation, cause: str, first: bool = False) -> int | None:
+def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int | None:
     """Which differing output (a number among them) shows a cause by its products that aren't 0.
 
     The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
@@ -179,11 +178,7 @@ def shown_by_products(found: Explanation, cause: str, first: bool = False) -> in
         position, filter_ = (int(n) for n in found.pairs.left[pair])
         read = leaves[classes[position]].tolist()
         kept = _not_zero(found, position, filter_, read)
-        places = (found.pairs.left[pair], found.pairs.right[pair])
-        both = [
-            side.way((int(at[0]), int(at[1])))
-            for side, at in zip((found.left, found.right), places, strict=True)
-        ]
+        both = found.left.way(found.pairs.left[pair]), found.right.way(found.pairs.right[pair])
         if both[0] is None or both[1] is None or len(kept) < 2:
             continue
         apart = ways.causes(among(both[0], set(kept)), among(both[1], set(kept)))
@@ -194,7 +189,7 @@ def shown_by_products(found: Explanation, cause: str, first: bool = False) -> in
     return None if best is None else best[1]
 
 
-def _not_zero(found: Explanation, position: int, filter_: int, read: Sequence[int]) -> list[int]:
+def _not_zero(found: Comparison, position: int, filter_: int, read: Sequence[int]) -> list[int]:
     """The leaves of an output whose products are not 0, and the bias where it isn't."""
     given, case = found.left.operands, found.left.case
     group = filter_ // (case.filters // case.groups)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
+from probe.comparison import Blocks, Comparison, Pairs, Revealer, run
 from probe.errors import InputError, Nondeterministic
-from probe.explain import Explanation, Pairs, add_orders, compare, places, run
 from probe.launch import AnySession, open_session
 from probe.network import Network
-from probe.network.comparison import Comparer, Comparison
+from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
@@ -27,7 +27,6 @@ from probe.reproduction import folder, layout, literals, program, proof, scripts
 from probe.reproduction.facts import facts_of
 from probe.reproduction.scripts import activations
 from probe.reproduction.scripts.contract import Library
-from probe.shrink.finding import Blocks
 from probe.target import Target
 
 
@@ -148,8 +147,8 @@ def reproduce(
 
 
 def _explanation(
-    session: AnySession, found: Comparison, finding: Padded, blocks: Blocks
-) -> Explanation:
+    session: AnySession, found: PaddedComparison, finding: Padded, blocks: Blocks
+) -> Comparison:
     """The last layer's differences; of a turned network they are revealed in the model's axes."""
     assert found.explanation is not None and found.short is not None and found.whole is not None
     axes, dtype = finding.axes, finding.network.dtype
@@ -161,19 +160,12 @@ def _explanation(
         x = axes.activations(side.activations[number])
         case = layer.case(x.shape[1:-1], dtype)
         sides.append(run(session, case, (x, arrays["w"], arrays.get("b"))))
-    some = [
-        np.concatenate([places(one.case, pair[word]) for pair in blocks])
-        for word, one in enumerate(sides)
-    ]
-    for one, outputs in zip(sides, some, strict=True):
-        wanted = np.zeros(one.replays.shape, bool)
-        wanted[tuple(outputs.T)] = True
-        add_orders(one, session, (), wanted)
-    pairs = Pairs(some[0], some[1], np.ones(len(some[0]), bool))
-    return compare(sides[0].case, sides[0], sides[1], pairs)
+    pairs = Pairs.of_blocks(sides[0].case, sides[1].case, blocks)
+    made = Comparison(sides[0].case, sides[0], sides[1], pairs)
+    return made.reveal(session, session, Revealer(tried=0), np.arange(len(pairs)))
 
 
-def _blocks(found: Comparison, axes: Axes) -> Blocks:
+def _blocks(found: PaddedComparison, axes: Axes) -> Blocks:
     """Outputs of the last layer that read the same in both runs, in blocks of neighbours."""
     network, number = axes.network, len(axes.layers) - 1
     shared: Shared = network.geometry(found.fixed).follow(found.padded)[number + 1]
@@ -188,7 +180,7 @@ def _blocks(found: Comparison, axes: Axes) -> Blocks:
     return tuple(made)
 
 
-def _expected(found: Comparison, finding: Padded, blocks: Blocks) -> list[tuple[str, str]]:
+def _expected(found: PaddedComparison, finding: Padded, blocks: Blocks) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order."""
     assert found.short is not None and found.whole is not None
     number, dtype = len(finding.network.layers), finding.network.dtype

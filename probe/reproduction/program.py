@@ -343,7 +343,7 @@ def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
     shapes = finding.left.output_shape(), finding.right.output_shape()
     return [
         (index(left, shapes[0]), index(right, shapes[1]))
-        for left, right in finding.compared(same_place)
+        for left, right in finding.blocks(same_place)
     ]
 
 

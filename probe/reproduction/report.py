@@ -168,7 +168,7 @@ def _expected(content: Content) -> str:
 def _finding(content: Content) -> str:
     """What was found, and how the case above came of it."""
     finding, shrunk, found = content.finding, content.shrunk, content.explanation
-    here, far = f"{len(found.differing)} of {len(found.pairs.left)}", _far(found.max_ulp)
+    here, far = f"{len(found.differing)} of {found.compared}", _far(found.max_ulp)
     before = content.before
     if shrunk is None or before is None:
         head = f"{finding.label}: {here} compared outputs differ, {far}"

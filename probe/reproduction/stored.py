@@ -48,7 +48,7 @@ def finding(path: Path, row: int | None = None) -> Stored:
     chosen = table.iloc[row].to_dict()
     if not chosen["differing"]:
         raise InputError("row", row, "its outputs agree, bit for bit", "give one that differs")
-    case = _case(results, chosen["case_id"])
+    case = case_of(results, chosen["case_id"])
     found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
     others = tuple(_elsewhere(results, chosen))
     return Stored(found, Target.parse(chosen["target"]), row, others)
@@ -60,7 +60,8 @@ def rows(path: Path) -> list[int]:
     return [int(row) for row in table.index[table["differing"] > 0]]
 
 
-def _case(results: Results, case_id: str) -> Case:
+def case_of(results: Results, case_id: str) -> Case:
+    """A stored case."""
     stored = results.cases.set_index("case_id")["json"][case_id]
     return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from probe import machine
-from probe.case import Case
-from probe.errors import ProbeError, StoreError, TargetError
+from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
+from probe.comparison import Shapes
+from probe.errors import ProbeError, StoreError
 from probe.reproduction import folder
-from probe.reproduction.failing import Failing, failing
+from probe.reproduction.failing import Failing
+from probe.reproduction.stored import case_of
 from probe.shrink import Finding
 from probe.store import Store, latest
 from probe.store.results import load
-from probe.sweep import Progress, observations
 from probe.target import Target
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,21 +31,8 @@ class Drawn:
     source: str
     number: int
     target: str
-    case: Case
-    vary: str
-    at: int
-    against: int
+    shapes: Shapes
     compared: int
-
-
-@dataclass
-class Tried:
-    """What ``attempt`` did: scripts confirmed now and before, and why others weren't, by target."""
-
-    confirmed: int = 0
-    before: int = 0
-    failures: dict[str, list[str]] = field(default_factory=dict)
-    interrupted: bool = False
 
 
 def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
@@ -70,19 +55,16 @@ def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
         group = row["target"] if each else ""
         seen[group] += 1
         kept += [row] * (seen[group] <= number)
-    cases = results.cases.set_index("case_id")["json"]
-    return [_drawn(store.name, place, row, cases) for place, row in enumerate(kept)]
+    found = []
+    for number, row in enumerate(kept):
+        values = row["vary"], int(row["at"]), int(row["against"])
+        shapes = Shapes(case_of(results, row["case_id"]), *values, None)
+        found.append(Drawn(store.name, number, row["target"], shapes, int(row["compared"])))
+    return found
 
 
 def _hash(*words: object) -> bytes:
     return hashlib.sha256(" ".join(map(str, words)).encode()).digest()
-
-
-def _drawn(source: str, number: int, row: Row, cases: Any) -> Drawn:
-    stored = cases[row["case_id"]]
-    case = Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
-    numbers = (int(row[name]) for name in ("at", "against", "compared"))
-    return Drawn(source, number, row["target"], case, row["vary"], *numbers)
 
 
 def attempt(
@@ -90,24 +72,20 @@ def attempt(
     store: Store,
     experiment: str,
     times: int = 2,
-    progress: Callable[[Progress], None] | None = None,
-) -> Tried:
+    progress: Tell | None = None,
+) -> Tally:
     """Reproduces every finding in ``times`` fresh processes, and stores ``reproductions``.
 
     What a script of the same run has confirmed is not tried again. A target that does not start is
-    a row of ``failures``. Ctrl-C leaves with what there is.
+    a row of ``failures``. Ctrl-C leaves with what there is. ``found``: scripts that confirmed one.
     """
-    rows = latest.table(store.path, "reproductions").to_pylist()
-    job = _Job(store, experiment, times, progress, {_key(row) for row in rows if row["confirmed"]})
     ordered = sorted(drawn, key=lambda one: one.target)
-    job.total = len(ordered)
-    try:
-        for text, group in groupby(ordered, key=lambda one: one.target):
-            job.target(Target.parse(text), list(group))
-    except KeyboardInterrupt:
-        job.done.interrupted = True
-    store.compact()
-    return job.done
+    job = _Trying(store, experiment, progress)
+    rows = latest.table(store.path, "reproductions").to_pylist()
+    job.known_rows = {_key(row) for row in rows if row["confirmed"]}
+    job.times = times
+    groups = groupby(ordered, key=lambda one: one.target)
+    return job.run([(Target.parse(text), list(group)) for text, group in groups])
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -115,74 +93,42 @@ def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
-@dataclass
-class _Job:
-    """One ``attempt`` at work."""
+class _Trying(Campaign[Drawn]):
+    """``known_rows``: keys of what was confirmed before; ``times``: processes of a script."""
 
-    store: Store
-    experiment: str
+    known_rows: set[tuple[Any, ...]]
     times: int
-    progress: Callable[[Progress], None] | None
-    known: set[tuple[Any, ...]]
-    total: int = 0
-    count: int = 0
-    done: Tried = field(default_factory=Tried)
+    failed: Failing
 
-    def target(self, target: Target, drawn: Sequence[Drawn]) -> None:
-        """All findings of one target, in one process of it."""
-        try:
-            with failing(target) as failed:
-                session = failed.first
-                facts = target, session.facts, session.variables, self.experiment
-                run = observations.run_row(*facts)
-                self.store.append("runs", run)
-                for one in drawn:
-                    self.finding(failed, one, run["run_id"])
-                    self.tell(target, one.case.label)
-        except TargetError as error:
-            self.fail(target, error)
-        self.store.flush()
+    def begin(self, part: Part[Drawn]) -> None:
+        """Takes the target's process for all its findings."""
+        self.failed = Failing(part.session, part.session)
+        part.stack.callback(self.failed.close)
 
-    def finding(self, failed: Failing, one: Drawn, run: str) -> None:
-        """One finding, unless a script has confirmed it."""
-        row: Row = {"run_id": run, "source": one.source, "case_id": one.case.id}
-        row |= {name: getattr(one, name) for name in ("target", "vary", "at", "against", "number")}
-        if _key(row) in self.known:
-            self.done.before += 1
+    def ask(self, part: Part[Drawn], question: Drawn) -> None:
+        """Tries one finding, unless a script has confirmed it."""
+        one, shapes, failed = question, question.shapes, self.failed
+        row: Row = {"run_id": part.run_id, "source": one.source, "case_id": shapes.case.id}
+        row |= {name: getattr(shapes, name) for name in ("vary", "at", "against")}
+        row |= {"target": one.target, "number": one.number}
+        if _key(row) in self.known_rows:
+            self.tally.before += 1
             return
         before, runs = time.perf_counter(), failed.runs
         row |= {"found": one.compared, "processes": self.times}
         try:
-            finding = Finding.of(one.case, one.vary, one.at, one.against)
-            made = folder.proved(failed, finding, times=self.times)
+            made = folder.proved(failed, Finding.drawn_from(shapes), times=self.times)
         except ProbeError as error:
             row |= {"confirmed": False, "reason": machine.publishable(str(error))}
-            self.done.failures.setdefault(one.target, []).append(str(error))
-            failed.revive()
+            self.tally.failures.setdefault(one.target, []).append(str(error))
         else:
             if made.shrunk is not None and made.shrunk.ended == "interrupted":
                 raise KeyboardInterrupt
             row |= {"confirmed": True, "runs": failed.runs - runs, **told(made)}
-            self.done.confirmed += 1
+            self.tally.found += 1
         row["seconds"] = time.perf_counter() - before
-        self.store.append("cases", observations.case_row(one.case))
-        self.store.append("reproductions", row)
-
-    def fail(self, target: Target, error: TargetError) -> None:
-        """Stores that a target did not start."""
-        run = observations.run_row(target, {}, {}, self.experiment)
-        self.store.append("runs", run)
-        row = {"run_id": run["run_id"], "case_id": None, "target": target.text}
-        row |= {"vary": None, "at": None, "kind": error.kind, "message": error.why}
-        self.store.append("failures", row | {"stderr": error.stderr or None})
-        self.done.failures.setdefault(target.text, []).append(str(error))
-
-    def tell(self, target: Target, what: str) -> None:
-        """Reports where the work is."""
-        self.count += 1
-        if self.progress is not None:
-            failures = sum(map(len, self.done.failures.values()))
-            self.progress(Progress(target.text, what, self.count, self.total, failures))
+        self.keep("cases", case_row(shapes.case))
+        self.keep("reproductions", row)
 
 
 def _effects(made: folder.Reproduction) -> Row:
@@ -216,7 +162,7 @@ def told(made: folder.Reproduction) -> Row:
         "small_summands": finding.left.summands,
         "small_at": finding.at,
         "small_against": finding.against,
-        "small_compared": len(found.pairs.left),
+        "small_compared": found.compared,
         "small_elements": sum(a.size for a in arrays),
         "small_not_zero": sum(finding.to_json()["not_zero"].values()),
         "differing": len(found.differing),

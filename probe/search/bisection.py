@@ -17,10 +17,10 @@ from probe import installation, operands
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
+from probe.launch import AnySession, open_session
 from probe.runtimes import environments
 from probe.runtimes.pins import RELEASED, number
 from probe.search import by_order
-from probe.search.measurement import Lasting
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -159,23 +159,22 @@ class Question:
         return Step(version, seen, says, installed=not here)
 
     def _measured(self, where: Target) -> tuple[str, str]:
-        session = Lasting(where)
+        session = open_session(where)
         try:
             return self._ask(session)
         finally:
-            session.end()
+            session.close()
 
-    def _ask(self, session: Lasting) -> tuple[str, str]:
+    def _ask(self, session: AnySession) -> tuple[str, str]:
         """What it shows, as a short hash, and in words."""
         unstable, run_id = self._swept(session)
         if self.what == "stability":
             said = ", ".join(f"{at}" for at in unstable) or "none"
             return _short(said), f"lengths that differ from {max(self.lengths)}: {said}"
-        if not session.alive:  # all of it was stored before
-            session.start()
+        session.revive()  # it may be that all of it was stored before
         return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
 
-    def _orders(self, session: Lasting, run_id: str) -> tuple[str, str]:
+    def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
         found = by_order.sweep(session, self.case, self.lengths)
         rows = found.rows(run_id)
         for table, table_rows in rows.items():
@@ -185,7 +184,7 @@ class Question:
         shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
         return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.ways)
 
-    def _swept(self, session: Lasting) -> tuple[list[int], str]:
+    def _swept(self, session: AnySession) -> tuple[list[int], str]:
         """Lengths that differ from the longest, and the run under which it is stored."""
         summary = sweep(
             [self.case],
@@ -194,6 +193,7 @@ class Question:
             store=self.store,
             experiment="bisect",
             sessions=lambda _: session,
+            close=False,
             whole={self.case: self.lengths},
         )
         found = summary.targets[session.target.text]
@@ -202,7 +202,7 @@ class Question:
             raise TargetError(found.target, worst.kind, worst.message)
         return sorted({one.at for one in found.differences}), str(found.run_id)
 
-    def _bits(self, session: Lasting) -> tuple[str, str]:
+    def _bits(self, session: AnySession) -> tuple[str, str]:
         digest, last = hashlib.sha256(), ""
         x, w, b = operands.generate(self.case.with_(length=max(self.lengths)))
         arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})

@@ -16,16 +16,14 @@ import numpy as np
 
 from probe import window
 from probe.case import Case
+from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import TargetError
-from probe.explain import Pairs, Side, must_agree, run_side
-from probe.explain.judge import Judge
 from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession
 from probe.order.orders import Orders, Way
 from probe.sweep.plan import axis_values
 
 Row = dict[str, Any]
-MOST_KNOWN = 24  # ways of other values that are tried before any question is asked
 PATIENCE = 3  # processes that may be lost one after the other
 
 
@@ -161,7 +159,8 @@ def sweep(
     for done, value in enumerate(reversed(shorter), 1):
         found, left = work.at(cases[value], value)
         if left and right and left.orders and right.orders:
-            _contrast(found, left, right, must_agree(case, vary, cases[value], cases[against]))
+            pairs = Pairs.must_agree(Shapes(case, vary, value, against, None))
+            _contrast(found, Comparison(case, left, right, pairs))
         result.values.insert(0, found)
         if progress:
             progress(done, len(shorter))
@@ -172,34 +171,27 @@ class _Work:
     """The values' reveals, one after the other, with what was learnt so far."""
 
     def __init__(self, session: AnySession) -> None:
-        self.session, self.lost = session, 0
-        self.known: list[Way] = []
+        self.session, self.lost, self.known = session, 0, Revealer()
 
-    def at(self, case: Case, value: int) -> tuple[AtValue, Side | None]:
+    def at(self, case: Case, value: int) -> tuple[AtValue, Run | None]:
         try:
-            side = run_side(self.session, case, self.known)
+            side = self.known.reveal(run(self.session, case), self.session)
         except TargetError as error:
-            self._mend(error)
+            if not self.session.alive:
+                self.lost += 1
+                if self.lost >= PATIENCE:
+                    raise
+                self.session.revive()
             return AtValue(value, refusal=f"{error.kind}: {error.why}"), None
         self.lost = 0
-        own = [] if side.orders is None else side.orders.ways
-        self.known = list(dict.fromkeys([*own, *self.known]))[:MOST_KNOWN]
         return AtValue(value, side.orders, side.refusal), side
 
-    def _mend(self, error: TargetError) -> None:
-        if not self.session.alive:
-            self.lost += 1
-            if self.lost >= PATIENCE:
-                raise error
-            self.session.start()
 
-
-def _contrast(found: AtValue, left: Side, right: Side, pairs: Pairs) -> None:
+def _contrast(found: AtValue, both: Comparison) -> None:
     """Fills in which of the outputs that must agree are added in another way."""
-    apart, found.unknown = Judge(left, right, pairs).apart()
-    found.compared = len(pairs.left)
-    found.causes = Counter({cause: len(which) for cause, which in apart.items()})
-    found.outputs = found.causes.total()
-    if apart:
-        places = pairs.left[np.concatenate(list(apart.values()))]
-        found.first = int((places @ np.array([left.case.filters, 1])).min())
+    found.unknown, found.compared = both.unknown, both.compared
+    found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
+    found.outputs = both.by_order
+    if found.outputs:
+        places = both.pairs.left[np.concatenate(list(both.apart.values()))]
+        found.first = int((places @ np.array([both.left.case.filters, 1])).min())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from probe.campaign import Failure
 from probe.case import Case
 from probe.errors import TargetError
-from probe.launch import Session
+from probe.launch import AnySession, open_session
 from probe.search import by_order
 from probe.store import Store, latest
-from probe.sweep import sweep
-from probe.sweep.summary import Failure, Summary
+from probe.sweep import Summary, sweep
 from probe.target import Target
 
 PATIENCE = 900.0
@@ -18,17 +18,6 @@ PATIENCE = 900.0
 
 PASSING = ("timeout", "unavailable")
 """Failures that another day may not have: a busy machine, an installation without a network."""
-
-
-class Lasting(Session):
-    """A session that a sweep leaves running, so that one process is asked for everything."""
-
-    def close(self) -> None:
-        """Nothing yet: see ``end``."""
-
-    def end(self) -> None:
-        """Ends the process, as ``close`` does elsewhere."""
-        super().close()
 
 
 def measure(
@@ -45,13 +34,14 @@ def measure(
     ``revealed``: two or more lengths of each case. ``whole``: as of ``sweep.sweep``. All of it is
     stored, failures too; a failure of the reveal is also one of the summary's.
     """
-    session = Lasting(where, PATIENCE, PATIENCE)
+    session = open_session(where, time_limit=PATIENCE, start_limit=PATIENCE)
     try:
         found = sweep(
             *(cases, [where], lengths),
             store=store,
             experiment=experiment,
             sessions=lambda _: session,
+            close=False,
             whole=whole,
         )
         one = found.targets[where.text]
@@ -64,15 +54,14 @@ def measure(
         store.flush()
         return found
     finally:
-        session.end()
+        session.close()
 
 
 def _reveal(
-    session: Session, case: Case, lengths: Sequence[int], run_id: str, store: Store
+    session: AnySession, case: Case, lengths: Sequence[int], run_id: str, store: Store
 ) -> None:
     """Adds how every output of every length is added."""
-    if not session.alive:
-        session.start()
+    session.revive()
     for table, rows in by_order.sweep(session, case, lengths).rows(run_id).items():
         store.append(table, rows)
 

@@ -2,71 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from probe import backends, floats, machine, schema
-from probe.case import Case, by
-from probe.runtimes.runtime import Missing
-from probe.target import Target, runtime
+from probe import floats, schema
+from probe.sweep.plan import Plan
 
 Size: TypeAlias = "int | np.ndarray"
 
 _SATURATED = 2**63 - 1
 _COLUMNS = ("at", "compared", "differing", "max_ulp", "first", "seconds")
-
-
-def run_row(
-    where: Target,
-    facts: Mapping[str, Any],
-    variables: Mapping[str, str],
-    experiment: str | None = None,
-) -> dict[str, Any]:
-    """The row of ``runs`` for a started target; ``facts`` empty where it did not start."""
-    keys = backends.get(where.name).keys
-    switches = {key: one.default for key, one in keys.items()} | dict(where.switches)
-    names = ("library", "library_version", "python_version", "numpy_version")
-    row = {
-        "started": datetime.fromtimestamp(time.time(), UTC),
-        "experiment": experiment,
-        "target": where.text,
-        "device": where.device,
-        "switches": switches,
-        "environment": dict(variables),
-        **{name: facts.get(name) for name in names},
-        **machine.facts(),
-        **_processor(where),
-    }
-    return {"run_id": schema.run_id(row), **row}
-
-
-def _processor(where: Target) -> dict[str, Any]:
-    """What an emulated target's processor is, instead of this machine's; {} for a native one."""
-    try:
-        ran = runtime(where)
-    except Missing:
-        return {}
-    return machine.emulating(ran.emulated, where.device) if ran.emulated else {}
-
-
-def case_row(case: Case) -> dict[str, Any]:
-    """The row of ``cases``."""
-    same = ("op", "in_channels", "filters", "groups", "length", "batch", "dtype", "seed")
-    return {
-        "case_id": case.id,
-        **{name: getattr(case, name) for name in (*same, "summands")},
-        "kernel": by(case.kernel),
-        "stride": by(case.stride),
-        "dilation": by(case.dilation),
-        "padding": case.padding_text,
-        "height": None if case.height is None else by(case.height),
-        "operands": case.kind,
-        "json": case.to_json(),
-    }
 
 
 def comparison_rows(
@@ -94,33 +41,43 @@ def comparison_rows(
 
 def difference_columns(
     pair: Mapping[str, Any],
+    rows: list[dict[str, Any]],
     arrays: Mapping[str, np.ndarray],
-    shapes: Mapping[int, tuple[int, ...]],
-    dtype: str,
-    scale: np.ndarray,
+    plan: Plan,
+    most: int | None,
 ) -> dict[str, Any]:
     """Columns of ``differences`` of one answer, one item after the other, each in order of index.
 
-    ``shapes``: the output shape by value of the axis, (batch, *spatial, filters). ``scale``:
-    sum|x*w|, float64, of the shape of the output at ``against``; the difference of two values is
-    divided by it and by eps, NaN where that is no number.
+    The difference of two values is divided by eps and by sum|x*w|, NaN where that is no number.
+    ``rows``: the answer's comparisons, which get their ``max_scaled`` and how many are ``kept``:
+    with ``most`` so many of each, the first ones, and the one with the most ulps.
     """
-    at, times = arrays["at"], arrays["differing"]
-    index = arrays["index"]
-    sizes = np.array([_sizes(shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)
-    rows, positions, filters = np.repeat(sizes, times, axis=0).T
-    ulps = arrays["ulps"]
-    scaled = _scaled(arrays, dtype, scale)
-    return {
-        **pair,
+    at, times, index = arrays["at"], arrays["differing"], arrays["index"]
+    sizes = np.array([_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)
+    ulps, scaled = arrays["ulps"], _scaled(arrays, plan.base.dtype, plan.scale)
+    ulps = np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps)
+    mask = np.ones(len(index), bool) if most is None else np.zeros(len(index), bool)
+    ends = np.cumsum(times)
+    for row, start, end in zip(rows, ends - times, ends, strict=True):
+        numbers = np.abs(scaled[start:end])
+        numbers = numbers[~np.isnan(numbers)]
+        row["max_scaled"] = float(numbers.max()) if numbers.size else None
+        if most is not None and end > start:
+            part = ulps[start:end]
+            size = np.where(part == schema.NULL_INT, _SATURATED, np.abs(part))
+            mask[start : min(end, start + most)] = True
+            mask[start + int(np.argmax(size))] = True
+        row["kept"] = int(mask[start:end].sum())
+    columns = {
         "at": np.repeat(at, times),
         "index": index,
-        **_place(index, rows, positions, filters),
+        **_place(index, *np.repeat(sizes, times, axis=0).T),
         "bits_at": arrays["bits_at"].astype(np.uint64),
         "bits_against": arrays["bits_against"].astype(np.uint64),
-        "ulp": np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps),
+        "ulp": ulps,
         "scaled": scaled,
     }
+    return {**pair, **{name: column[mask] for name, column in columns.items()}}
 
 
 def output_columns(
@@ -163,27 +120,3 @@ def _scaled(arrays: Mapping[str, np.ndarray], dtype: str, scale: np.ndarray) -> 
     with np.errstate(all="ignore"):
         scaled = (right - left) / (floats.eps(dtype) * scale.reshape(-1)[arrays["index_against"]])
     return np.where(np.isfinite(scaled), scaled, np.nan)
-
-
-def largest_scaled(scaled: np.ndarray, times: np.ndarray) -> list[float | None]:
-    """The largest |scaled| of each item, None where it has no number. ``times``: rows by item."""
-    ends = np.cumsum(times)
-    found: list[float | None] = []
-    for start, end in zip((ends - times).tolist(), ends.tolist(), strict=True):
-        part = np.abs(scaled[start:end])
-        numbers = part[~np.isnan(part)]
-        found.append(float(numbers.max()) if numbers.size else None)
-    return found
-
-
-def kept(ulps: np.ndarray, times: np.ndarray, keep: int) -> np.ndarray:
-    """Which rows stay (bool): of every item the first ``keep`` and the one with the most ulps."""
-    ends = np.cumsum(times)
-    mask = np.zeros(len(ulps), bool)
-    for start, end in zip((ends - times).tolist(), ends.tolist(), strict=True):
-        if end > start:
-            mask[start : min(end, start + keep)] = True
-            part = ulps[start:end]
-            size = np.where(part == schema.NULL_INT, _SATURATED, np.abs(part))
-            mask[start + int(np.argmax(size))] = True
-    return mask

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -61,10 +59,7 @@ class Plan:
         """By value: outputs without a partner whose window holds the same values."""
         if self._prefixes:
             return dict.fromkeys(self.values, 0)
-        return {
-            value: one.not_compared - sum(_size(left) for left, _ in one.further)
-            for value, one in self._agreements.items()
-        }
+        return {value: one.not_compared for value, one in self._agreements.items()}
 
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
@@ -105,20 +100,12 @@ class Plan:
         whole = [[0, size, 1] for size in self.shapes[value]]
         if self._prefixes:
             return value, [(None, whole)]
-        found = self._agreements[value]
-        blocks = []
-        for left, right in ((found.left, found.right), *found.further):
-            ours, theirs = _ranges(left), _ranges(right)
+        nothing = [[0, 0, 1] for _ in whole]
+        blocks: list[tuple[Ranges | None, Ranges]] = []
+        for pair in self._agreements[value].blocks:
+            ours, theirs = ([[part.start, part.stop, 1] for part in block] for block in pair)
             blocks.append((None if ours == whole else ours, theirs))
-        return value, blocks
-
-
-def _ranges(block: tuple[slice, ...]) -> Ranges:
-    return [[part.start, part.stop, 1] for part in block]
-
-
-def _size(block: tuple[slice, ...]) -> int:
-    return math.prod(part.stop - part.start for part in block)
+        return value, blocks or [(nothing, nothing)]
 
 
 class Plans:
@@ -127,20 +114,18 @@ class Plans:
     def __init__(
         self, cases: Sequence[Case], vary: str, values: Sequence[int], against: int
     ) -> None:
-        self._make = [(case, vary, values, against) for case in cases]
-        self._kept: OrderedDict[int, Plan] = OrderedDict()
+        self.cases, self.vary, self.values, self.against = cases, vary, values, against
+        self._kept = lru_cache(CACHED)(self._made)
         self._lock = threading.Lock()
         for number in range(len(cases)):
-            Plan(*self._make[number])
+            self._made(number)
 
     def __len__(self) -> int:
-        return len(self._make)
+        return len(self.cases)
+
+    def _made(self, number: int) -> Plan:
+        return Plan(self.cases[number], self.vary, self.values, self.against)
 
     def __getitem__(self, number: int) -> Plan:
         with self._lock:
-            plan = self._kept.get(number) or Plan(*self._make[number])
-            self._kept[number] = plan
-            self._kept.move_to_end(number)
-            if len(self._kept) > CACHED:
-                self._kept.popitem(last=False)
-            return plan
+            return self._kept(number)

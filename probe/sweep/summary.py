@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from probe.campaign import Failure
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -22,16 +24,6 @@ class Difference:
     max_ulp: int | None
     first: int
     control: str | None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One failure of a target. ``case_id`` and ``at`` are None where it wasn't at one."""
-
-    kind: str
-    message: str
-    case_id: str | None = None
-    at: int | None = None
 
 
 @dataclass

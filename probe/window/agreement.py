@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,30 +35,24 @@ Run = tuple[slice, slice]
 class Agreement:
     """Outputs of a left and a right side that must agree.
 
-    ``left`` and ``right`` are slices over (batch, *positions, filters), of equal sizes: the largest
-    block of partners. ``further`` has the other blocks, each a (left, right) pair; nearly always
-    there is none. ``compared`` counts the outputs in ``left``; ``not_compared`` all others on the
-    left side, and ``reason`` says why there are any (empty if none).
+    ``blocks``: (left, right) pairs of slices over (batch, *positions, filters), of equal sizes, the
+    largest one first; nearly always there is one. ``outputs`` counts those of the left side, and
+    ``reason`` says why some of them have no partner (empty if all have).
     """
 
-    left: Slices
-    right: Slices
-    compared: int
-    not_compared: int
+    blocks: tuple[tuple[Slices, Slices], ...]
+    outputs: int
     reason: str = ""
-    further: tuple[tuple[Slices, Slices], ...] = ()
 
     @property
-    def blocks(self) -> tuple[tuple[Slices, Slices], ...]:
-        """All (left, right) blocks that must agree; empty if no output must."""
-        return ((self.left, self.right), *self.further) if self.compared else ()
+    def compared(self) -> int:
+        """Outputs that must agree."""
+        return sum(math.prod(part.stop - part.start for part in left) for left, _ in self.blocks)
 
-    def as_ranges(self) -> dict[str, list[list[int]]]:
-        """``left`` and ``right`` as JSON: ``[start, stop]`` for every axis."""
-        return {
-            "left": [[part.start, part.stop] for part in self.left],
-            "right": [[part.start, part.stop] for part in self.right],
-        }
+    @property
+    def not_compared(self) -> int:
+        """Outputs of the left side without a partner."""
+        return self.outputs - self.compared
 
 
 def axis_of(case: Case, vary: str | None) -> str:
@@ -143,31 +137,6 @@ def agreement(
     return _between(_side(case, vary, at), _side(right, vary, against), vary)
 
 
-def agreement_same_shape(left: Case, right: Case, length: int | None = None) -> np.ndarray:
-    """Where two cases that differ in padding alone hold the same windows at the same index.
-
-    Returns a boolean mask over the left output's (batch, *positions, filters); an index that the
-    right output lacks is False.
-    """
-    one, other = Geometry.of(left, length), Geometry.of(right, length)
-    same, empty_left, empty_right = np.ones((), bool), np.zeros((), bool), np.zeros((), bool)
-    exists = np.ones((), bool)
-    for axis, size in enumerate(one.sizes):
-        ours: np.ndarray = one.axis_reads(axis)
-        theirs = other.axis_reads(axis)
-        both = min(len(ours), len(theirs))
-        padded = np.full(ours.shape, -1)
-        padded[:both] = theirs[:both]
-        ours = np.where((ours >= 0) & (ours < size), ours, -1)
-        padded = np.where((padded >= 0) & (padded < size), padded, -1)
-        same = same[..., None] & (ours == padded).all(axis=1)
-        empty_left = empty_left[..., None] | (ours < 0).all(axis=1)
-        empty_right = empty_right[..., None] | (padded < 0).all(axis=1)
-        exists = exists[..., None] & (np.arange(one.outputs[axis]) < both)
-    mask = exists & (same | (empty_left & empty_right))
-    return np.broadcast_to(mask[None, ..., None], left.output_shape(length)).copy()
-
-
 @dataclass(frozen=True)
 class _Side:
     """One side of a comparison."""
@@ -201,16 +170,13 @@ def _between(left: _Side, right: _Side, vary: str) -> Agreement:
     axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
     axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
     axes += [_filters(left.windows, right.windows)]
-    blocks = [_block(runs) for runs in itertools.product(*axes)]
-    blocks.sort(key=lambda block: -_size(block[0]))
-    total = math.prod(left.shape)
-    if not blocks:
-        nothing = tuple(slice(0, 0) for _ in left.shape)
-        return Agreement(nothing, nothing, 0, total, _reason(left, right, vary))
-    (ours, theirs), further = blocks[0], tuple(blocks[1:])
-    compared = _size(ours)
-    reason = "" if compared == total else _reason(left, right, vary)
-    return Agreement(ours, theirs, compared, total - compared, reason, further)
+    blocks = []
+    for runs in itertools.product(*axes):
+        ours, theirs = zip(*runs, strict=True)
+        blocks.append((ours, theirs))
+    blocks.sort(key=lambda block: -math.prod(part.stop - part.start for part in block[0]))
+    found = Agreement(tuple(blocks), math.prod(left.shape))
+    return replace(found, reason=_reason(left, right, vary)) if found.not_compared else found
 
 
 def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
@@ -240,14 +206,6 @@ def _runs(mask: np.ndarray) -> list[slice]:
         return [slice(0, len(mask))]
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def _block(runs: tuple[Run, ...]) -> tuple[Slices, Slices]:
-    return tuple(run[0] for run in runs), tuple(run[1] for run in runs)
-
-
-def _size(slices: Slices) -> int:
-    return math.prod(part.stop - part.start for part in slices)
 
 
 def _reason(left: _Side, right: _Side, vary: str) -> str:

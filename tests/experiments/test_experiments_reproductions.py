@@ -90,12 +90,12 @@ def test_what_no_script_confirms_is_stored_with_the_reason_and_tried_again(
     monkeypatch.setattr(trials.folder.program, "program", wrong)
     with Store.here(tmp_path) as store:
         tried = attempt([one], store, "reproductions", 1)
-    assert not tried.confirmed and len(tried.failures[one.target]) == 1
+    assert not tried.found and len(tried.failures[one.target]) == 1
     (row,) = load(tmp_path).reproductions.to_dict("records")
     assert not row["confirmed"] and "exit status" in row["reason"]
     monkeypatch.undo()
     with Store.here(tmp_path) as store:
         tried = attempt([one], store, "reproductions", 1)
-    assert tried.confirmed == 1 and not tried.before
+    assert tried.found == 1 and not tried.before
     (row,) = load(tmp_path).reproductions.to_dict("records")
     assert row["confirmed"] and pd.isna(row["reason"])

@@ -212,7 +212,7 @@ def test_types_are_known_to_a_type_checker(tmp_path):
     """A user's own file: ``probe.explain`` is a function there, and the package still a package."""
     pytest.importorskip("mypy")
     (tmp_path / "user.py").write_text(
-        "import probe\nimport probe.explain.judge\nfrom probe.explain import Explanation\n"
+        "import probe\nimport probe.explain.causes\nfrom probe.comparison import Comparison\n"
         "case = probe.Case('conv1d', kernel=5)\n"
         "reveal_type(probe.explain(case, 'reference', 5, 9).found)\n"
         "reveal_type(probe.order(sum, 3))\n"
@@ -225,7 +225,7 @@ def test_types_are_known_to_a_type_checker(tmp_path):
         check=False,
         env={"MYPYPATH": str(ROOT), "PATH": ""},
     )
-    assert 'note: Revealed type is "probe.explain.Explanation"' in done.stdout, done.stdout
+    assert 'note: Revealed type is "probe.comparison.judged.Comparison"' in done.stdout, done.stdout
     assert 'note: Revealed type is "probe.answers.order.Ordered"' in done.stdout
     assert done.stdout.count("error:") == 1 and "user.py:7" in done.stdout
 

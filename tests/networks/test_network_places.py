@@ -7,8 +7,8 @@ from probe import Target
 from probe.launch import Session
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
+from probe.network.functions import Places
 from probe.network.layers import Layer
-from probe.network.places import Places
 from probe.network.running import Runner
 from probe.network.safe import SafeLengths
 from probe.target import unavailable

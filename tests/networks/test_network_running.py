@@ -16,7 +16,7 @@ from probe.network.builder import nine_layers
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
 from probe.network.layerwise import CUT, Layerwise
-from probe.network.measurement import Wish, measure
+from probe.network.measurement import Request, measure
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.target import unavailable
@@ -243,12 +243,12 @@ def test_decisions_and_errors_are_counted():
 
 
 def test_measurements_are_stored_and_not_repeated(tmp_path):
-    wish = Wish(SMALL, "small", 80, (1, 9, 17), 1, (9,), True, (9,), 1)
+    wish = Request(SMALL, "small", 80, (1, 9, 17), 1, (9,), True, (9,), 1)
     wanted = [(Target.parse(SWITCHING), [wish])]
     with Store.here(tmp_path) as store:
         first = measure(wanted, store, "test")
         again = measure(wanted, store, "test")
-    assert (first.networks, again.networks, again.before) == (1, 0, 1)
+    assert (first.found, again.found, again.before) == (1, 0, 1)
     assert first.comparisons == 3 and first.explained == first.diverging > 0
     found = load(tmp_path)
     assert found.networks.network_id.tolist() == [SMALL.id]
@@ -458,7 +458,7 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
     where = Target.parse("torch")
     if why := unavailable(where):
         pytest.skip(why)
-    wanted = [(where, [Wish(SMALL, "small", 80, (1, 9, 17), 1, (9,), True)])]
+    wanted = [(where, [Request(SMALL, "small", 80, (1, 9, 17), 1, (9,), True)])]
     with Store.here(tmp_path) as store:
         first = measure(wanted, store, "test")
     found = load(tmp_path).programs
@@ -471,8 +471,8 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
     with Store.here(tmp_path) as store:
         again = measure(wanted, store, "test")
         last = measure(wanted, store, "test")
-    assert (again.networks, again.comparisons, again.programs) == (1, 0, 3)
-    assert (last.networks, last.before) == (0, 1)
+    assert (again.found, again.comparisons, again.programs) == (1, 0, 3)
+    assert (last.found, last.before) == (0, 1)
     assert load(tmp_path).programs.drop(columns="run_id").equals(found.drop(columns="run_id"))
 
 

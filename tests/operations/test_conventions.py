@@ -38,14 +38,14 @@ def stored(tmp_path_factory):
     told = []
     with Store(path) as store:
         asked = [(Target("reference"), case) for case in CASES]
-        found = measure(asked, store, "a test", told.append)
+        found = measure(asked, store, "a test", lambda *now: told.append(now))
     return path, found, told
 
 
 def test_windows_and_outputs_are_stored_and_read_back(stored):
     path, found, told = stored
-    assert (found.read, found.before, found.failures) == (5, 0, {})
-    assert [one.done for one in told] == [1, 2, 3, 4, 5] and told[0].target == "reference"
+    assert (found.found, found.before, found.failures) == (5, 0, {})
+    assert told == [(n, 5, "reference") for n in range(1, 6)]
     read = Readings(load(path))
     assert len(list(read.all())) == 5 and all(one.as_said for one in read.all())
     for case in CASES:
@@ -70,7 +70,7 @@ def test_padding_is_told_from_what_the_windows_read(stored):
 def test_what_is_stored_is_not_read_again(stored):
     with Store(stored[0]) as store:
         found = measure([(Target("reference"), FOUR)], store, "a test")
-    assert (found.read, found.before) == (0, 1)
+    assert (found.found, found.before) == (0, 1)
 
 
 def test_a_refusal_and_a_target_that_does_not_start_are_failures(tmp_path):
@@ -80,7 +80,7 @@ def test_a_refusal_and_a_target_that_does_not_start_are_failures(tmp_path):
     with Store(tmp_path) as store:
         found = measure([(winograd, refused), (gone, FOUR), (gone, WIDE)], store)
     rows = load(tmp_path).failures
-    assert set(found.failures) == {winograd.text, gone.text} and found.read == 0
+    assert set(found.failures) == {winograd.text, gone.text} and found.found == 0
     assert sorted(rows.kind) == ["unavailable", "unsupported"]
     read = Readings(load(tmp_path))
     assert "stride" in read.refusal(winograd.text, refused)
@@ -99,10 +99,11 @@ def test_a_lost_process_is_started_again(tmp_path, monkeypatch):
         return [], []
 
     monkeypatch.setattr(conventions, "read", losing)
-    monkeypatch.setattr(conventions, "open_session", InlineSession)
     with Store(tmp_path) as store:
-        found = measure([(Target("reference"), case) for case in (FOUR, WIDE)], store)
-    assert calls == [FOUR, WIDE] and found.read == 1 and len(found.failures["reference"]) == 1
+        found = measure(
+            [(Target("reference"), case) for case in (FOUR, WIDE)], store, sessions=InlineSession
+        )
+    assert calls == [FOUR, WIDE] and found.found == 1 and len(found.failures["reference"]) == 1
 
 
 def test_every_picture_is_drawn(stored):

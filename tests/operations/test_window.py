@@ -191,8 +191,9 @@ def check(found, left, right, at, against):
     entries = range(min(left.batch, right.batch))
     wanted = {(e, place, f): p for (place, f), p in expected.items() for e in entries}
     assert found_partners(found, left, right, at, against) == wanted
-    largest = math.prod(part.stop - part.start for part in found.left)
-    assert found.compared == largest
+    assert found.compared == sum(
+        math.prod(p.stop - p.start for p in one) for one, _ in found.blocks
+    )
     assert found.compared + found.not_compared == math.prod(left.output_shape(at))
     assert bool(found.reason) == bool(found.not_compared)
 
@@ -227,23 +228,6 @@ def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, agai
     check(found, left, right, case.length, case.length)
 
 
-@small
-@given(cases(), paddings, st.integers(1, 7))
-def test_the_mask_of_one_shape_names_identical_windows(case, pads, length):
-    case = at_length(case, length)
-    try:
-        pads = pads if isinstance(pads, str) else (pads,) * case.spatial_rank
-        right = case.with_(padding=pads)
-    except InputError:
-        assume(False)
-    mask = window.agreement_same_shape(case, right)
-    assert mask.shape == case.output_shape()
-    ours, theirs = windows(case, length), windows(right, length)
-    for index in np.ndindex(*mask.shape):
-        key = (index[1:-1], index[-1])
-        assert mask[index] == (key in theirs and ours[key] == theirs[key])
-
-
 def test_same_with_a_stride_moves_the_partner():
     case = Case("conv1d", 5, padding="same", stride=2)
     found = window.agreement(case, "length", 9, 12)  # padding before is 2 and 1: no partner
@@ -254,14 +238,15 @@ def test_same_with_a_stride_moves_the_partner():
     assert found.compared == 0
     case = case.with_(padding="0", dilation=1)
     moved = window.agreement(case, "length", 20, 20, against_padding="4:0")
-    assert (moved.left[1], moved.right[1]) == (slice(0, 6), slice(2, 8))
-    assert moved.as_ranges()["right"] == [[0, 1], [2, 8], [0, 1]]
+    ((left, right),) = moved.blocks
+    assert (left[1], right) == (slice(0, 6), (slice(0, 1), slice(2, 8), slice(0, 1)))
 
 
 def test_a_prefix_of_a_valid_convolution_agrees_whole():
     case = Case("conv2d", (1, 5), in_channels=3, filters=4, batch=2, height=6)
     found = window.agreement(case, "length", 7, 19)
-    assert found.left == found.right == (slice(0, 2), slice(0, 6), slice(0, 3), slice(0, 4))
+    whole = (slice(0, 2), slice(0, 6), slice(0, 3), slice(0, 4))
+    assert found.blocks == ((whole, whole),)
     assert (found.compared, found.not_compared, found.reason) == (144, 0, "")
 
 

@@ -58,8 +58,13 @@ def test_a_report_asks_something_or_says_why_not(report):
         assert 0 < len(words) <= 100
     for question in report.questions:
         for target in map(Target.parse, script.TARGETS):
-            left, right = question.sides(target)
-            assert left.length and right is not None and right.length
+            if isinstance(question, Conventions):
+                right = question.written(target, question.case)
+            elif isinstance(question, Operators):
+                right = question.sized(question.size)[1]
+            else:
+                right = question.shapes.right
+            assert question.left.length and right is not None and right.length
 
 
 def test_a_quick_run_explains_what_differs_and_makes_it_small(quick):

@@ -448,7 +448,7 @@ def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():
     x[0, [7, 30], 0], w[[7, 30], 0, 0] = (1.0, 1.0000001), (-8.0, 6.1)
     with failing(*targets, inline=True) as failed:
         found = failed.explained(finding.with_operands(x, w, None))
-    assert len(found.differing) and found.replayed == len(found.pairs.left)
+    assert len(found.differing) and found.replayed == found.compared
     shown = folder.evidence_of(found)
     for side in (shown.left, shown.right):
         assert set(side.way[0].leaves) == {7, 30} and len(side.sums) == 1

@@ -101,8 +101,8 @@ def releases(monkeypatch):
         text = "reference,length_switch=8" if switched else "reference"
         return launched(Target.parse(text))
 
-    launched = bisection.Lasting
-    monkeypatch.setattr(bisection, "Lasting", session)
+    launched = bisection.open_session
+    monkeypatch.setattr(bisection, "open_session", session)
     monkeypatch.setattr(installation, "is_there", lambda where: True)
     monkeypatch.setattr(installation, "install", lambda where: None)
     return [str(n) for n in range(1, 5)]

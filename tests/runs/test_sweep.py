@@ -19,7 +19,8 @@ from probe.case import Case
 from probe.errors import InputError, StoreError
 from probe.launch import Session, open_session
 from probe.store import Store
-from probe.sweep import PATIENCE, Progress, sweep
+from probe.sweep import sweep
+from probe.sweep.bits import PATIENCE
 from probe.target import Target
 
 WORKER = Path(__file__).parents[1] / "helpers" / "faulty_worker.py"
@@ -149,14 +150,17 @@ def test_controls_name_a_random_target_nondeterministic(tmp_path):
 
 
 def test_targets_run_side_by_side_and_the_store_is_optional():
-    seen: list[Progress] = []
+    seen: list[tuple[int, int, str]] = []
     found = sweep(
-        [CASE, CASE.with_(kernel=3)], [REFERENCE, SWITCHING], [5, 9, 12], progress=seen.append
+        [CASE, CASE.with_(kernel=3)],
+        [REFERENCE, SWITCHING],
+        [5, 9, 12],
+        progress=lambda *now: seen.append(now),
     )
     assert list(found.to_json()["targets"]) == ["reference", "reference,length_switch=8"]
     assert found.store is None and found.targets["reference"].comparisons == 4
-    assert (seen[-1].done, seen[-1].total, seen[-1].failures) == (8, 8, 0)
-    assert [one.done for one in seen] == sorted(one.done for one in seen)
+    assert seen[-1][:2] == (8, 8) and {one[2] for one in seen} == set(found.targets)
+    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
     assert {"case"} < set(found.to_json()["targets"][SWITCHING.text]["lengths"][0])
 
 
@@ -288,8 +292,8 @@ def test_a_target_that_does_not_start_is_one_row_and_the_others_run(tmp_path):
 
 
 def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path):
-    def press(progress: Progress) -> None:
-        if progress.done >= 3:
+    def press(done: int, total: int, text: str) -> None:
+        if done >= 3:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     log = tmp_path / "log"

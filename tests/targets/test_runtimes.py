@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from probe import target
+from probe.campaign import run_row
 from probe.errors import InputError
 from probe.runtimes import emulation, environments, interpreters, packages, pins, runtime, sysroot
 from probe.runtimes.packages import Failed
-from probe.sweep import observations
 from probe.target import Target
 
 
@@ -200,11 +200,11 @@ def test_arm64_runs_an_environment_of_its_own(qemu):
 
 
 def test_an_emulated_run_tells_nothing_of_this_processor(qemu):
-    row = observations.run_row(Target.parse("reference@haswell"), {}, {})
+    row = run_row(Target.parse("reference@haswell"), {}, {})
     assert row["emulated"] == "qemu-x86_64 7.2.22 -cpu Haswell"
     assert row["cpu_model"] == "haswell (emulated)"
     assert row["cpu_vendor"] is row["cpu_isa"] is row["cpu_family"] is None
-    native = observations.run_row(Target.parse("reference"), {}, {})
+    native = run_row(Target.parse("reference"), {}, {})
     assert native["emulated"] is None and native["run_id"] != row["run_id"]
 
 

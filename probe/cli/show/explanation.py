@@ -13,7 +13,7 @@ from rich.text import Text
 
 from probe import floats
 from probe.cli.show import orders, places
-from probe.explain import Explanation, Side, side_orders
+from probe.comparison import Comparison, Run
 from probe.explain.evidence import Added, Evidence
 from probe.order import notation
 from probe.order.orders import Way
@@ -56,26 +56,23 @@ WAYS = 5
 """Ways of adding that are written out for a side."""
 
 
-def explanation(found: Explanation, evidence: Evidence | None, width: int) -> RenderableType:
+def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
     """Everything ``probe explain`` says of two runs."""
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
         parts += ["", causes_table(found.causes)]
     parts += list(_refusals(found))
-    for name, side, pairs in (
-        ("left", found.left, found.pairs.left),
-        ("right", found.right, found.pairs.right),
-    ):
-        parts += _orders(name, side, side_orders(side, pairs))
+    for name, side in (("left", found.left), ("right", found.right)):
+        parts += _orders(name, side, found.orders(side))
     parts += list(_kernels(found.kernels))
     if evidence is not None:
         parts += ["", *example(evidence, width)]
     return Group(*parts)
 
 
-def headline(found: Explanation) -> Text:
+def headline(found: Comparison) -> Text:
     """``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
-    compared, differing = len(found.pairs.left), len(found.differing)
+    compared, differing = found.compared, len(found.differing)
     text = Text(style="bold")
     if not compared:
         return text.append("no output of the two sides must agree: all windows differ", "yellow")
@@ -96,7 +93,7 @@ def headline(found: Explanation) -> Text:
     return text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
 
 
-def _sides(found: Explanation) -> Text:
+def _sides(found: Comparison) -> Text:
     """Both targets, with the length, and whatever else sets the sides apart."""
     sides = found.left, found.right
     told = [
@@ -119,7 +116,7 @@ def _sides(found: Explanation) -> Text:
     return text
 
 
-def _refusals(found: Explanation) -> Iterator[RenderableType]:
+def _refusals(found: Comparison) -> Iterator[RenderableType]:
     for name, side in (("left", found.left), ("right", found.right)):
         if side.refusal:
             yield Text(f"{name}: {side.refusal}: {side.evidence}", "red")
@@ -127,7 +124,7 @@ def _refusals(found: Explanation) -> Iterator[RenderableType]:
             yield Text(f"{name}: {side.evidence}", "yellow")
 
 
-def _orders(name: str, side: Side, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """How the compared outputs of one side are added."""
     if side.orders is None or not told:
         return

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from probe.case import Case
 from probe.cli.show import explanation as explained
-from probe.network.comparison import AtLayer, Comparison
+from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
 from probe.printing import counted, ranges, table
@@ -93,7 +93,7 @@ def _of_part(report: Report) -> str:
     return f"unknown whether the model is safe: {report.part}"
 
 
-def _contents(comparisons: Sequence[Comparison], part: str) -> RenderableType:
+def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableType:
     right = ("content", "padded", "kept", "tail")
     rows = table(
         *right, "differs from", "outputs that differ", "same shape again", "is", right=right
@@ -119,7 +119,7 @@ def _contents(comparisons: Sequence[Comparison], part: str) -> RenderableType:
     return Group(rows, Text(f"and {len(comparisons) - MOST} contents more; --json has all", "dim"))
 
 
-def _outputs(one: Comparison, last: AtLayer) -> str:
+def _outputs(one: PaddedComparison, last: AtLayer) -> str:
     text = f"{last.differing:,} of {last.compared:,}"
     if last.differing and last.max_ulp is not None:
         text += f", up to {last.max_ulp:,} ulp"
@@ -128,7 +128,7 @@ def _outputs(one: Comparison, last: AtLayer) -> str:
     return text
 
 
-def _verdict(one: Comparison) -> str:
+def _verdict(one: PaddedComparison) -> str:
     if one.verdict == "padding":
         what = counted(one.lacking, "output")
         return f"padding: {what} read other values, or are not there; pad to {one.need.padded:,}"
@@ -140,7 +140,7 @@ def _verdict(one: Comparison) -> str:
     return one.verdict
 
 
-def _layers(one: Comparison) -> RenderableType:
+def _layers(one: PaddedComparison) -> RenderableType:
     """Layer by layer: where it starts and how it grows on the way down."""
     right = (
         "size",

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from probe.cli.show import places
-from probe.explain import Side
+from probe.comparison import Run
 from probe.order import notation
 from probe.order.orders import Way
 from probe.order.tree import BIAS
@@ -20,7 +20,7 @@ MOST, DRAWN = 8, 3
 """Ways of adding that are written out, and that are drawn too."""
 
 
-def order(side: Side, found: Mapping[str, Any]) -> RenderableType:
+def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
     """Every way of adding with its outputs. ``found``: what ``--json`` prints."""
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
@@ -30,7 +30,7 @@ def order(side: Side, found: Mapping[str, Any]) -> RenderableType:
     )
 
 
-def _headline(side: Side, found: Mapping[str, Any]) -> Text:
+def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     if side.orders is None:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
@@ -43,12 +43,12 @@ def _headline(side: Side, found: Mapping[str, Any]) -> Text:
     )
 
 
-def _summands(side: Side) -> str:
+def _summands(side: Run) -> str:
     bias = "" if side.case.bias is None else " and the bias"
     return f"{counted(side.case.summands, 'product')}{bias}"
 
 
-def _ways(side: Side) -> Iterator[RenderableType]:
+def _ways(side: Run) -> Iterator[RenderableType]:
     if side.orders is None:
         return
     counts = side.orders.counts()
@@ -70,7 +70,7 @@ def _ways(side: Side) -> Iterator[RenderableType]:
         yield Text(more, "dim")
 
 
-def _unknown(side: Side) -> Iterator[RenderableType]:
+def _unknown(side: Run) -> Iterator[RenderableType]:
     """Outputs without a way of adding, and why."""
     if side.orders is None:
         return

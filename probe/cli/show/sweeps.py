@@ -9,10 +9,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from probe.campaign import Failure
 from probe.case import Case
 from probe.cli.options import command_line
 from probe.printing import ranges, table
-from probe.sweep.summary import Failure, Summary, TargetSummary
+from probe.sweep import Summary, TargetSummary
 
 
 def summary(

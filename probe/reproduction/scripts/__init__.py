@@ -8,10 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.errors import InputError
 from probe.reproduction.scripts import written
 from probe.reproduction.scripts.contract import Library
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 SCRIPTS = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, flat, refuse, restored
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 CALLS = {

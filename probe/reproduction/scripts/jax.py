@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, flat, lines, pairs_of, restored
-from probe.shrink.finding import Arrays
 from probe.target import Target
 from probe.window import code
 

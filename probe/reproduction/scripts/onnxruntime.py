@@ -8,9 +8,9 @@ from probe.backends import onnxruntime_pooling as pooling
 from probe.backends.products import OPS
 from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.comparison import Arrays
 from probe.reproduction import layout
 from probe.reproduction.scripts.contract import Library, flat, refuse, restored
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 CHANNELS_FIRST = (

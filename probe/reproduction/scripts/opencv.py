@@ -11,8 +11,8 @@ from probe.backends import caffe, caffe_layers, opencv_chain
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, refuse
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 

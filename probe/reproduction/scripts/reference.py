@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, refuse
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 

@@ -6,6 +6,7 @@ import itertools
 
 from probe.case import Case
 from probe.case.operators import OPERATORS
+from probe.comparison import Arrays
 from probe.reproduction import literals
 from probe.reproduction.scripts.contract import (
     Library,
@@ -16,7 +17,6 @@ from probe.reproduction.scripts.contract import (
     release,
     restored,
 )
-from probe.shrink.finding import Arrays
 from probe.target import Target
 from probe.window import code
 

@@ -15,8 +15,8 @@ from probe import program as programs
 from probe.backends.contract import Unsupported
 from probe.backends.source import Shapes, Source, Writing
 from probe.case import Case
+from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, refuse
-from probe.shrink.finding import Arrays
 from probe.target import Target
 
 

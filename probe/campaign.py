@@ -1,0 +1,377 @@
+"""Many questions put to targets: starting, reviving, failures, rows of the store, progress, Ctrl-C.
+
+A ``Campaign`` asks every target its questions in one process of it. A process that is lost is
+started again for the next question; a target that does not start leaves its questions out. What
+fails becomes a row of ``failures``, and the other questions go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from typing import Any, Generic, Self, TypeVar
+
+from probe import backends, machine, schema
+from probe.case import Case, by
+from probe.errors import NotASum, TargetError
+from probe.launch import AnySession, InlineSession, open_session
+from probe.launch.pipes import completed
+from probe.runtimes.runtime import Missing
+from probe.store import Store
+from probe.target import Target, runtime
+
+Row = dict[str, Any]
+Tell = Callable[[int, int, str], None]
+"""``tell(done, total, what)``: a progress bar; any thread may tell."""
+
+Question = TypeVar("Question")
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+
+
+def silent(done: int, total: int, what: str) -> None:
+    """Drops progress: the default where no callback is given."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure of a target. ``case_id`` and ``at`` are None where it wasn't at one."""
+
+    kind: str
+    message: str
+    case_id: str | None = None
+    at: int | None = None
+
+
+@dataclass
+class Tally:
+    """What a campaign did: questions answered now, those stored before, and failures by target."""
+
+    found: int = 0
+    before: int = 0
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+class NotStarted(Exception):
+    """A target did not start, so nothing more can be asked of it."""
+
+    def __init__(self, error: TargetError) -> None:
+        self.error = error
+
+
+class Campaign(ABC, Generic[Question]):
+    """Questions of one kind. A subclass says how one is asked and where its answer goes.
+
+    ``store``: where rows are kept; None keeps nothing. ``opens``: gives a target's session, which
+    need not be started; with ``close`` it is ended with the target's last question.
+    """
+
+    refusals: tuple[type[Exception], ...] = (TargetError, NotASum)
+    """What ``ask`` may raise where a target does not answer: it becomes a row of ``failures``."""
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        experiment: str | None = None,
+        progress: Tell | None = None,
+        opens: Callable[[Target], AnySession] = open_session,
+        close: bool = True,
+    ) -> None:
+        self.store, self.experiment, self.tell = store, experiment, progress or silent
+        self.opens, self.close = opens, close
+        self.tally = self.tallied()
+        self.parts: dict[str, Part[Question]] = {}
+        self.done = self.total = 0
+        self.stop = False
+        self.lock = threading.Lock()
+
+    def tallied(self) -> Tally:
+        """The tally before anything is asked."""
+        return Tally()
+
+    @abstractmethod
+    def ask(self, part: Part[Question], question: Question) -> None:
+        """Asks one question and stores the answer. Errors: ``refusals``, and ``NotStarted``."""
+
+    def begin(self, part: Part[Question]) -> None:
+        """Does what is to be done as soon as a target has started, before its first question."""
+
+    def known(self, part: Part[Question]) -> bool:
+        """Counts what is stored, if that is everything: then the target need not even start."""
+        return False
+
+    def place(self, question: Question) -> Row:
+        """``case_id``, ``vary`` and ``at`` of a failure at this question."""
+        return {}
+
+    def size(self, question: Question) -> int:
+        """How much a question counts for in the progress."""
+        return 1
+
+    def keep(self, table: str, rows: Any) -> None:
+        """Stores rows, if there is a store: a row or a list of rows."""
+        if self.store is not None:
+            self.store.append(table, rows)
+
+    def keep_columns(self, table: str, columns: Mapping[str, Any]) -> None:
+        """Stores rows by columns, if there is a store: there may be millions."""
+        if self.store is not None:
+            self.store.extend(table, columns)
+
+    def run(
+        self, questions: Iterable[tuple[Target, Sequence[Question]]], workers: int | None = None
+    ) -> Tally:
+        """Asks all targets; Ctrl-C ends it with what there is, which the store then has.
+
+        ``workers``: targets that are asked side by side, in threads; None: one after the other, in
+        this thread, which in-process sessions need.
+        """
+        asked = [(target, list(some)) for target, some in questions]
+        self.total = sum(self.size(one) for _, some in asked for one in some)
+        try:
+            if workers is None:
+                for target, some in asked:
+                    Part(self, target, some).run()
+            else:
+                self._side_by_side([Part(self, *one) for one in asked], workers)
+        except KeyboardInterrupt:
+            self.tally.interrupted = True
+        if self.store is not None:
+            self.store.flush()
+        return self.tally
+
+    def _side_by_side(self, parts: Sequence[Part[Question]], workers: int) -> None:
+        if all(isinstance(part.session, InlineSession) for part in parts):
+            for part in parts:
+                part.run()
+            return
+        with ThreadPoolExecutor(workers, "campaign") as pool:
+            futures = [pool.submit(part.run) for part in parts]
+            try:
+                for future in completed(futures):
+                    future.result()
+            finally:
+                if not all(future.done() for future in futures):
+                    self.stop = True
+                    for part in parts:
+                        part.session.interrupt()
+
+
+class Part(Generic[Question]):
+    """One target's part of a campaign, with one session for all its questions.
+
+    ``run_id``: its run, known when it has begun. ``stack`` is closed at its end.
+    """
+
+    def __init__(
+        self, campaign: Campaign[Question], target: Target, questions: Sequence[Question]
+    ) -> None:
+        self.campaign, self.target, self.questions = campaign, target, questions
+        self.session = campaign.opens(target)
+        campaign.parts[target.text] = self
+        self.run_id = ""
+        self.failures: list[Failure] = []
+        self.stack = ExitStack()
+        self._left = sum(map(campaign.size, questions))
+
+    def run(self) -> None:
+        """Asks all questions; whether it starts or not, it ends with its session closed."""
+        campaign = self.campaign
+        with self.stack:
+            if campaign.close:
+                self.stack.callback(self.session.close)
+            try:
+                if not campaign.stop and not campaign.known(self):
+                    self._ask_all()
+            except NotStarted as lost:
+                self.fail(lost.error)
+            if not campaign.stop and self._left:
+                self.tell(self._left)
+
+    def _ask_all(self) -> None:
+        try:
+            self.revive()
+        except NotStarted:
+            self.identify()
+            raise
+        self.identify()
+        self.campaign.begin(self)
+        for question in self.questions:
+            if self.campaign.stop:
+                return
+            due = self._left - self.campaign.size(question)
+            self.revive()
+            try:
+                self.campaign.ask(self, question)
+            except self.campaign.refusals as error:
+                self.fail(error, self.campaign.place(question))
+            if self._left > due:
+                self.tell(self._left - due)
+
+    def revive(self) -> None:
+        """Starts the target's process unless it is running. Raises NotStarted."""
+        try:
+            self.session.revive()
+        except TargetError as error:
+            raise NotStarted(error) from None
+
+    def identify(self) -> None:
+        """Stores the row of ``runs``; ``facts`` are empty where the target did not start."""
+        row = run_row(
+            self.target, self.session.facts, self.session.variables, self.campaign.experiment
+        )
+        self.run_id = row["run_id"]
+        self.campaign.keep("runs", row)
+
+    def fail(self, error: Exception, place: Mapping[str, Any] | None = None, why: str = "") -> None:
+        """Records a failure, unless it is we who ended the process; ``why`` is added to it."""
+        if self.campaign.stop:
+            return
+        row = failure_row(self.run_id, self.target, error, place, why)
+        self.failures.append(Failure(row["kind"], row["message"], row["case_id"], row["at"]))
+        self.campaign.keep("failures", row)
+        with self.campaign.lock:
+            told = self.campaign.tally.failures
+            told.setdefault(self.target.text, []).append(str(error))
+        self.tell(0)
+
+    def tell(self, done: int, what: str = "") -> None:
+        """Counts what is done, or can't be, and reports."""
+        campaign = self.campaign
+        self._left -= done
+        with campaign.lock:
+            campaign.done += done
+            text = f"{self.target.text}: {what}" if what else self.target.text
+            campaign.tell(campaign.done, campaign.total, text)
+
+
+class Sessions:
+    """Started sessions of several targets, one process each; leaving the context ends them."""
+
+    def __init__(self, opens: Callable[[Target], AnySession] = open_session) -> None:
+        self.opens = opens
+        self._open: dict[Target, AnySession] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def get(self, where: Target) -> AnySession:
+        """The target's session, which may not have been started."""
+        if where not in self._open:
+            self._open[where] = self.opens(where)
+        return self._open[where]
+
+    def of(self, where: Target) -> AnySession:
+        """The target's session, started. TargetError."""
+        return self.get(where).revive()
+
+    def close(self, *kept: Target) -> None:
+        """Ends all processes but those of the targets that are kept."""
+        for where in [one for one in self._open if one not in kept]:
+            self._open.pop(where).close()
+
+
+def in_processes(
+    jobs: Sequence[Job],
+    answer: Callable[[Job], Answer],
+    take: Callable[[Job, Answer], None],
+    workers: int | None = None,
+    progress: Callable[[int, int, Job], None] | None = None,
+) -> bool:
+    """Answers jobs in fresh processes and takes the answers here; whether Ctrl-C ended it.
+
+    ``workers``: processes; None: one a processor. They are spawned, so that a script needs
+    ``if __name__ == "__main__"``: a fork of a process with JAX or TensorFlow in it may hang.
+    """
+    afresh = get_context("spawn")
+    with ProcessPoolExecutor(workers or machine.cores(), mp_context=afresh) as pool:
+        waiting = {pool.submit(answer, job): job for job in jobs}
+        try:
+            for done, future in enumerate(completed(waiting), 1):
+                take(waiting[future], future.result())
+                if progress:
+                    progress(done, len(jobs), waiting[future])
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            return True
+    return False
+
+
+def run_row(
+    where: Target,
+    facts: Mapping[str, Any],
+    variables: Mapping[str, str],
+    experiment: str | None = None,
+) -> Row:
+    """The row of ``runs`` for a started target; ``facts`` empty where it did not start."""
+    keys = backends.get(where.name).keys
+    switches = {key: one.default for key, one in keys.items()} | dict(where.switches)
+    names = ("library", "library_version", "python_version", "numpy_version")
+    row = {
+        "started": datetime.fromtimestamp(time.time(), UTC),
+        "experiment": experiment,
+        "target": where.text,
+        "device": where.device,
+        "switches": switches,
+        "environment": dict(variables),
+        **{name: facts.get(name) for name in names},
+        **machine.facts(),
+        **_processor(where),
+    }
+    return {"run_id": schema.run_id(row), **row}
+
+
+def _processor(where: Target) -> Row:
+    """What an emulated target's processor is, instead of this machine's; {} for a native one."""
+    try:
+        ran = runtime(where)
+    except Missing:
+        return {}
+    return machine.emulating(ran.emulated, where.device) if ran.emulated else {}
+
+
+def case_row(case: Case) -> Row:
+    """The row of ``cases``."""
+    same = ("op", "in_channels", "filters", "groups", "length", "batch", "dtype", "seed")
+    return {
+        "case_id": case.id,
+        **{name: getattr(case, name) for name in (*same, "summands")},
+        "kernel": by(case.kernel),
+        "stride": by(case.stride),
+        "dilation": by(case.dilation),
+        "padding": case.padding_text,
+        "height": None if case.height is None else by(case.height),
+        "operands": case.kind,
+        "json": case.to_json(),
+    }
+
+
+def failure_row(
+    run_id: str,
+    target: Target,
+    error: Exception,
+    place: Mapping[str, Any] | None = None,
+    why: str = "",
+) -> Row:
+    """The row of ``failures``; ``place``: ``case_id``, ``vary`` and ``at``, where it was at one."""
+    message = getattr(error, "why", str(error))
+    return {
+        "run_id": run_id,
+        "target": target.text,
+        **dict.fromkeys(("case_id", "vary", "at")),
+        **(place or {}),
+        "kind": getattr(error, "kind", "not-a-sum"),
+        "message": message + (f"; {why}" if why else ""),
+        "stderr": getattr(error, "stderr", None) or None,
+    }

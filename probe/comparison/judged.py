@@ -1,0 +1,356 @@
+"""What differs between two runs, output by output, and why, with replay as proof.
+
+Outputs that read the same inputs with the same weights must agree. Where they don't, the order or
+the rounding of their sums differs: both are revealed on both sides, and count as the cause only if
+replaying them gives both sides' bits. What does not replay is ``unexplained``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probe import ulp, window
+from probe.case import Case
+from probe.comparison.runs import Revealer, Run, run
+from probe.comparison.shapes import Arrays, Blocks, Shapes, common
+from probe.launch import AnySession
+from probe.order import ways
+from probe.order.orders import Way
+from probe.order.tree import BIAS
+
+CAUSES = (
+    *("window", "order", "rounding", "precision"),
+    *("nondeterministic", "not-a-sum", "unexplained"),
+)
+
+
+@dataclass
+class Pairs:
+    """Outputs to compare: (pairs, 2) places (position, filter) on the left and on the right.
+
+    ``same_window``: whether both read the same inputs with the same weights.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    same_window: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def some(self, which: np.ndarray) -> Pairs:
+        """Those of these numbers, or where a mask is True."""
+        return Pairs(self.left[which], self.right[which], self.same_window[which])
+
+    @staticmethod
+    def of_blocks(left: Case, right: Case, blocks: Blocks) -> Pairs:
+        """The outputs in blocks of both sides' outputs, which read the same."""
+        none = np.zeros((0, 2), int)
+        one = np.concatenate([none, *(_places(left, block) for block, _ in blocks)])
+        two = np.concatenate([none, *(_places(right, block) for _, block in blocks)])
+        return Pairs(one, two, np.ones(len(one), bool))
+
+    @staticmethod
+    def must_agree(shapes: Shapes) -> Pairs:
+        """Outputs of two shapes of one case that read the same inputs with the same weights."""
+        return Pairs.of_blocks(shapes.left, shapes.right, shapes.blocks())
+
+    @staticmethod
+    def same_place(left: Run, right: Run) -> Pairs:
+        """Outputs of the same index, with whether the windows that were read are the same."""
+        found = Pairs.of_blocks(left.case, right.case, common(left.case, right.case))
+        assert left.windows is not None and right.windows is not None
+        for start in range(0, len(found), 65536):
+            rows = slice(start, start + 65536)
+            one, two = (
+                windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]]
+                for windows, case, at in (
+                    (left.windows, left.case, found.left),
+                    (right.windows, right.case, found.right),
+                )
+            )
+            same = (one == two).all(axis=1) if one.shape == two.shape else False
+            found.same_window[rows] = same
+        return found
+
+
+def _places(case: Case, block: tuple[slice, ...]) -> np.ndarray:
+    """(position, filter) of all outputs in a block of the output, row by row: (outputs, 2)."""
+    shape = case.output_shape()
+    flat = np.arange(np.prod(shape)).reshape(shape)[block].reshape(-1)
+    return np.stack(np.divmod(flat, case.filters), axis=1)
+
+
+def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
+    """``window.read_classes`` with a class for every (batch entry, output position)."""
+    classes, leaves = window.read_classes(case)
+    return np.tile(classes, case.batch), leaves
+
+
+@dataclass
+class Comparison:
+    """Two runs, the pairs of their outputs that are compared, what differs, and why.
+
+    Orders are to be revealed before a cause is asked for. ``case``: what both are shapes of.
+    ``kernels``: what both libraries say that they ran, where that was asked.
+    """
+
+    case: Case
+    left: Run
+    right: Run
+    pairs: Pairs
+    kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def reveal(
+        self,
+        first: AnySession,
+        second: AnySession,
+        known: Revealer,
+        which: np.ndarray | None = None,
+    ) -> Comparison:
+        """Reveals both runs on their sessions: of the pairs ``which`` (indices), or all outputs."""
+        for side, session, places in (
+            (self.left, first, self.pairs.left),
+            (self.right, second, self.pairs.right),
+        ):
+            known.reveal(side, session, None if which is None else side.mask(places[which]))
+        return self
+
+    def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """Both sides' outputs of these pairs, container."""
+        places = self.pairs.left[which], self.pairs.right[which]
+        ours, theirs = self.left.operands.y, self.right.operands.y
+        return ours[tuple(places[0].T)], theirs[tuple(places[1].T)]
+
+    def proved(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Whether the replay gave both sides' bits: bool, one a pair."""
+        left, right = self.pairs.left[which], self.pairs.right[which]
+        return self.left.replays[tuple(left.T)] & self.right.replays[tuple(right.T)]
+
+    @cached_property
+    def differences(self) -> ulp.Differences:
+        """The pairs whose bits differ, by how much."""
+        return ulp.differences(*self.values(), self.left.case.dtype)
+
+    @property
+    def differing(self) -> np.ndarray:
+        """Indices of the pairs whose bits differ."""
+        return self.differences.index
+
+    @property
+    def ulps(self) -> np.ndarray:
+        """Signed distances of those."""
+        return self.differences.ulps
+
+    @property
+    def compared(self) -> int:
+        """Outputs that must agree."""
+        return len(self.pairs)
+
+    @property
+    def replayed(self) -> int:
+        """Compared outputs that the replay reproduced on both sides."""
+        return int(self.proved().sum())
+
+    @property
+    def max_ulp(self) -> int | None:
+        """Largest absolute distance; 0 where nothing differs, None where none is a number."""
+        return ulp.largest(self.ulps)
+
+    @cached_property
+    def cause(self) -> list[str]:
+        """The cause of each differing pair."""
+        which = self.differing
+        refusals = {self.left.refusal, self.right.refusal} - {""}
+        if "nondeterministic" in refusals:
+            return ["nondeterministic"] * len(which)
+        if refusals:
+            same = self.pairs.same_window[which].tolist()
+            return ["not-a-sum" if alike else "window" for alike in same]
+        kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
+        names = [self._name(*kind) for kind in kinds.tolist()]
+        return [names[n] for n in number.reshape(-1).tolist()]
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Differing outputs by cause; causes that explain none are left out."""
+        counted = Counter(self.cause)
+        return {name: counted[name] for name in sorted(counted, key=_rank)}
+
+    @property
+    def apart(self) -> dict[str, np.ndarray]:
+        """What is added in another way, whatever the operands are: pairs (indices) by cause.
+
+        Only pairs with the same window count; ways are compared over the leaves that the outputs
+        read: in the padding all add zeros.
+        """
+        return self._apart[0]
+
+    @property
+    def unknown(self) -> int:
+        """Pairs with the same window that have no proved way of adding on a side."""
+        return self._apart[1]
+
+    @property
+    def by_order(self) -> int:
+        """Pairs that are added in another way."""
+        return sum(map(len, self.apart.values()))
+
+    @cached_property
+    def _apart(self) -> tuple[dict[str, np.ndarray], int]:
+        if self.left.orders is None or self.right.orders is None:
+            return {}, 0
+        same = np.flatnonzero(self.pairs.same_window)
+        sides = ((self.left.orders, self.pairs.left), (self.right.orders, self.pairs.right))
+        known = [orders.replayed[tuple(places[same].T)] for orders, places in sides]
+        proved = same[known[0] & known[1]]
+        kinds, number = np.unique(self._kinds(proved)[:, 3:], axis=0, return_inverse=True)
+        names = [self._verdict(*kind) for kind in kinds.tolist()]
+        found = np.array(names, object)[number.reshape(-1)]
+        apart = {name: proved[found == name] for name in dict.fromkeys(names) if name}
+        return apart, len(same) - len(proved)
+
+    @cached_property
+    def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """``classes_of`` the left side, the bias among what is read."""
+        classes, leaves = classes_of(self.left.case)
+        bias = () if self.left.case.bias is None else (BIAS,)
+        return classes, [(*map(int, read), *bias) for read in leaves]
+
+    def _kinds(self, which: np.ndarray) -> np.ndarray:
+        """All that decides a pair's cause, a row a pair."""
+        assert self.left.orders is not None and self.right.orders is not None
+        one, two = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
+        left, right = self.left.orders, self.right.orders
+        same, read = self.pairs.same_window[which], self._classes[0][one[0]]
+        no_sum = left.not_a_sum[one] | right.not_a_sum[two]
+        columns = [same, no_sum, self.proved(which), left.index[one], right.index[two], read]
+        return np.stack(columns, axis=1).astype(np.int64)
+
+    def _name(self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int) -> str:
+        if not same:
+            return "window"
+        if no_sum:
+            return "not-a-sum"
+        return self._verdict(one, two, read) * replayed or "unexplained"
+
+    def _verdict(self, one: int, two: int, read: int) -> str:
+        """What sets two ways apart over the leaves that are read; empty if nothing does."""
+        assert self.left.orders is not None and self.right.orders is not None
+        if one < 0 or two < 0:
+            return ""
+        left, right = self.left.orders.ways[one], self.right.orders.ways[two]
+        if left == right:
+            return ""
+        leaves = self._classes[1][read]
+        return "+".join(ways.causes(ways.restricted(left, leaves), ways.restricted(right, leaves)))
+
+    def orders(self, side: Run) -> list[dict[str, Any]]:
+        """The ways in which the compared outputs of a side are added, the most frequent first."""
+        if side.orders is None:
+            return []
+        places = self.pairs.left if side is self.left else self.pairs.right
+        numbers = side.orders.index[tuple(places.T)]
+        found = [
+            way_json(way, side.case.dtype) | {"outputs": int((numbers == number).sum())}
+            for number, way in enumerate(side.orders.ways)
+        ]
+        return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``probe explain --json`` prints."""
+        return {
+            "case": self.case.to_json(),
+            "left": self.left.named(),
+            "right": self.right.named(),
+            "compared": self.compared,
+            "differing": len(self.differing),
+            "max_ulp": self.max_ulp,
+            "causes": self.causes,
+            "replayed": self.replayed,
+            "by_order": self.by_order,
+            "left_orders": self.orders(self.left),
+            "right_orders": self.orders(self.right),
+            "windows_differ": int((~self.pairs.same_window).sum()),
+            "controls": {"left": self.left.control, "right": self.right.control},
+            "kernels": self.kernels,
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        """The comparison in three lines: the runs, what differs, why."""
+        sides = " against ".join(self.words(side) for side in (self.left, self.right))
+        far = "" if self.max_ulp is None else f", up to {self.max_ulp:,} ulp"
+        differing = len(self.differing)
+        counts = f"{differing:,} of {self.compared:,} outputs that must agree differ"
+        why = ", ".join(f"{cause}: {count:,}" for cause, count in self.causes.items())
+        if not differing:
+            added = f"added in another way: {self.by_order:,}"
+            why = added if self.by_order else "nothing to explain"
+        refused = {self.left.refusal, self.right.refusal} - {""}
+        why += "".join(f"; {one}" for one in sorted(refused))
+        return (
+            f"{self.case.with_(length=None).label}: {sides}",
+            counts + far * bool(differing),
+            f"{why}; replayed {self.replayed:,} of {self.compared:,}",
+        )
+
+    def words(self, side: Run) -> str:
+        """One side in words: its target, and what sets its shape apart."""
+        one, other = side.case, (self.right if side is self.left else self.left).case
+        apart = [
+            f"{name} {getattr(one, name):,}"
+            for name in ("length", "batch", "filters")
+            if getattr(one, name) != getattr(other, name)
+        ]
+        if not apart and one.length is not None:
+            apart = [f"length {one.length:,}"]
+        return f"{', '.join(apart)} on {side.target.text}"
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def compared(
+    shapes: Shapes,
+    first: AnySession,
+    second: AnySession,
+    operands: Callable[[Case], Arrays] | None = None,
+) -> Comparison:
+    """Runs both sides and pairs their outputs; nothing is revealed yet.
+
+    On one session with one padding those are compared that must agree. Else the windows are read
+    off both sides, and outputs of the same place are compared. ``operands``: gives a side's, the
+    cases' own if None. TargetError.
+    """
+    conventions = first is not second or shapes.padding is not None
+    left, right = (
+        run(session, case, None if operands is None else operands(case), conventions)
+        for session, case in ((first, shapes.left), (second, shapes.right))
+    )
+    pairs = Pairs.same_place(left, right) if conventions else Pairs.must_agree(shapes)
+    return Comparison(shapes.left, left, right, pairs)
+
+
+def _rank(cause: str) -> tuple[int, str]:
+    first = cause.split("+")[0]
+    return (CAUSES.index(first) if first in CAUSES else len(CAUSES), cause)
+
+
+def way_json(way: Way, dtype: str) -> dict[str, Any]:
+    """One way of adding as the JSON outputs have it."""
+    tree, rounding = way
+    return {
+        "id": tree.id,
+        "tree": tree.text,
+        "fused": sorted(rounding.fused),
+        "rounding": rounding.style(tree),
+        "accumulator": rounding.nodes or dtype,
+        "cut": sorted(rounding.cut),
+        "through": rounding.through,
+    }

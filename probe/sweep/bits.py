@@ -1,0 +1,257 @@
+"""A sweep by bits: every case on every target at every value, each compared with the largest.
+
+A failure of a target becomes a row of ``failures`` and the sweep goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from probe import machine, window
+from probe.campaign import Campaign, Part, Row, Tell, case_row, run_row
+from probe.case import Case
+from probe.errors import InputError, TargetError
+from probe.launch import AnySession, open_session
+from probe.store import Store, latest
+from probe.sweep import observations
+from probe.sweep.plan import Item, Plan, Plans, axis_values
+from probe.sweep.summary import Summary, TargetSummary
+from probe.target import Target
+
+PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
+
+
+def sweep(
+    cases: Sequence[Case],
+    targets: Sequence[Target],
+    lengths: Sequence[int],
+    vary: str | None = None,
+    store: Store | None = None,
+    control: str = "every",
+    workers: int | None = None,
+    progress: Tell | None = None,
+    keep: int | None = None,
+    experiment: str | None = None,
+    sessions: Callable[[Target], AnySession] = open_session,
+    close: bool = True,
+    whole: Mapping[Case, Sequence[int]] | None = None,
+) -> Summary:
+    """Runs every case on every target at every value and compares with the largest value.
+
+    ``lengths``: two or more values of the axis ``vary`` (None: length; dense layers: batch).
+    ``control``: ``every``: each shape is run twice more, as it is and from another alignment;
+    ``differing``: only the longest one and those that differ. ``workers``: targets that run side by
+    side, a process each; None: as many as there are processors. Targets that use all processors
+    then share them, which changes times but not bits; give 1 to time them. ``keep``: differing
+    outputs stored of each comparison, the first ones and the largest; None: all. ``progress``
+    counts comparisons and is called from several threads, one at a time. ``sessions`` opens a
+    target, which is left running unless ``close``. ``whole``: values of the axis at which all
+    outputs of a case are stored, whether they differ or not.
+
+    What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
+    repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
+    and returns what there is with ``interrupted``. Errors: InputError before anything runs,
+    StoreError as soon as the store fails.
+    """
+    if control not in ("every", "differing"):
+        raise InputError("control", control, "there is no such control", "use every or differing")
+    targets = list(dict.fromkeys(targets))
+    for name, given in (("cases", cases), ("targets", targets)):
+        if not given:
+            raise InputError(name, "(none)", "there is nothing to run", "give one or more")
+    values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
+    plans = Plans(cases, vary, values, against)
+    job = _Sweep(plans, control, keep, whole or {}, store, experiment, progress, sessions, close)
+    job.found = {target.text: TargetSummary(target.text) for target in targets}
+    if store is not None:
+        store.flush()
+    start = time.monotonic()
+    numbers = range(len(cases))
+    tally = job.run(
+        [(target, numbers) for target in targets], workers or min(machine.cores(), len(targets))
+    )
+    folder = None if store is None else str(store.path)
+    seconds = time.monotonic() - start
+    return Summary(vary, against, len(cases), folder, seconds, tally.interrupted, job.found)
+
+
+class _Sweep(Campaign[int]):
+    """What all targets share; a question is the number of a plan."""
+
+    def __init__(
+        self,
+        plans: Plans,
+        control: str,
+        most_kept: int | None,
+        whole: Mapping[Case, Sequence[int]],
+        *options: Any,
+    ) -> None:
+        super().__init__(*options)
+        self.plans, self.control, self.most_kept, self.whole = plans, control, most_kept, whole
+        self.found: dict[str, TargetSummary] = {}
+        self.stored: dict[str, dict[tuple[str, int], Row]] = {}
+
+    def size(self, question: int) -> int:
+        """Comparisons of a case."""
+        return len(self.plans.values)
+
+    def known(self, part: Part[int]) -> bool:
+        """Counts what is stored, if that is everything."""
+        session, text = part.session, part.target.text
+        found = self.found[text]
+        found.failures = part.failures
+        row = run_row(part.target, session.expected_facts(), session.variables)
+        self._recall(part, row["run_id"])
+        stored, total = self.stored[text], len(self.plans) * len(self.plans.values)
+        if len(stored) < total:
+            return False
+        plans = [self.plans[number] for number in range(len(self.plans))]
+        wanted = [(plan.id, value) for plan in plans for value in plan.values]
+        if not all(key in stored for key in wanted):
+            return False
+        for key in wanted:
+            found.add(stored[key], before=True)
+        return True
+
+    def begin(self, part: Part[int]) -> None:
+        """Looks up what is stored of the run that has started."""
+        self._recall(part, part.run_id)
+
+    def _recall(self, part: Part[int], run_id: str) -> None:
+        """The rows of ``comparisons`` that need not be measured again, by case and value."""
+        text, plans = part.target.text, self.plans
+        self.found[text].run_id, self.stored[text] = run_id, {}
+        if self.store is None:
+            return
+        rows = latest.table(self.store.path, "comparisons")
+        same = {"run_id": run_id, "target": text, "vary": plans.vary, "against": plans.against}
+        for name, value in same.items():
+            rows = rows.filter(pc.equal(rows[name], value))
+        for row in rows.to_pylist():
+            if row["control"] or self.control != "every":
+                self.stored[text][row["case_id"], row["at"]] = row
+
+    def ask(self, part: Part[int], question: int) -> None:
+        """Runs one case at the values that are not stored."""
+        plan, found = self.plans[question], self.found[part.target.text]
+        todo = dict(plan.items)
+        for value in plan.items:
+            if row := self.stored[found.target].get((plan.id, value)):
+                found.add(row, before=True)
+                del todo[value]
+        if len(todo) < len(plan.items):
+            part.tell(len(plan.items) - len(todo))
+        if todo:
+            self.keep("cases", case_row(plan.case))
+            _CaseSweep(self, part, plan, todo).run()
+
+
+class _CaseSweep:
+    """One case on one target, to the end, whatever the process does.
+
+    Where a process is lost, which item did it is not known: items are answered in batches. So the
+    rest is run again, each answered at once, and what is lost then is known.
+    """
+
+    def __init__(self, job: _Sweep, part: Part[int], plan: Plan, todo: dict[int, Item]) -> None:
+        self.job, self.part, self.plan, self.todo = job, part, plan, todo
+        self.session, self.found = part.session, job.found[part.target.text]
+        self.stage, self.careful, self.lost = "", False, 0
+        self.once: TargetError | None = None
+        self.whole = list(job.whole.get(plan.case, ()))
+        pair = {"run_id": part.run_id, "case_id": plan.id, "target": part.target.text}
+        self.pair = {**pair, "vary": plan.vary, "against": plan.against}
+
+    def run(self) -> None:
+        """Until nothing is left to do. NotStarted where the target does not start any more."""
+        while self.todo and not self.job.stop:
+            self.part.revive()
+            try:
+                self._attempt()
+            except TargetError as error:
+                self._after(error)
+        if self.once is not None:
+            self._fail(self.once, None, "it went well when it was run again")
+
+    def _attempt(self) -> None:
+        plan = self.plan
+        self.stage = "load"
+        load = {"do": "load", "key": "case", "spec": plan.base.spec()}
+        self.session.request(load, plan.arrays)
+        self.stage = "whole"
+        while self.whole:
+            at = self.whole.pop()
+            run = {"do": "run", "key": "case", "at": {plan.vary: at}}
+            y = self.session.request(run)[1]["y"]
+            columns = observations.output_columns(self.pair, at, y, plan.base.dtype)
+            self.job.keep_columns("outputs", columns)
+        self.stage = "base"
+        request = {
+            "do": "sweep",
+            "key": "case",
+            "vary": plan.vary,
+            "against": plan.against,
+            "items": list(self.todo.values()),
+            "control": self.job.control,
+        }
+        if self.careful:
+            request["interval"] = 0
+        for header, arrays in self.session.stream(request):
+            self.stage = "items"
+            self._take(header, arrays)
+            if self.job.stop:
+                break
+
+    def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """One answer: its failures and its rows."""
+        for at, kind, message in header["failures"]:
+            where = self.part.target.text
+            self._fail(TargetError(where, kind, message, self.session.tail()), at)
+            self._drop(at)
+        rows = observations.comparison_rows(self.pair, header, arrays, self.plan.not_compared)
+        if "index" in arrays:
+            columns = observations.difference_columns(
+                self.pair, rows, arrays, self.plan, self.job.most_kept
+            )
+            self.job.keep_columns("differences", columns)
+        self.job.keep("comparisons", rows)
+        for row in rows:
+            self.found.add(row)
+            del self.todo[row["at"]]
+        self.lost = 0 if rows else self.lost
+        self.part.tell(len(rows))
+
+    def _after(self, error: TargetError) -> None:
+        """Records what a failed attempt says, and drops what can't be done."""
+        if self.stage in ("load", "whole"):
+            self._fail(error, None)
+            self._drop(*(self.todo if self.stage == "load" else ()))
+        elif not self.session.alive and not self.careful:
+            self.careful, self.once = True, error
+        elif self.stage == "base":
+            self._fail(error, self.plan.against)
+            self._drop(*self.todo)
+        else:
+            self._lost_at(error, next(iter(self.todo)))
+
+    def _lost_at(self, error: TargetError, at: int) -> None:
+        self._fail(error, at)
+        self._drop(at)
+        self.lost += 1
+        if self.lost >= PATIENCE and self.todo:
+            self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
+            self._drop(*self.todo)
+
+    def _fail(self, error: TargetError, at: int | None, why: str = "") -> None:
+        self.once = None
+        self.part.fail(error, {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}, why)
+
+    def _drop(self, *values: int) -> None:
+        for at in values:
+            del self.todo[at]
+        self.part.tell(len(values))
