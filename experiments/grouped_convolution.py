@@ -16,7 +16,7 @@ from typing import Any
 
 from probe import Case, Store, Target
 from probe.experiments import frame
-from probe.explain.conventions import measure
+from probe.experiments.conventions import measure
 
 ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
 FULL = Case("conv1d", 3, length=3, padding="2:0", groups=1, **ONES)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from probe import Case, Store, Target
 from probe.experiments import frame
-from probe.explain.conventions import measure
+from probe.experiments.conventions import measure
 from probe.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")

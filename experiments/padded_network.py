@@ -18,8 +18,8 @@ from rich.text import Text
 
 from probe import Store, Target
 from probe.experiments import frame
+from probe.experiments.padding import Measured, Request, measure
 from probe.network import Network
-from probe.network.measurement import Measured, Request, measure
 from probe.printing import Output
 from probe.target import unavailable
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from probe import Case, Store, Target, load
 from probe.experiments import frame
+from probe.experiments.reports import Conventions, Operators, Pair, Report, ask
 from probe.launch import open_session
-from probe.reports import Conventions, Operators, Pair, Report, ask
 
 NAME = "public_reports"
 
@@ -414,7 +414,6 @@ def simulate_tf32(kept: Store, rows: int) -> None:
     row: dict[str, Any] = {"subject": "tensorflow/tensorflow#127346", "variant": "simulated TF32"}
     row |= {"size": rows, "repeat": 0, "value": float(apart), "unit": "largest difference"}
     kept.append("measurements", row | {"run_id": load(kept.path).runs.run_id.iloc[-1]})
-    kept.compact()
 
 
 def tf32(array: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from probe import Case, Store, Target, machine
 from probe.experiments import frame
-from probe.reproduction.trials import Drawn, attempt, draw
+from probe.experiments.trials import Drawn, attempt, draw
 
 NAME = "reproductions"
 

@@ -88,7 +88,6 @@ ROOMS = {
     "shrink": "a smaller case that fails alike",
     "plots": "the pictures",
     "reproduction": "the folder for a bug report",
-    "reports": "public reports, asked of every target",
     "answers": "the functions below, and what they return",
     "experiments": "what the scripts in experiments/ and their notebooks share",
     "cli": "the command line",

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from probe.case import Case
-from probe.explain.conventions import predicted
 from probe.launch import open_session
 from probe.order.operator import SessionOperator
 from probe.order.windows import reveal_windows
 from probe.target import Target
+from probe.window import Geometry
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,20 @@ def window(case: Case, target: Target) -> Windows:
     with open_session(target) as session:
         revealed = reveal_windows(SessionOperator(session, case))
     return Windows(case, target.text, revealed, (revealed == predicted(case)).all(axis=2))
+
+
+def predicted(case: Case) -> np.ndarray:
+    """Where the case's own padding puts its windows: int64 (groups, positions, leaves), -1 pads.
+
+    Flat indices into x; positions are batch entries times output positions, as in
+    ``reveal_windows``.
+    """
+    geometry = Geometry.of(case)
+    width = case.filters // case.groups
+    entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
+    found = []
+    for group in range(case.groups):
+        reads = geometry.gather_indices(group * width)
+        met = np.where(reads < 0, -1, reads + entries)
+        found.append(met.reshape(-1, reads.shape[1]))
+    return np.stack(found)

@@ -1,4 +1,4 @@
-"""Windows and outputs that ``probe.explain.conventions.measure`` stored, and pictures of them.
+"""Windows and outputs that ``probe.experiments.conventions.measure`` stored, and pictures of them.
 
 On a line and on a map: blue is read, grey and hatched is padding; a row or a colour is one output.
 """

@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 
 from probe import Case, Store, Target, load
+from probe.answers.window import predicted
 from probe.errors import TargetError
+from probe.experiments import conventions
 from probe.experiments import windows as diagrams
+from probe.experiments.conventions import measure
 from probe.experiments.windows import Readings
-from probe.explain import conventions
-from probe.explain.conventions import measure, predicted
 from probe.launch import InlineSession
 
 matplotlib.use("agg")
