@@ -18,7 +18,7 @@ from probe import backends, machine, target
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import TIME_LIMIT, WORKER, Session
-from probe.runtimes import emulation, environments, interpreters, packages, pins, runtime, sysroot
+from probe.runtimes import emulation, environments, packages, pins, runtime, sysroot
 from probe.runtimes.environments import Environment
 from probe.runtimes.packages import Failed
 from probe.runtimes.runtime import Runtime
@@ -143,9 +143,9 @@ def _make(
 
 
 def _native(folder: Path, recipe: pins.Recipe, then: Callable[[], None]) -> None:
-    python = interpreters.find(recipe.python)
+    python = packages.interpreter(recipe.python)
     if python is None:
-        raise Failed(interpreters.missing(recipe.python))
+        raise Failed(packages.missing(recipe.python))
     folder.parent.mkdir(parents=True, exist_ok=True)
     packages.create(folder, python)
     then()

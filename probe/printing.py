@@ -6,6 +6,7 @@ Experiments and the command line print alike. Results go to stdout, progress and
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ class Output:
         """Prints the result: ``found`` as JSON, or what ``show`` makes of it for people."""
         if self.as_json:
             indent = 2 if self.results.is_terminal else None
-            click.echo(json.dumps(found, indent=indent, default=_plain))
+            click.echo(json.dumps(found, indent=indent, default=plain))
         else:
             self._print(show())
 
@@ -97,8 +98,8 @@ def _console(stderr: bool) -> Console:
     return console
 
 
-def _plain(value: object) -> object:
-    """NumPy's numbers and arrays as JSON has them."""
+def plain(value: object) -> object:
+    """Returns NumPy's numbers and arrays as JSON has them. TypeError for anything else."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")
@@ -196,3 +197,21 @@ def counted(count: int, thing: str) -> str:
     """``1 output``, ``2,304 outputs``."""
     ending = "es" if thing.endswith("ch") else "s"
     return f"{count:,} {thing}{'' if count == 1 else ending}"
+
+
+def up_to(max_ulp: int | None) -> str:
+    """Returns ``, up to 2 ulp``; empty where no distance is a number."""
+    return "" if max_ulp is None else f", up to {max_ulp:,} ulp"
+
+
+def differ(differing: int, compared: int, max_ulp: int | None) -> str:
+    """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
+    verb = "differs" if differing == 1 else "differ"
+    return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"
+
+
+def times(ratio: float | None) -> str:
+    """Returns a ratio in the digits that it deserves: 0.13, 1.8, 47; empty where there is none."""
+    if ratio is None or math.isnan(ratio):
+        return ""
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.case import Case
 from probe.errors import InputError
+from probe.printing import plain
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Answer(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """The object that the command prints with ``--json``, in plain Python."""
-        plain: dict[str, Any] = json.loads(json.dumps(self.report(), default=_plain))
-        return plain
+        found: dict[str, Any] = json.loads(json.dumps(self.report(), default=plain))
+        return found
 
     def __repr__(self) -> str:
         return "\n".join(_cut(line) for line in self.lines())
@@ -79,12 +80,6 @@ class Answer(ABC):
 def _cut(line: str) -> str:
     line = " ".join(line.split())
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
-
-
-def _plain(value: object) -> object:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def case_of(given: object) -> Case:

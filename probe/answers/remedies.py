@@ -12,8 +12,8 @@ from probe.campaign import Tell
 from probe.case import Case
 from probe.errors import InputError
 from probe.network import Network
+from probe.printing import times
 from probe.remedies import Measured, advise, measure, measure_network
-from probe.remedies.found import times
 from probe.remedies.rows import report, rows
 from probe.store import Store
 from probe.target import Target

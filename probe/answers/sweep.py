@@ -15,6 +15,7 @@ from probe.campaign import Campaign, Part, Tell, case_row, run_row
 from probe.case import Case
 from probe.case.arguments import choice
 from probe.errors import InputError
+from probe.printing import up_to
 from probe.search import by_order
 from probe.search.by_order import ByOrder
 from probe.store import Store
@@ -54,7 +55,6 @@ class Swept(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         told = self.report()
-        far = "" if told["max_ulp"] is None else f", up to {told['max_ulp']:,} ulp"
         count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
         each = [
             f"{name}: differs at {_few(sorted({one.at for one in found.differences}))}"
@@ -65,7 +65,7 @@ class Swept(Answer):
         stable = "every length agrees with the longest, with these operands"
         return (
             _asked(self.case, self.found.vary, self.values, self.found.targets),
-            count + far * bool(told["differing"]),
+            count + up_to(told["max_ulp"]) * bool(told["differing"]),
             "; ".join(each) or stable.replace("length", self.found.vary),
         )
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from probe.plots import DIFFERS, FAINT, OWN, QUIET, STABLE, VERDICTS, note_part
-from probe.remedies.found import times
+from probe.printing import times
 
 WAYS = {
     "fixed": QUIET,

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from probe.remedies.found import times
+from probe.printing import times
 
 ULPS = {
     "equal": (0, "#e9ecef"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe.remedies.found import Found, Measured, times
+from probe.printing import times
+from probe.remedies.found import Found, Measured
 
 
 @dataclass(frozen=True)

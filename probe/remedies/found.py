@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from probe.network import Network
 
 
-def times(ratio: float | None) -> str:
-    """A ratio in as many digits as it deserves: 0.13, 1.8, 47; empty where there is none."""
-    if ratio is None or np.isnan(ratio):
-        return ""
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
-
-
 @dataclass
 class Found:
     """One remedy. ``refusal``: why it can't be used here, or why its orders aren't known.

@@ -19,7 +19,7 @@ from probe.order import notation
 from probe.order.orders import Way
 from probe.order.replay import PartialSum
 from probe.order.tree import product
-from probe.printing import counted, table
+from probe.printing import counted, differ, table
 
 MEANING = {
     "window": "reads other inputs: a convention (padding, stride, groups), not rounding",
@@ -77,10 +77,7 @@ def headline(found: Comparison) -> Text:
     if not compared:
         return text.append("no output of the two sides must agree: all windows differ", "yellow")
     if differing:
-        far = "" if found.max_ulp is None else f", up to {found.max_ulp:,} ulp"
-        verb = "differs" if differing == 1 else "differ"
-        outputs = counted(compared, "output")
-        text.append(f"{differing:,} of {outputs} {verb}{far}", "red")
+        text.append(differ(differing, compared, found.max_ulp), "red")
         text.append(f": {', '.join(found.causes)}")
     else:
         text.append(f"none of {counted(compared, 'output')} differs", "green")

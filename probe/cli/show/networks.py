@@ -13,9 +13,8 @@ from probe.cli.show import explanation as explained
 from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
-from probe.printing import counted, ranges, table
+from probe.printing import counted, ranges, table, times, up_to
 from probe.remedies import Found, Measured, advise
-from probe.remedies.found import times
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
@@ -121,8 +120,7 @@ def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableT
 
 def _outputs(one: PaddedComparison, last: AtLayer) -> str:
     text = f"{last.differing:,} of {last.compared:,}"
-    if last.differing and last.max_ulp is not None:
-        text += f", up to {last.max_ulp:,} ulp"
+    text += up_to(last.max_ulp) * bool(last.differing)
     if one.end_to_end is not None:
         text += f"; {one.end_to_end:,} as one program"
     return text

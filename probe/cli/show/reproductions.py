@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from probe.cli.show.explanation import causes_table
-from probe.printing import counted
+from probe.printing import counted, differ, up_to
 from probe.reproduction.report import LIMIT
 
 ENDED = {
@@ -46,11 +46,10 @@ def _kept(found: Mapping[str, Any]) -> list[Text]:
     if before is None or kept is None:
         return []
     counts = ", ".join(f"{number:,} by {name}" for name, number in before["causes"].items())
-    far = "" if before["max_ulp"] is None else f", up to {before['max_ulp']:,} ulp"
     lines = [
         Text(
-            f"it was found as {before['differing']:,} of "
-            f"{counted(before['compared'], 'output')} that differ{far}: {counts}"
+            f"it was found as {before['differing']:,} of {counted(before['compared'], 'output')} "
+            f"that differ{up_to(before['max_ulp'])}: {counts}"
         )
     ]
     if kept["cause"] is False:
@@ -67,10 +66,7 @@ def _flat(value: Any) -> list[float]:
 
 
 def _difference(found: Mapping[str, Any]) -> Text:
-    compared = counted(found["compared"], "output")
-    far = "" if found["max_ulp"] is None else f", up to {found['max_ulp']:,} ulp"
-    verb = "differs" if found["differing"] == 1 else "differ"
-    return Text(f"{found['differing']:,} of {compared} {verb}{far}", "red")
+    return Text(differ(found["differing"], found["compared"], found["max_ulp"]), "red")
 
 
 def reproduced(found: Mapping[str, Any]) -> RenderableType:
