@@ -19,9 +19,7 @@ from probe import Case, Store, Target, schema
 from probe.experiments import frame
 from probe.network.builder import nine_layers
 from probe.printing import Output, table
-from probe.remedies import Measured, advise, measure, measure_network
-from probe.remedies.rows import rows
-from probe.remedies.running import Sessions
+from probe.remedies import Measured, Sessions, advise, measure, measure_network, rows
 
 NAME = "remedies"
 

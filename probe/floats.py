@@ -162,3 +162,10 @@ def text(bits: int, name: str) -> str:
     if name == "bfloat16":
         value = widen(value, name).astype(np.float32)
     return "{} (0x{:0{}x})".format(str(value[0]), int(bits), form.bits // 4)
+
+
+def rounded_text(value):
+    """A value in as many digits as it deserves: 0.13, 1.8, 47; empty for None and NaN."""
+    if value is None or np.isnan(value):
+        return ""
+    return "{:,.0f}".format(value) if value >= 10 else "{:.2g}".format(value)

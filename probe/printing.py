@@ -6,7 +6,6 @@ Experiments and the command line print alike. Results go to stdout, progress and
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -208,10 +207,3 @@ def differ(differing: int, compared: int, max_ulp: int | None) -> str:
     """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
     verb = "differs" if differing == 1 else "differ"
     return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"
-
-
-def times(ratio: float | None) -> str:
-    """Returns a ratio in the digits that it deserves: 0.13, 1.8, 47; empty where there is none."""
-    if ratio is None or math.isnan(ratio):
-        return ""
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, targets_of
+from probe.arguments import count, sizes
 from probe.campaign import Tell, silent
-from probe.case.arguments import count, sizes
 from probe.errors import InputError, TargetError
 from probe.launch import open_session
 from probe.network import Geometry, Network

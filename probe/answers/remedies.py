@@ -11,10 +11,9 @@ from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.campaign import Tell
 from probe.case import Case
 from probe.errors import InputError
+from probe.floats import rounded_text
 from probe.network import Network
-from probe.printing import times
-from probe.remedies import Measured, advise, measure, measure_network
-from probe.remedies.rows import report, rows
+from probe.remedies import Measured, advise, measure, measure_network, report, rows
 from probe.store import Store
 from probe.target import Target
 
@@ -39,7 +38,7 @@ class Remedied(Answer):
         return f"{asked} on {found.target.text}", "; ".join(told), advise(found).text
 
     def _cost(self, one: Any) -> str:
-        cost = times(self.found.of_fixed(one))
+        cost = rounded_text(self.found.of_fixed(one))
         return f" ({cost} of the fixed size's time)" if cost else ""
 
     def drawn(self) -> Figure | None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
+from probe.arguments import choice
 from probe.campaign import Campaign, Part, Tell, case_row, run_row
 from probe.case import Case
-from probe.case.arguments import choice
 from probe.errors import InputError
 from probe.printing import up_to
 from probe.search import by_order

@@ -7,12 +7,7 @@ every library gives. Scales, which a compiler may fuse with their shifts, and fu
 
 import numpy as np
 
-#: ``op`` of the specs that are made here: see ``Layer.spec``.
-OPS = ("activation", "bias", "normalisation", "pad", "extend", "add", "multiply", "concat")
-#: Activations that round once at most, so that their bits are the same in every library.
-EXACT = ("relu", "relu6", "leaky_relu")
-
-SELU = (1.0507009873554805, 1.6732632423543772)
+from probe import activations
 
 
 def extended_axis(spec, rank):
@@ -26,13 +21,6 @@ def extended_axis(spec, rank):
 def first(axis, count):
     """The index of so many positions of an axis."""
     return (slice(None),) * axis + (slice(count),)
-
-
-def is_exact(spec):
-    """Whether a spec's bits do not depend on who computes it."""
-    if spec["op"] == "activation":
-        return spec["activation"] in EXACT
-    return spec["op"] in ("bias", "pad", "extend", "add", "multiply", "concat")
 
 
 def function(spec, arrays):
@@ -57,53 +45,4 @@ def function(spec, arrays):
         axis = extended_axis(spec, arrays["tail"].ndim)
         kept = first(axis, spec["kept"])
         return lambda x: np.concatenate([x[kept], arrays["tail"]], axis=axis)
-    named = ACTIVATIONS[spec["activation"]]
-
-    def activation(x):
-        with np.errstate(all="ignore"):
-            return named(x, x.dtype.type(parameters.get("alpha", 1.0))).astype(x.dtype)
-
-    return activation
-
-
-def sigmoid(x, alpha):
-    """1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
-
-
-def softmax(x, alpha):
-    """Over the channels, less their largest."""
-    raised = np.exp(x - x.max(axis=-1, keepdims=True))
-    return raised / raised.sum(axis=-1, keepdims=True)
-
-
-def gelu(x, alpha):
-    """x times the normal distribution's integral up to x."""
-    import math
-
-    wide = x.astype(np.float64)
-    return wide * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(wide / math.sqrt(2)))
-
-
-def selu(x, alpha):
-    """Klambauer and others, "Self-Normalizing Neural Networks", 2017."""
-    scale, slope = (x.dtype.type(number) for number in SELU)
-    return np.where(x > 0, scale * x, scale * (slope * np.expm1(x)))
-
-
-ACTIVATIONS = {
-    "relu": lambda x, alpha: np.maximum(x, 0),
-    "relu6": lambda x, alpha: np.minimum(np.maximum(x, 0), 6),
-    "leaky_relu": lambda x, alpha: np.where(x > 0, x, x * alpha),
-    "hard_sigmoid": lambda x, alpha: np.minimum(np.maximum(x + 3, 0), 6) / 6,
-    "sigmoid": sigmoid,
-    "tanh": lambda x, alpha: np.tanh(x),
-    "softmax": softmax,
-    "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
-    "selu": selu,
-    "softplus": lambda x, alpha: np.logaddexp(x, x.dtype.type(0)),
-    "softsign": lambda x, alpha: x / (1 + np.abs(x)),
-    "gelu": gelu,
-    "silu": lambda x, alpha: x * sigmoid(x, alpha),
-    "exp": lambda x, alpha: np.exp(x),
-}
+    return activations.function(spec["activation"], parameters.get("alpha", 1.0))

@@ -8,6 +8,7 @@ spatial axis gets a height of 1 for the whole model, where a converter reshapes 
 
 import numpy as np
 
+from probe import activations
 from probe.backends import elementwise, litert_model, litert_pooling, pooling
 from probe.backends.contract import Unsupported
 from probe.backends.kept import Kept
@@ -140,11 +141,10 @@ def elu(graph, x, alpha):
 
 def selu(graph, x, alpha):
     """By EXP, since there is no operator for exp(x) - 1."""
-    scale, slope = elementwise.SELU
     raised = graph.operator("EXP", [x], x.shape, "ExpOptions")
     below = graph.operator("SUB", [raised, graph.scalar(1)], x.shape, "SubOptions")
-    below = multiply(graph, below, graph.scalar(scale * slope))
-    return where(graph, x, multiply(graph, x, graph.scalar(scale)), below)
+    below = multiply(graph, below, graph.scalar(activations.SCALE * activations.SLOPE))
+    return where(graph, x, multiply(graph, x, graph.scalar(activations.SCALE)), below)
 
 
 def where(graph, x, above, below):

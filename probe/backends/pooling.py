@@ -6,14 +6,14 @@ window may reach beyond the padded input, as long as it starts in the input or b
 or ``zeros`` (a maximum of 0, counted). What lies beyond the padding is never counted.
 """
 
+from probe import operation
 from probe.backends.contract import Operator
 from probe.geometry import BY_SIZE, Windows
 
 
 def kind(spec):
     """``max`` or ``avg`` of a pooling spec; empty for any other operator."""
-    found, pool, _ = spec["op"].partition("_pool")
-    return found if pool else ""
+    return operation.of(spec).pool
 
 
 def spans(spec, sizes):

@@ -10,7 +10,7 @@ and takes the bias with it, as layers do: that is the default with a bias, and w
 
 import numpy as np
 
-from probe import floats
+from probe import activations, floats
 from probe.backends import elementwise, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import Text, Writing, keywords, number, one_or_all, straight
@@ -35,17 +35,6 @@ SETUP = {
     "deterministic": "torch.use_deterministic_algorithms({})",
     "tf32": "torch.backends.cudnn.allow_tf32 = {}",
     "benchmark": "torch.backends.cudnn.benchmark = {}",
-}
-
-#: Activations as expressions of ``x``; every other one is ``F.name(x)``.
-ACTIVATIONS = {
-    "sigmoid": "torch.sigmoid({x})",
-    "tanh": "torch.tanh({x})",
-    "exp": "torch.exp({x})",
-    "leaky_relu": "F.leaky_relu({x}, {alpha})",
-    "elu": "F.elu({x}, {alpha})",
-    "softmax": "F.softmax({x}, 1)",
-    "hard_sigmoid": "F.relu6({x} + 3) / 6",
 }
 
 
@@ -218,9 +207,8 @@ class Torch(Writing):
         if op == "extend":
             axis = 1 + elementwise.extended_axis(layer, shapes.rank + 2)
             return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
-        name = layer["activation"]
-        text = ACTIVATIONS.get(name, f"F.{name}({{x}})")
-        return text.format(x=x, alpha=parameters.get("alpha", 1.0))
+        alpha = parameters.get("alpha", 1.0)
+        return activations.lines(layer["activation"], "torch", alpha, x)[-1]
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""

@@ -53,7 +53,7 @@ def _targets(ctx: Any, param: Any, incomplete: str) -> list[str]:
 
 PADDING = _of("valid", "same", "same_lower", "caffe")
 VALUES: dict[str, Complete] = {
-    "op": _known("case.operators", "OPERATORS"),
+    "op": _known("operation", "OF_CASES"),
     "padding": PADDING,
     "ceil_mode": _of("true", "false"),
     "pad_with": _of("nothing", "zeros"),

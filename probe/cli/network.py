@@ -87,7 +87,7 @@ def network(
     several targets fails, the others are told, and the exit status is 3.
     """
     from probe.answers import network as answers
-    from probe.case.arguments import count
+    from probe.arguments import count
     from probe.cli.show import networks as show
 
     where = targets_of(targets)

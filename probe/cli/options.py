@@ -119,14 +119,14 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
     ``others``: what is needed beside the case: whether it was given, and how one gives it.
     """
-    from probe.case import OPERATORS
+    from probe.operation import OF_CASES, OPERATIONS
 
     missing: dict[str, str] = {}
     if "case_file" not in words:
         op = words.get("op")
         if op is None:
             missing["op"] = "--op conv1d"
-        if "kernel" not in words and (op is None or (op in OPERATORS and OPERATORS[op].windows)):
+        if "kernel" not in words and (op is None or (op in OF_CASES and OPERATIONS[op].windows)):
             missing["kernel"] = "--kernel 5" + " (products and sums have none)" * (op is None)
     missing |= {name: how for name, (given, how) in others.items() if not given}
     if len(missing) > 1:
@@ -150,29 +150,29 @@ def has_length(words: Mapping[str, str]) -> bool:
 
 def axis_given(words: Mapping[str, str], vary: str | None) -> str:
     """The axis that is varied, as far as the words say: ``vary``, or the operation's own."""
-    from probe.case import OPERATORS
-    from probe.case.operators import ALIASES
+    from probe.case import ALIASES
+    from probe.operation import OF_CASES, OPERATIONS
 
     if vary is not None:
         return vary
     op = str(words.get("op", "")).lower()
     op = ALIASES.get(op, op)
-    return "batch" if op in OPERATORS and not OPERATORS[op].spatial_rank else "length"
+    return "batch" if op in OF_CASES and not OPERATIONS[op].spatial_rank else "length"
 
 
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
     """The words that make this case on a command line, without those at their defaults."""
-    from probe.case import OPERATORS, Case, by
-    from probe.case.padding import text
+    from probe.arguments import by, padding_text
+    from probe.case import Case
 
     plain = Case(case.op, case.kernel, case.in_channels).arguments()
     parts = []
     for name, value in case.arguments().items():
-        needed = name == "op" or (name == "kernel" and OPERATORS[case.op].windows)
+        needed = name == "op" or (name == "kernel" and case.operation.windows)
         if name in leave_out or (value == plain[name] and not needed):
             continue
         if name == "padding":
-            value = text(value)
+            value = padding_text(value)
         elif isinstance(value, tuple):
             value = by(value) if isinstance(value[0], int) else ",".join(map(repr, value))
         parts.append(f"{_flag(name)} {shlex.quote(str(value))}")
@@ -183,7 +183,7 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 def number(name: str, text: str | None) -> int | None:
     """A whole number from 1 up; None where the option was not given. Raises InputError."""
-    from probe.case.arguments import count
+    from probe.arguments import count
 
     return None if text is None else count(name, text)
 

@@ -156,7 +156,7 @@ def _network(
     out: Output,
 ) -> Reproduction:
     """A network's reproduction. Raises InputError for words that a network has none of."""
-    from probe.case.arguments import count, sizes
+    from probe.arguments import count, sizes
     from probe.network import Network
     from probe.reproduction import networks
 
@@ -186,7 +186,7 @@ def _finding(
     words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[Elsewhere]]:
     """What is reproduced, and who else has it. Raises InputError, StoreError."""
-    from probe.case.arguments import count
+    from probe.arguments import count
 
     if store is None:
         if row is not None:

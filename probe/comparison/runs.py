@@ -10,7 +10,6 @@ import numpy as np
 
 from probe import operands
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison.shapes import Arrays
 from probe.errors import Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
@@ -121,7 +120,7 @@ def revealed(session: AnySession, case: Case, known: Sequence[Way] = ()) -> Run:
 
 def read_windows(session: AnySession, case: Case) -> np.ndarray:
     """What every output reads, revealed: int64 (groups, positions, leaves), -1 for padding."""
-    if OPERATORS[case.op].pool:
+    if case.pool:
         return pools.as_windows(case, pools.reveal_pool(session, case))
     return reveal_windows(SessionOperator(session, case))
 

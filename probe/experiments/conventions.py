@@ -15,7 +15,6 @@ from probe import floats
 from probe.answers.window import predicted
 from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import outputs
 from probe.launch import AnySession, open_session
 from probe.order import pools
@@ -70,10 +69,10 @@ class _Reading(Campaign[Case]):
 def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
     """Rows of ``windows`` and ``outputs`` of one case, without their run, case and target."""
     pooled, counted = None, None
-    if OPERATORS[case.op].pool:
+    if case.pool:
         pooled = pools.reveal_pool(session, case)
         revealed = pools.as_windows(case, pooled)
-        counted = pooled.counted if OPERATORS[case.op].pool == "avg" else None
+        counted = pooled.counted if case.pool == "avg" else None
     else:
         revealed = reveal_windows(SessionOperator(session, case))
     said = predicted(case)

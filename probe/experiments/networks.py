@@ -16,8 +16,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from probe.floats import rounded_text
 from probe.plots import DIFFERS, FAINT, OWN, QUIET, STABLE, VERDICTS, note_part
-from probe.printing import times
 
 WAYS = {
     "fixed": QUIET,
@@ -141,7 +141,7 @@ def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: s
         axes.text(
             place[1],
             place[0],
-            times(row.ratio),
+            rounded_text(row.ratio),
             ha="center",
             va="center",
             fontsize=8,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from probe import kernels
+from probe.arguments import choice
 from probe.campaign import Sessions
 from probe.case import Case
-from probe.case.arguments import choice
 from probe.comparison import Comparison, Revealer, Run, Shapes, compared
 from probe.errors import InputError
 from probe.kernels import symbols

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from probe import backends
+from probe.arguments import choice
 from probe.backends.contract import Backend
 from probe.case import Case
-from probe.case.arguments import choice
 from probe.errors import TargetError
 from probe.kernels import onednn, symbols
 from probe.kernels.question import KEY, Kernel, Question, load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probe.case.arguments import count
+from probe.arguments import count
 from probe.errors import InputError
 from probe.network.chain import Network
 from probe.network.description import Writer

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from probe import memory
-from probe.case.arguments import by
+from probe.arguments import by
 from probe.errors import InputError
 from probe.network.geometry import Geometry, ReceptiveField, windows
 from probe.network.layers import Layer

@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from probe.case import padding
-from probe.case.arguments import by, choice, count, flag, sizes
-from probe.case.operators import OPERATORS
+from probe import arguments
+from probe.activations import ACTIVATIONS
+from probe.arguments import by, choice, count, flag, sizes
 from probe.errors import InputError
+from probe.geometry import Padding
 from probe.network.chain import Beyond, Network, check_dtype
-from probe.network.layers import ACTIVATIONS, CONVOLUTIONS, ELEMENTWISE, OPS, POOLS, Layer
+from probe.network.layers import Layer
 from probe.operands.draw import normal
+from probe.operation import OF_NETWORKS, OPERATIONS
 
 KEYS = (
     *("rank", "height", "dtype", "name", "fixed", "in_channels", "seed", "layers", "turned"),
@@ -113,7 +115,7 @@ class Writer:
 
     def add(self, op: str, name: str | None = None, **words: Any) -> None:
         """Adds a layer. Missing weights are drawn. Raises InputError."""
-        choice("op", op, OPS)
+        choice("op", op, OF_NETWORKS)
         name = name or f"{op}_{sum(layer.op == op for layer in self.layers) + 1}"
         try:
             layer = self._made(op, str(name), words)
@@ -124,14 +126,14 @@ class Writer:
         self.channels = layer.filters
 
     def _made(self, op: str, name: str, words: dict[str, Any]) -> Layer:
-        if op in CONVOLUTIONS or op in POOLS:
+        if OPERATIONS[op].windows:
             return self._windowed(op, name, words)
         if op == "dense":
             filters = count("filters", words.get("filters", self.channels))
             found = Layer(name, op, self.channels, filters)
             return self._weighted(found, (1, self.channels, filters), words)
         if op == "pad":
-            pairs = padding.parse(words.get("padding", 0), self.rank)
+            pairs = arguments.padding(words.get("padding", 0), self.rank)
             if isinstance(pairs, str):
                 raise InputError("padding", pairs, "pad takes numbers", "write N or L:R an axis")
             numbers = dict(words.get("parameters", {}))
@@ -139,7 +141,7 @@ class Writer:
         return self._elementwise(op, name, words)
 
     def _windowed(self, op: str, name: str, words: dict[str, Any]) -> Layer:
-        what = OPERATORS[op]
+        what = OPERATIONS[op]
         if what.spatial_rank != self.rank:
             why = f"it has {what.spatial_rank} spatial axes, and the network has {self.rank}"
             raise InputError("op", op, why, f"use one of {self.rank} axes")
@@ -159,7 +161,7 @@ class Writer:
             flag("ceil_mode", words.get("ceil_mode", False)),
             str(words.get("pad_with", "nothing")),
         )
-        found.spec(self.dtype)
+        found.case(found.windows.extents, self.dtype)  # raises InputError for misfits
         if what.pool:
             return found
         shape = (*kernel, self.channels // found.groups, found.filters)
@@ -177,7 +179,6 @@ class Writer:
         )
 
     def _elementwise(self, op: str, name: str, words: dict[str, Any]) -> Layer:
-        assert op in ELEMENTWISE
         numbers = {key: float(value) for key, value in words.get("parameters", {}).items()}
         found = Layer(name, op, self.channels, self.channels, parameters=numbers)
         shape = (self.channels,)
@@ -212,7 +213,7 @@ class Writer:
         return made
 
 
-def _padding(given: object, rank: int) -> padding.Padding:
+def _padding(given: object, rank: int) -> Padding:
     """The padding of a window; no elements on either side is ``valid``."""
-    found = padding.parse(given, rank)
+    found = arguments.padding(given, rank)
     return found if isinstance(found, str) or any(map(any, found)) else "valid"

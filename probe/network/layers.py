@@ -8,44 +8,30 @@ and an activation behind it. Arrays are channels-last, in the network's dtype, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from probe import operation
+from probe.arguments import by, padding_text
 from probe.case import Case
-from probe.case.arguments import by
-from probe.case.operators import OPERATORS
-from probe.case.padding import text
 from probe.errors import InputError
 from probe.geometry import Padding, Windows
+from probe.operation import SPLICE
 
-CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "depthwise_conv2d")
-POOLS = ("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")
-ELEMENTWISE = ("activation", "bias", "normalisation")
-EXTEND = "extend"
-"""The first ``kept`` positions, and constant activations behind them; plans alone have it."""
-
-OPS = (*CONVOLUTIONS, *POOLS, "dense", "pad", *ELEMENTWISE)
-"""``dense``: a matrix product over the channels of every position. ``pad``: a constant around the
-spatial axes. ``normalisation``: times ``scale``, plus ``shift``, one of each a channel."""
-
-ACTIVATIONS = (
-    *("relu", "relu6", "leaky_relu", "sigmoid", "tanh", "softmax", "elu", "selu", "softplus"),
-    *("softsign", "gelu", "silu", "hard_sigmoid", "exp"),
-)
-"""Functions of one element, or of the channels of one position (``softmax``)."""
+ONES = (1, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class Layer(operation.Layer):
     """One operation. ``kernel``, ``stride``, ``dilation`` are empty where it has no window.
 
     ``weights`` (*kernel, in_channels / groups, filters), of ``dense`` (1, in_channels, filters);
     ``bias`` (filters,) or None; ``scale`` and ``shift`` (in_channels,), of ``normalisation``
     alone. ``parameters``: of an activation (``alpha``), and ``value`` of ``pad``. ``filters``:
-    channels of the output.
+    channels of the output. ``tail``: what a splice puts behind its ``kept`` first positions.
     """
 
     name: str
@@ -71,32 +57,19 @@ class Layer:
     @property
     def windowed(self) -> bool:
         """Whether an output may read more than its own position, or another one."""
-        return bool(self.kernel) or self.op == "pad"
-
-    @cached_property
-    def windows(self) -> Windows:
-        """Where its windows lie; without any, every output reads its own position."""
-        ones = (1, 1, 1)
-        if not self.kernel:
-            return Windows(ones, ones, ones, self.padding if self.op == "pad" else "valid")
-        up = self.ceil_mode or (self.padding == "caffe" and bool(self.pool))
-        return Windows(self.kernel, self.stride, self.dilation, self.padding, up)
-
-    def output_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial sizes behind it; 0 where no window fits."""
-        if self.tail is not None:
-            return (*sizes[:-1], self.kept + self.tail.shape[-2])
-        return self.windows.outputs(sizes)
+        return self.operation.windows or self.op == "pad"
 
     @property
     def sums(self) -> bool:
         """Whether outputs are sums of products, whose order and rounding can be revealed."""
-        return self.op in CONVOLUTIONS or self.op == "dense"
+        return self.operation.sums
 
-    @property
-    def pool(self) -> str:
-        """``max``, ``avg`` or empty."""
-        return OPERATORS[self.op].pool if self.op in POOLS else ""
+    @cached_property
+    def windows(self) -> Windows:
+        """Where its windows lie; without any, every output reads its own position."""
+        if self.kernel:
+            return super().windows
+        return Windows(ONES, ONES, ONES, self.padding if self.op == "pad" else "valid")
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -105,6 +78,12 @@ class Layer:
             name: getattr(self, name) for name in ("weights", "bias", "scale", "shift", "tail")
         }
         return {name: array for name, array in found.items() if array is not None}
+
+    def output_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial sizes behind it; 0 where no window fits."""
+        if self.tail is not None:
+            return (*sizes[:-1], self.kept + self.tail.shape[-2])
+        return self.windows.outputs(sizes)
 
     def case(self, sizes: tuple[int, ...], dtype: str = "float32", batch: int = 1) -> Case:
         """The case that it is for an input of these spatial sizes; its operands are the network's.
@@ -116,7 +95,7 @@ class Layer:
             common |= {"filters": self.filters, "bias": None if self.bias is None else "normal"}
         if self.op == "dense":
             return Case("matmul", length=int(np.prod(sizes)), **common)
-        if self.op not in CONVOLUTIONS and not self.pool:
+        if not self.operation.windows:
             raise InputError("layer", self.name, f"{self.op} has no windows", "ask another layer")
         if self.pool:
             common |= {"ceil_mode": self.ceil_mode, "pad_with": self.pad_with}
@@ -134,23 +113,20 @@ class Layer:
 
     def spec(self, dtype: str) -> dict[str, Any]:
         """What a worker builds it from: ``Case.spec``, or an object with ``op`` and its words."""
-        if self.sums or self.pool:
-            return self._any_case(dtype).spec()
+        if self.op == "dense":
+            one = (1,)
+            return replace(self, op="matmul", kernel=one, stride=one, dilation=one).spec_in(dtype)
+        if self.operation.windows:
+            return self.spec_in(dtype)
         found: dict[str, Any] = {"op": self.op, "dtype": dtype, "channels": self.in_channels}
         if self.op == "activation":
             found |= {"activation": self.activation}
         if self.op == "pad":
             found |= {"padding": [list(pair) for pair in self.padding]}
-        if self.op == EXTEND:
+        if self.op == SPLICE:
             assert self.tail is not None
             found |= {"kept": self.kept, "behind": self.tail.shape[-2]}
         return found | {"parameters": dict(self.parameters)}
-
-    def _any_case(self, dtype: str) -> Case:
-        """Its case with every size left open or at the kernel's extent."""
-        if self.op == "dense":
-            return self.case((1,), dtype)
-        return self.case(self.windows.extents, dtype)
 
     def operands(self, dtype: str) -> dict[str, np.ndarray]:
         """The arrays of a worker's request beside x: ``w`` and ``b``, or ``scale`` and ``shift``.
@@ -162,17 +138,33 @@ class Layer:
         names = {"weights": "w", "bias": "b"}
         return {names.get(name, name): array for name, array in self.arrays.items()}
 
+    def swapped(self) -> Layer:
+        """The layer with its two spatial axes in the other order, and its weights with them."""
+        pads = self.padding if isinstance(self.padding, str) else self.padding[::-1]
+        weights = self.weights
+        if weights is not None and self.kernel:
+            weights = np.ascontiguousarray(np.swapaxes(weights, 0, 1))
+        return replace(
+            self,
+            kernel=self.kernel[::-1],
+            stride=self.stride[::-1],
+            dilation=self.dilation[::-1],
+            padding=pads,
+            weights=weights,
+        )
+
     @property
     def label(self) -> str:
         """A short text for tables and figures: ``conv2d 1x5, 16 -> 16``."""
+        channels = f"{self.in_channels} -> {self.filters}"
         if not self.kernel:
             what = self.activation or self.op
-            return f"{what} {self.in_channels} -> {self.filters}" if self.op == "dense" else what
+            return f"{what} {channels}" if self.sums else what
         parts = [f"{self.op} {by(self.kernel)}"]
-        parts += [f"{self.in_channels} -> {self.filters}"] * (self.op in CONVOLUTIONS)
+        parts += [channels] * self.sums
         parts += [f"stride {by(self.stride)}"] * (set(self.stride) != {1})
         parts += [f"dilation {by(self.dilation)}"] * (set(self.dilation) != {1})
-        parts += [text(self.padding)] * (self.padding != "valid")
+        parts += [padding_text(self.padding)] * (self.padding != "valid")
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -182,7 +174,7 @@ class Layer:
             found |= {"kernel": by(self.kernel), "stride": by(self.stride)}
             found |= {"dilation": by(self.dilation)} if set(self.dilation) != {1} else {}
         if self.windowed and self.padding != "valid":
-            found["padding"] = text(self.padding)
+            found["padding"] = padding_text(self.padding)
         if self.sums:
             found |= {"filters": self.filters, "groups": self.groups}
         if self.pool:

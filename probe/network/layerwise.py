@@ -16,9 +16,10 @@ import numpy as np
 from probe.errors import InputError
 from probe.network.chain import Network
 from probe.network.geometry import Agrees, Geometry
-from probe.network.layers import EXTEND, Layer
+from probe.network.layers import Layer
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
+from probe.operation import SPLICE
 
 CUT = 500_000
 """What a cut costs, in multiply-adds: two calls of a library, some 30 microseconds."""
@@ -139,7 +140,7 @@ class Layerwise:
         whole = self.constant.activations[number]
         channels = whole.shape[-1]
         tail = np.ascontiguousarray(whole[..., kept:size, :])
-        return Layer(f"extend{number}", EXTEND, channels, channels, tail=tail, kept=kept)
+        return Layer(f"extend{number}", SPLICE, channels, channels, tail=tail, kept=kept)
 
 
 def _spans(layer: Layer) -> bool:

@@ -19,8 +19,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from probe import ulp, window
-from probe.backends import elementwise
+from probe import operation, ulp, window
 from probe.launch import AnySession
 from probe.network.chain import Network
 from probe.network.functions import Places
@@ -353,6 +352,4 @@ class SafeLengths:
 
 def _the_same_anywhere(layer: Layer) -> bool:
     """Whether an output's bits follow from what it reads: at most one operation rounds."""
-    return layer.pool == "max" or (
-        layer.op in elementwise.OPS and elementwise.is_exact(vars(layer))
-    )
+    return operation.rounds_once(vars(layer))

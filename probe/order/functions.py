@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from probe import floats, operands, ulp
+from probe.arguments import choice, count
 from probe.backends.contract import Backend, Operator, Unsupported
 from probe.case import Case
-from probe.case.arguments import choice, count
 from probe.errors import InputError
 from probe.launch import InlineSession
 from probe.worker import child

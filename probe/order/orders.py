@@ -16,7 +16,6 @@ import numpy as np
 
 from probe import floats, operands, ulp, window
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.order.answers import SHORT, Answers
@@ -120,7 +119,7 @@ def reveal(
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
-    if OPERATORS[case.op].pool:
+    if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reads what its windows hold")
     started = time.perf_counter()
     work = _Work(SessionOperator(session, case), wanted)

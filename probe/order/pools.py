@@ -13,7 +13,6 @@ import numpy as np
 
 from probe import floats
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.errors import NotASum
 from probe.launch import AnySession
 from probe.window import Geometry
@@ -51,7 +50,7 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():
         raise NotASum("an element of one channel shows in the outputs of another one")
     mean = floats.widen(ones, case.dtype)[0, ..., 0].reshape(-1)
-    if OPERATORS[case.op].pool == "max":
+    if case.pool == "max":
         return PoolWindows(reads, np.ones(len(reads)), _padding_of_max(session, case, reads))
     counted = np.rint(reads.sum(axis=1) / mean)
     return PoolWindows(reads, counted, _padding_of_mean(case, reads, counted))

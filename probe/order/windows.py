@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from probe import floats
-from probe.case.operators import OPERATORS
 from probe.errors import NotASum
 from probe.order import pools
 from probe.order.operator import SessionOperator
@@ -33,7 +32,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     the operator reads more than one element there.
     """
     case = operator.case
-    if OPERATORS[case.op].pool:
+    if case.pool:
         return pools.as_windows(case, pools.reveal_pool(operator.session, case))
     try:
         return _named(operator, 1 << (floats.FORMATS[case.dtype].precision - 1), 0.0)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from probe.printing import times
+from probe.floats import rounded_text
 
 ULPS = {
     "equal": (0, "#e9ecef"),
@@ -219,7 +219,7 @@ def cost_bars(
     )
     for place, cost in zip(places, rows.of_fixed, strict=True):
         axes.annotate(
-            times(cost),
+            rounded_text(cost),
             (cost, place),
             (3, 0),
             textcoords="offset points",

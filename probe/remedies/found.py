@@ -1,19 +1,21 @@
-"""What was found of each remedy, and all of it for one case or network on one target."""
+"""What was found of each remedy of a case or network on a target; the advice, rows and JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from probe.campaign import Row, case_row, run_row
 from probe.case import Case
+from probe.floats import rounded_text
+from probe.network import Network
+from probe.network.report import network_row
 from probe.remedies.candidates import Remedy
 from probe.target import Target
-
-if TYPE_CHECKING:
-    from probe.network import Network
 
 
 @dataclass
@@ -106,3 +108,153 @@ class Measured:
     def of_fixed(self, one: Found) -> float | None:
         """Time of a remedy for the content over the default's at the fixed length."""
         return self.ratio(one, self.content, self.fixed)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``name``: the remedy to use, ``none`` where lengths agree already, None where none is exact.
+
+    None too where the model was read in part: nothing is recommended then.
+
+    ``ratio``: its time at the content's length over the default's there; ``of_fixed``: over the
+    default's time at the fixed length. ``keeping``: the cheapest exact one that also gives the
+    default's bits at the fixed length, for users who have results to match; None if there is none.
+    """
+
+    name: str | None
+    text: str
+    ratio: float | None = None
+    of_fixed: float | None = None
+    keeping: str | None = None
+
+
+def advise(measured: Measured) -> Advice:
+    """What to do, in one sentence."""
+    if measured.part:
+        return Advice(None, f"nothing is recommended: {measured.part}")
+    exact = [one for one in measured.found if one.verdict == "exact" and one.seconds]
+    keeping = _cheapest(measured, [one for one in exact if one.keeps])
+    kept = None if keeping is None else keeping.remedy.name
+    if measured.default.verdict == "exact":
+        text = "no remedy is needed: all of these lengths add every output in the same way"
+        return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
+    best = _cheapest(measured, exact)
+    if best is None:
+        return Advice(None, "no remedy is exact on this target")
+    ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
+    text = (
+        f"{best.remedy.name}: {best.remedy.doc}; exact, {rounded_text(ratio)} times the default at "
+        f"length {measured.content}, {rounded_text(of_fixed)} times padding everything to "
+        f"{measured.fixed}"
+    )
+    if kept != best.remedy.name and kept is not None:
+        text += f"; to keep the default's bits at {measured.fixed}: {kept}"
+    return Advice(best.remedy.name, text, ratio, of_fixed, kept)
+
+
+def _cheapest(measured: Measured, found: list[Found]) -> Found | None:
+    return min(found, key=lambda one: measured.of_fixed(one) or 0, default=None)
+
+
+def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
+    """Rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
+    ``measurements``."""
+    run = run_row(measured.target, measured.facts, measured.variables, experiment)
+    case = measured.subject if isinstance(measured.subject, Case) else None
+    place = {
+        "run_id": run["run_id"],
+        "case_id": None if case is None else case.id,
+        "network_id": None if case is not None else measured.subject.id,
+        "target": measured.target.text,
+        "content": measured.content,
+        "fixed": measured.fixed,
+        "lengths": len(measured.lengths),
+    }
+    best, subject = advise(measured).name, measured.subject
+    told = []
+    for one in measured.found:
+        row = to_json(measured, one) | {"compared": one.compared or 0}
+        named = {"remedy": "name", "place": "target", "keeps": "keeps_bits"}
+        columns = {**dict(zip(_SAME, _SAME, strict=True)), **named}
+        found = {column: row[name] for column, name in columns.items()}
+        told.append(place | found | {"recommended": one.remedy.name == best})
+    return {
+        "runs": [run],
+        "cases": [] if case is None else [case_row(case)],
+        "networks": [] if isinstance(subject, Case) else [network_row(subject, measured.fixed)],
+        "remedies": told,
+        "measurements": list(_turns(measured, run["run_id"])),
+    }
+
+
+_SAME = (
+    *("about", "verdict", "compared", "differing", "unknown", "refusal", "seconds"),
+    *("seconds_fixed", "ratio", "of_fixed", "ratio_fixed", "error_rms", "error_max"),
+)
+"""Columns of ``remedies`` that are called so in JSON too."""
+
+
+def _turns(measured: Measured, run_id: str) -> Iterator[Row]:
+    for one in measured.found:
+        for length, medians in one.seconds.items():
+            for number, value in enumerate(medians.tolist()):
+                yield {
+                    "run_id": run_id,
+                    "subject": f"{measured.label}, fixed at {measured.fixed}",
+                    "variant": one.remedy.name,
+                    "size": length,
+                    "repeat": number,
+                    "value": value,
+                    "unit": "s",
+                }
+
+
+def to_json(measured: Measured, one: Found) -> Row:
+    """One remedy as ``probe remedies --json`` prints it."""
+    return {
+        "name": one.remedy.name,
+        "about": one.remedy.doc,
+        "target": one.remedy.where.text,
+        "verdict": measured.verdict(one),
+        "compared": one.compared,
+        "differing": one.differing,
+        "unknown": one.unknown,
+        "causes": dict(sorted(one.causes.items())),
+        "refusal": measured.refusal(one) or None,
+        "seconds": measured.seconds(one, measured.content),
+        "seconds_fixed": measured.seconds(one, measured.fixed),
+        "ratio": measured.ratio(one, measured.content),
+        "of_fixed": measured.of_fixed(one),
+        "ratio_fixed": measured.ratio(one, measured.fixed),
+        "error_rms": one.error_rms,
+        "error_max": one.error_max,
+        "keeps_bits": one.keeps,
+        "sizes": list(one.sizes),
+    }
+
+
+def report(measured: Measured) -> Row:
+    """The object that ``probe remedies --json`` prints, ``store`` aside.
+
+    ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
+    """
+    subject, advice = measured.subject, advise(measured)
+    words = {"exact": "equal", "differs": "differs", "not known": "unknown"}
+    told: Row = {"verdict": words[measured.verdict(measured.default)]}
+    if isinstance(subject, Case):
+        told["case"] = subject.to_json()
+    else:
+        told |= {"network": subject.name, "part": subject.part or None}
+        told |= {"examined": subject.examined, "operations_total": subject.operations_total}
+    return told | {
+        "target": measured.target.text,
+        "lengths": list(measured.lengths),
+        "fixed": measured.fixed,
+        "content": measured.content,
+        "remedies": [to_json(measured, one) for one in measured.found],
+        "recommended": advice.name,
+        "ratio": advice.ratio,
+        "of_fixed": advice.of_fixed,
+        "keeping": advice.keeping,
+        "advice": advice.text,
+    }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
+from probe.campaign import Tell, silent
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.errors import InputError, TargetError
 from probe.launch import Arrays, InlineSession
 from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
@@ -20,7 +22,102 @@ from probe.search import by_order
 from probe.search.by_order import ByOrder
 from probe.target import Target
 
-Progress = Callable[[int, int, str], None]
+Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
+
+
+class Work(ABC):
+    """What is done with each remedy of one case or network on one target."""
+
+    dtype: str
+
+    def __init__(self, where: Target, sessions: Sessions, only: Iterable[str] | None) -> None:
+        self.where, self.sessions = where, sessions
+        self.wanted = None if only is None else {"default", *only}
+
+    def wants(self, name: str) -> bool:
+        """Whether a remedy is asked for."""
+        return self.wanted is None or name in self.wanted
+
+    @abstractmethod
+    def judge(self, found: Found) -> None:
+        """Fills in at how many places or lengths a remedy differs. TargetError."""
+
+    @abstractmethod
+    def more(self, found: Found) -> Iterator[Found]:
+        """What can be done on top of a remedy that was judged."""
+
+    @abstractmethod
+    def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
+        """The exact outputs at the fixed length, and in what unit times eps errors are told."""
+
+    @abstractmethod
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """A remedy's outputs at the fixed length. TargetError."""
+
+    @abstractmethod
+    def timers(self, ready: Sequence[Found]) -> Timers:
+        """By number and length what times a call: see ``in_turns``."""
+
+    def other_bits(self, found: Found) -> int:
+        """At how many lengths a remedy that is exact by order gives other bits on operands."""
+        return 0
+
+    def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:
+        """Every remedy that is asked for: judged, compared with the exact outputs, and timed."""
+        tell, found = progress or silent, []
+        todo = [one for one in candidates(self.where, chunks) if self.wants(one.name)]
+        for number, remedy in enumerate(todo):
+            tell(number, len(todo) + 1, remedy.name)
+            found.append(self.judged(remedy))
+            found += self.more(found[-1])
+        tell(len(todo), len(todo) + 1, "cost")
+        self._check(found)
+        ready = [one for one in found if one.keeps is not None]
+        for (number, length), medians in in_turns(self.timers(ready)).items():
+            ready[number].seconds[length] = medians
+        return found
+
+    def judged(self, remedy: Remedy, **known: Any) -> Found:
+        """One remedy, or why it can't be used. TargetError where the default is not available."""
+        found = Found(remedy, **known)
+        if remedy.name != "default" and (why := unavailable(remedy)):
+            found.refusal = why
+            return found
+        try:
+            self.judge(found)
+        except TargetError as error:
+            if remedy.name == "default" and self.needed(error):
+                raise
+            found.refusal = f"{error.kind}: {error.why}"
+        return found
+
+    def needed(self, error: TargetError) -> bool:
+        """Whether an error of the default ends everything."""
+        return True
+
+    def _check(self, found: Sequence[Found]) -> None:
+        """Each remedy's distance from the exact outputs at the fixed length, and whose bits."""
+        exact, scale = self.exact()
+        own: np.ndarray | None = None
+        for one in found:
+            if one.compared is None:
+                continue
+            try:
+                y = self.output(one.remedy)
+            except TargetError as error:
+                one.refusal = one.refusal or f"{error.kind}: {error.why}"
+                continue
+            own = y if own is None else own
+            one.keeps = bool(ulp.equal(y, own, self.dtype))
+            with np.errstate(all="ignore"):
+                unit = floats.eps(self.dtype) * scale
+                errors = np.abs(floats.widen(y, self.dtype) - exact) / unit
+            errors = errors[np.isfinite(errors)]
+            if errors.size:
+                one.error_rms = float(np.sqrt(np.mean(errors**2)))
+                one.error_max = float(errors.max())
+            if one.verdict == "exact":
+                one.differing = self.other_bits(one)
 
 
 def measure(
@@ -31,7 +128,7 @@ def measure(
     content: int | None = None,
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
     sessions: Sessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for ``case`` on ``where``.
@@ -47,26 +144,14 @@ def measure(
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
     case = case.with_(length=None)
-    wanted = None if only is None else {"default", *only}
-    todo = [one for one in candidates(where, chunks) if wanted is None or one.name in wanted]
-    tell = progress or (lambda done, total, text: None)
     with nullcontext(sessions) if sessions else Sessions() as running:
-        work = _Work(case, lengths, running)
-        found: list[Found] = []
-        for number, remedy in enumerate(todo):
-            tell(number, len(todo) + 1, remedy.name)
-            found.append(work.judged(remedy))
-            if number == 0 and (wanted is None or "pad" in wanted):
-                found.append(work.padded(found[0]))
-        tell(len(todo), len(todo) + 1, "cost")
-        work.check(found)
-        work.time(found, tuple(dict.fromkeys((content, fixed))))
-        own = work.sessions.of(where)
+        work = _OfCase(case, lengths, content, where, running, only)
+        found, own = work.measured(chunks, progress), running.of(where)
         return Measured(case, where, lengths[:-1], fixed, content, found, own.facts, own.variables)
 
 
 def _check(case: Case, lengths: Sequence[int]) -> None:
-    if OPERATORS[case.op].pool or case.split is not None:
+    if case.pool or case.split is not None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
     if not case.spatial_rank:
@@ -77,29 +162,24 @@ def _check(case: Case, lengths: Sequence[int]) -> None:
         raise InputError("lengths", text, "one length can't differ from itself", "give two or more")
 
 
-class _Work:
+class _OfCase(Work):
     """What is done with each remedy of one case."""
 
-    def __init__(self, case: Case, lengths: tuple[int, ...], sessions: Sessions) -> None:
-        self.case, self.lengths, self.sessions = case, lengths, sessions
+    def __init__(self, case: Case, lengths: tuple[int, ...], content: int, *options: Any) -> None:
+        super().__init__(*options)
+        self.case, self.lengths, self.content, self.dtype = case, lengths, content, case.dtype
         self.longest = case.with_(length=lengths[-1])
         self.own_orders: ByOrder | None = None
 
-    def judged(self, remedy: Remedy) -> Found:
+    def needed(self, error: TargetError) -> bool:
+        """Only a default that can't run at all: what it refuses is told."""
+        return error.kind == "unavailable"
+
+    def judge(self, found: Found) -> None:
         """Its sweep by order."""
-        found = Found(remedy)
-        if remedy.name != "default" and (why := unavailable(remedy)):
-            found.refusal = why
-            return found
-        try:
-            session = self.sessions.with_remedy(remedy)
-            orders = by_order.sweep(session, self.case, self.lengths)
-        except TargetError as error:
-            if remedy.name == "default" and error.kind == "unavailable":
-                raise
-            found.refusal = f"{error.kind}: {error.why}"
-            return found
-        if remedy.name == "default":
+        session = self.sessions.with_remedy(found.remedy)
+        orders = by_order.sweep(session, self.case, self.lengths)
+        if found.remedy.name == "default":
             self.own_orders = orders
         found.compared, found.differing = orders.compared, orders.differing
         found.unknown = sum(one.unknown for one in orders.values)
@@ -107,18 +187,16 @@ class _Work:
         refused = [one for one in [orders.base, *orders.values] if one.refusal]
         if refused:
             found.refusal = f"length {refused[0].at}: {refused[0].refusal}"
-        return found
 
-    def padded(self, default: Found) -> Found:
+    def more(self, found: Found) -> Iterator[Found]:
         """Padding to lengths whose outputs are all added as the longest one's are."""
-        sizes = self._safe_outputs(default)
-        doc = "zeros up to " + few(sizes) + " outputs"
-        spec = {"kind": "pad", "outputs": list(sizes)}
-        found = self.judged(Remedy("pad", default.remedy.where, doc, spec))
-        found.sizes = sizes
-        return found
+        if found.remedy.name == "default" and self.wants("pad"):
+            sizes = self._safe_outputs()
+            doc = "zeros up to " + few(sizes) + " outputs"
+            spec = {"kind": "pad", "outputs": list(sizes)}
+            yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
 
-    def _safe_outputs(self, default: Found) -> tuple[int, ...]:
+    def _safe_outputs(self) -> tuple[int, ...]:
         """Numbers of outputs, the longest length's among them, without zeros on the last axis."""
         case = self.case
         axis = case.spatial_rank - 1
@@ -127,7 +205,7 @@ class _Work:
         lengths = {(count - 1) * step + extent: count for count in counts}
         orders, plain = self.own_orders, _without_zeros(case)
         if plain != case or set(lengths) != set(self.lengths):
-            session = self.sessions.of(default.remedy.where)
+            session = self.sessions.of(self.where)
             orders = by_order.sweep(session, plain, tuple(lengths)) if len(lengths) > 1 else None
         safe = {
             lengths[one.at]
@@ -136,49 +214,28 @@ class _Work:
         }
         return tuple(sorted({*safe, max(counts)}))
 
-    def check(self, found: list[Found]) -> None:
-        """Each remedy's distance from the exact sums at the longest length, and whose bits."""
-        dtype, own = self.case.dtype, None
-        exact, scale = exact_sums(self.longest)
-        for one in found:
-            y = self._output(one)
-            if y is None:
-                continue
-            own = y if own is None else own
-            one.keeps = bool(ulp.equal(y, own, dtype))
-            with np.errstate(all="ignore"):
-                errors = np.abs(floats.widen(y, dtype) - exact) / (floats.eps(dtype) * scale)
-            errors = errors[np.isfinite(errors)]
-            if errors.size:
-                one.error_rms = float(np.sqrt(np.mean(errors**2)))
-                one.error_max = float(errors.max())
+    def exact(self) -> tuple[np.ndarray, np.ndarray]:
+        """The exact sums, and sum|x*w|."""
+        return exact_sums(self.longest)
 
-    def _output(self, one: Found) -> np.ndarray | None:
-        if one.compared is None:
-            return None
-        try:
-            session = self.sessions.with_remedy(one.remedy)
-            request = {"do": "run", "spec": self.longest.spec()}
-            y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
-        except TargetError as error:
-            one.refusal = one.refusal or f"{error.kind}: {error.why}"
-            return None
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """One call at the longest length."""
+        session = self.sessions.with_remedy(remedy)
+        request = {"do": "run", "spec": self.longest.spec()}
+        y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
         return y
 
-    def time(self, found: list[Found], lengths: tuple[int, ...]) -> None:
-        """Medians of calls, all remedies in turns, so that whatever slows one slows all."""
-        ready = [one for one in found if one.keeps is not None]
+    def timers(self, ready: Sequence[Found]) -> Timers:
+        """Calls at both lengths whose costs are told."""
         for one in ready:
-            session = self.sessions.with_remedy(one.remedy)
             header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
+            session = self.sessions.with_remedy(one.remedy)
             session.request(header, _operands(self.longest))
-        calls = {
+        return {
             (number, length): self._timer(one.remedy, length)
             for number, one in enumerate(ready)
-            for length in lengths
+            for length in dict.fromkeys((self.content, self.lengths[-1]))
         }
-        for (number, length), medians in in_turns(calls).items():
-            ready[number].seconds[length] = medians
 
     def _timer(self, remedy: Remedy, length: int) -> Callable[[float], Sequence[float]]:
         session = self.sessions.of(remedy.where)

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
+from probe.campaign import Tell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
 from probe.network.chain import Network
@@ -23,10 +25,10 @@ from probe.network.consequence import as_float64
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
-from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
+from probe.remedies.candidates import CHUNKS, Remedy
 from probe.remedies.found import Found, Measured
-from probe.remedies.measure import Progress, few
-from probe.remedies.running import Sessions, in_turns
+from probe.remedies.measure import Timers, Work, few
+from probe.remedies.running import Sessions
 from probe.target import Target
 
 
@@ -39,7 +41,7 @@ def measure_network(
     at: int | None = None,
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
     sessions: Sessions | None = None,
 ) -> Measured:
     """Judges, times and checks every remedy for a network on ``where``.
@@ -58,61 +60,43 @@ def measure_network(
     contents = tuple(sorted({*lengths, at}))
     for one in contents:
         geometry.check(one)
-    wanted = None if only is None else {"default", *only}
-    if wanted and "layerwise,xla=1" in wanted:
-        wanted.add("xla=1")
-    todo = [one for one in candidates(where, chunks) if wanted is None or one.name in wanted]
-    tell = progress or (lambda done, total, text: None)
+    if only is not None and "layerwise,xla=1" in (only := set(only)):
+        only.add("xla=1")
     with nullcontext(sessions) if sessions else Sessions() as running:
-        work = _Work(network, where, fixed, contents, running)
-        found: list[Found] = []
-        for number, remedy in enumerate(todo):
-            tell(number, len(todo) + 1, remedy.name)
-            found.append(work.judged(remedy))
-            found += work.more(remedy, wanted)
-        tell(len(todo), len(todo) + 1, "cost")
-        work.check(found)
-        work.time(found, at)
-        own = work.sessions.of(where)
+        work = _OfNetwork(network, fixed, contents, at, where, running, only)
+        found, own = work.measured(chunks, progress), running.of(where)
         return Measured(network, where, contents, fixed, at, found, own.facts, own.variables)
 
 
-class _Work:
+class _OfNetwork(Work):
     """What is done with each remedy of one network."""
 
     def __init__(
-        self,
-        network: Network,
-        where: Target,
-        fixed: int,
-        contents: tuple[int, ...],
-        sessions: Sessions,
+        self, network: Network, fixed: int, contents: tuple[int, ...], at: int, *options: Any
     ) -> None:
-        self.network, self.where, self.fixed, self.contents = network, where, fixed, contents
-        self.sessions, self.geometry = sessions, network.geometry(fixed)
+        super().__init__(*options)
+        self.network, self.fixed, self.contents, self.at = network, fixed, contents, at
+        self.dtype, self.geometry = network.dtype, network.geometry(fixed)
         self.least = {one: self.geometry.least(one) for one in contents}
+        self.whole = content(network, fixed)
         self.runners: dict[tuple[str, int], Runner] = {}
         self.plans: dict[tuple[str, int], Network] = {}
         self.safe: dict[str, SafeLengths] = {}
 
-    def judged(self, remedy: Remedy) -> Found:
+    def judged(self, remedy: Remedy, **known: Any) -> Found:
+        """One remedy at the least padded lengths."""
+        return super().judged(remedy, sizes=tuple(self.least.values()), **known)
+
+    def judge(self, found: Found) -> None:
         """At which content lengths the least padding changes nothing."""
-        found = Found(remedy, sizes=tuple(self.least.values()))
-        if remedy.name != "default" and (why := unavailable(remedy)):
-            found.refusal = why
-            return found
+        safe = self.safe[found.remedy.name] = self._safe(found.remedy)
         try:
-            safe = self._safe(remedy)
-            self.safe[remedy.name] = safe
             kept = [safe.capacity(self.least[one]) >= one for one in self.contents]
-        except TargetError as error:
-            if remedy.name == "default":
-                raise
-            found.refusal = f"{error.kind}: {error.why}"
-            return found
+        except TargetError:
+            del self.safe[found.remedy.name]
+            raise
         found.compared, found.differing = len(kept), kept.count(False)
         self._unproved(found, safe)
-        return found
 
     def _safe(self, remedy: Remedy) -> SafeLengths:
         """What finds the padded lengths at which every layer adds as at the fixed one.
@@ -136,11 +120,12 @@ class _Work:
             found.unknown = found.compared or 0
             found.refusal = f"{self.network.layers[number].name}: {why}"
 
-    def more(self, remedy: Remedy, wanted: set[str] | None) -> Iterator[Found]:
-        """What can be done on top: ``pad`` and ``layerwise``, the latter compiled as well."""
+    def more(self, found: Found) -> Iterator[Found]:
+        """``pad`` and ``layerwise``, the latter compiled as well."""
+        remedy = found.remedy
         names = {"default": ("pad", "layerwise"), "xla=1": ("layerwise,xla=1",)}
         for name in names.get(remedy.name, ()):
-            if remedy.name in self.safe and (wanted is None or name in wanted):
+            if remedy.name in self.safe and self.wants(name):
                 safe = self.safe[remedy.name]
                 yield self.padded(safe) if name == "pad" else self.layerwise(name, remedy, safe)
 
@@ -162,28 +147,18 @@ class _Work:
         self._unproved(found, safe)
         return found
 
-    def check(self, found: list[Found]) -> None:
-        """Each remedy's distance from a float64 run at the fixed length, and whose bits."""
-        x = content(self.network, self.fixed)
-        exact = exact_output(self.network, x)
-        own: np.ndarray | None = None
-        dtype = self.network.dtype
-        for one in found:
-            if one.compared is None:
-                continue
-            try:
-                y = self._runner(one.remedy).end_to_end(x)
-            except TargetError as error:
-                one.refusal = one.refusal or f"{error.kind}: {error.why}"
-                continue
-            own = y if own is None else own
-            one.keeps = bool(ulp.equal(y, own, dtype))
-            scale = floats.eps(dtype) * np.abs(exact).max()
-            errors = np.abs(floats.widen(y, dtype) - exact) / scale
-            one.error_rms = float(np.sqrt(np.mean(errors**2)))
-            one.error_max = float(errors.max())
-            if one.verdict == "exact":
-                one.differing = sum(not self._same_bits(one, length) for length in self.contents)
+    def exact(self) -> tuple[np.ndarray, float]:
+        """A float64 run, and its largest output."""
+        exact = exact_output(self.network, self.whole)
+        return exact, float(np.abs(exact).max())
+
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """What users get at the fixed length."""
+        return self._runner(remedy).end_to_end(self.whole)
+
+    def other_bits(self, found: Found) -> int:
+        """Runs all contents on operands."""
+        return sum(not self._same_bits(found, one) for one in self.contents)
 
     def _same_bits(self, one: Found, length: int) -> bool:
         """Whether the outputs that read content are those of the fixed run, on operands."""
@@ -211,17 +186,14 @@ class _Work:
             self.runners[key] = Runner(session, self.plans.get(key, self.network))
         return self.runners[key]
 
-    def time(self, found: list[Found], at: int) -> None:
-        """Whole runs, all remedies in turns: the content at its padded length, and the fixed."""
-        ready = [one for one in found if one.keeps is not None]
-        calls = {}
+    def timers(self, ready: Sequence[Found]) -> Timers:
+        """Whole runs: the content at its padded length, and the fixed."""
+        calls, at = {}, self.at
         for number, one in enumerate(ready):
             runner, length = self._short(one, at)
             calls[number, at] = _timer(runner, padded(content(self.network, at), length))
-            whole = content(self.network, self.fixed)
-            calls[number, self.fixed] = _timer(self._runner(one.remedy), whole)
-        for (number, name), medians in in_turns(calls).items():
-            ready[number].seconds[name] = medians
+            calls[number, self.fixed] = _timer(self._runner(one.remedy), self.whole)
+        return calls
 
 
 def _first(y: np.ndarray, start: int, stop: int) -> np.ndarray:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Self, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from probe.launch import AnySession, open_session
+from probe import campaign
+from probe.launch import Answer, AnySession, Arrays, open_session
 from probe.remedies.candidates import Remedy
-from probe.remedies.session import Remedied
-from probe.target import Target
 
 ROUNDS = 9
 """Turns in which all remedies are timed, one after the other."""
@@ -21,33 +19,52 @@ SECONDS = 0.04
 Name = TypeVar("Name")
 
 
-class Sessions:
+class Remedied:
+    """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
+
+    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
+    else is the session's own; both may be used in turns.
+    """
+
+    def __init__(
+        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
+    ) -> None:
+        self.session, self.remedy = session, dict(remedy)
+        self.convolutions = convolutions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """As ``Session.request``."""
+        return self.session.request(self._with(header), arrays)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """As ``Session.stream``."""
+        return self.session.stream(self._with(header), arrays)
+
+    def _with(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        asked = dict(header)
+        if "spec" in asked:
+            asked["spec"] = self._remedied(asked["spec"])
+        if "specs" in asked:
+            asked["specs"] = [self._remedied(spec) for spec in asked["specs"]]
+        return asked
+
+    def _remedied(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        if self.convolutions and "conv" not in spec["op"]:
+            return dict(spec)
+        return {**spec, "remedy": self.remedy}
+
+
+class Sessions(campaign.Sessions):
     """Running targets, one process each, for one measurement or several; leaving ends them."""
 
     def __init__(self, inline: bool = False) -> None:
-        self.stack, self.inline = ExitStack(), inline
-        self._running: dict[Target, AnySession] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-        self._running.clear()
-
-    def of(self, where: Target) -> AnySession:
-        """The target's session, started."""
-        if where not in self._running:
-            session = open_session(where, self.inline)
-            self.stack.enter_context(session)
-            self._running[where] = session
-        session = self._running[where]
-        if not session.alive:
-            session.start()
-        return session
+        super().__init__(lambda where: open_session(where, inline))
 
     def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
-        """The same, with the remedy in every spec; ``convolutions``: as of ``Remedied``."""
+        """The target's, with the remedy in every spec; ``convolutions``: as of ``Remedied``."""
         session = self.of(remedy.where)
         if remedy.spec is None:
             return session

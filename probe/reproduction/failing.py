@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 
 from probe import ulp
+from probe.arguments import choice
 from probe.case import Case
-from probe.case.arguments import choice
 from probe.comparison import Comparison, Revealer, compared, outputs
 from probe.errors import TargetError
 from probe.kernels import Naming

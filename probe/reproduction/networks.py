@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
+from probe.activations import lines as spelled
 from probe.comparison import Blocks, Comparison, Pairs, Revealer, run
 from probe.errors import InputError, Nondeterministic
 from probe.launch import AnySession, open_session
@@ -338,4 +339,5 @@ def _between(number: int, layer: Layer) -> str:
         return f'np.pad(x, {pairs}, "constant", constant_values={value})'
     if layer.op != "activation":
         raise InputError("network", layer.name, f"no script has {layer.op}", "leave it out")
-    return activations.EXACT[layer.activation].format(alpha=layer.parameters.get("alpha", 1.0))
+    (found,) = spelled(layer.activation, "numpy", layer.parameters.get("alpha", 1.0))
+    return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from probe.case.operators import OPERATORS
 from probe.errors import InputError
 from probe.shrink.finding import Finding
 from probe.shrink.search import Step, smaller
@@ -165,7 +164,7 @@ def _axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
 def _groups(finding: Finding) -> Changes:
     """One group with the channels that one has, with all channels, and fewer groups."""
     case = finding.case
-    if case.groups == 1 or OPERATORS[case.op].depthwise:
+    if case.groups == 1 or case.operation.depthwise:
         return
     filters = case.filters // case.groups
     for groups in smaller(case.groups):
@@ -193,7 +192,7 @@ def _channels(finding: Finding) -> Changes:
     if finding.vary == "channels" and finding.paired:
         return
     case = finding.case
-    depthwise = OPERATORS[case.op].depthwise
+    depthwise = case.operation.depthwise
     for channels in smaller(case.in_channels if depthwise else case.group_channels):
         yield _sized(finding, "in_channels", channels)
 
@@ -209,7 +208,7 @@ def _filters(finding: Finding) -> Changes:
 def _sized(finding: Finding, name: str, size: int) -> dict[str, Any]:
     """Channels or filters of a group; {} for the axis that sets the sides apart, or without any."""
     case = finding.case
-    what = OPERATORS[case.op]
+    what = case.operation
     if name == "filters":
         fixed = not what.weighted or (finding.paired and finding.vary == "filters")
         return {} if fixed else {"filters": size * case.groups}
@@ -222,7 +221,7 @@ def _sized(finding: Finding, name: str, size: int) -> dict[str, Any]:
 
 def _kernel(finding: Finding) -> Changes:
     case = finding.case
-    if not OPERATORS[case.op].windows:
+    if not case.operation.windows:
         return
     for changes in _axes("kernel", case.kernel, 1):
         yield changes | _as_many_outputs(finding, changes["kernel"])

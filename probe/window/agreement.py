@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probe.arguments import choice, count
 from probe.case import Case
-from probe.case.arguments import choice, count
 from probe.errors import InputError
 from probe.window.geometry import Geometry
 

@@ -15,7 +15,6 @@ from probe import program as programs
 from probe.backends import pooling
 from probe.backends.source import Shapes
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.geometry import Pair, Span, around
 
 Pairs = tuple[Pair, ...]
@@ -105,7 +104,7 @@ def jax_convolution(case: Case, pairs: Pairs) -> str:
 
 def onnx_node(case: Case, pairs: Pairs) -> str:
     """A Conv, MaxPool or AveragePool node with ``pads``, or ``auto_pad`` where the case has it."""
-    pool = OPERATORS[case.op].pool
+    pool = case.pool
     name = {"max": "MaxPool", "avg": "AveragePool"}.get(pool, "Conv")
     auto = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}.get(str(case.padding))
     dilated = set(case.dilation) != {1}
@@ -152,7 +151,7 @@ def tensorflow_pooling(case: Case, pairs: Pairs) -> str:
 
 def keras_pooling(case: Case, pairs: Pairs) -> str:
     """A pooling layer: ``same`` and ``valid``, or ``keras.ops.pad`` before it."""
-    kind = {"max": "MaxPooling", "avg": "AveragePooling"}[OPERATORS[case.op].pool]
+    kind = {"max": "MaxPooling", "avg": "AveragePooling"}[case.pool]
     layer = f"keras.layers.{kind}{case.spatial_rank}D"
     steps = f"{one_or_all(case.kernel)}, {one_or_all(case.stride)}"
     word = str(case.padding) if case.padding in ("same", "valid") else ""
@@ -175,7 +174,7 @@ def keras_pooling(case: Case, pairs: Pairs) -> str:
 
 def jax_pooling(case: Case, pairs: Pairs) -> str:
     """``lax.reduce_window``, which takes a pair for each axis; its padding is the start value."""
-    largest = OPERATORS[case.op].pool == "max"
+    largest = case.pool == "max"
     start = "-jnp.inf, lax.max" if largest else "0.0, lax.add"
     steps = f"{(1, *case.kernel, 1)}, {(1, *case.stride, 1)}"
 

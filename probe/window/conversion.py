@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from probe.arguments import by, choice
 from probe.case import Case
-from probe.case.arguments import by, choice
-from probe.case.operators import OPERATORS
 from probe.errors import InputError
 from probe.geometry import Pair
 from probe.window import code
@@ -63,7 +62,7 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     names = {target: name for name, target in FRAMEWORKS.items()}
     framework = names.get(framework, framework)
     choice("framework", framework, FRAMEWORKS)
-    what = OPERATORS[case.op]
+    what = case.operation
     if not what.windows:
         raise InputError("op", case.op, "has no windows", "use a convolution or pooling")
     pairs = case.pads()
@@ -104,7 +103,7 @@ def _sizes(case: Case, pairs: tuple[Pair, ...]) -> str:
 
 
 def _pooling(case: Case) -> str:
-    pool = OPERATORS[case.op].pool
+    pool = case.pool
     if not pool:
         return ""
     parts = ["a last window reaches beyond the input"] if case.rounds_up else []
@@ -119,7 +118,7 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
     from probe.backends import caffe_layers
 
-    pool, spec = OPERATORS[case.op].pool, case.spec()
+    pool, spec = case.pool, case.spec()
     pads, keep = [], []
     for axis, size in enumerate(case.spatial()):
         outputs = case.output_spatial()[axis]
@@ -146,13 +145,13 @@ def _caffe_pads(pool: str) -> str:
 
 
 def _caffe_outputs(case: Case, axis: int, size: int, pad: int) -> int:
-    around, ceil = ((pad, pad),) * case.spatial_rank, bool(OPERATORS[case.op].pool)
+    around, ceil = ((pad, pad),) * case.spatial_rank, bool(case.pool)
     return case.windows._replace(padding=around, ceil=ceil).span(axis, size).outputs
 
 
 def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:
     """InputError for pooling whose padding no Caffe layer has."""
-    pool, padded = OPERATORS[case.op].pool, any(map(any, pairs))
+    pool, padded = case.pool, any(map(any, pairs))
     if not pool:
         return
     todo = "pad the input by another layer, or use another framework"

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from probe import program
+from probe import operation, program
 from probe.backends import elementwise, rewritten
 from probe.backends.contract import Unsupported
 from probe.worker import compare
@@ -42,7 +42,7 @@ class Network:
     def _layer(self, number, xs, control):
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
-        if "kernel" not in spec and (elementwise.is_exact(spec) or not self._has_own(number)):
+        if "kernel" not in spec and (operation.rounds_once(spec) or not self._has_own(number)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
             y = elementwise.function(spec, arrays)(*xs)

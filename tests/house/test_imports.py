@@ -17,7 +17,10 @@ PACKAGE = ROOT / "probe"
 ORDER = list(probe.ROOMS)
 STABLE = ("__init__", "geometry", "tensorflow", "torch")
 CHILD = [
-    *(PACKAGE / f"{name}.py" for name in ("floats", "geometry", "program", "ulp")),
+    *(
+        PACKAGE / f"{name}.py"
+        for name in ("activations", "floats", "geometry", "operation", "program", "ulp")
+    ),
     *sorted((PACKAGE / "worker").glob("*.py")),
     *sorted((PACKAGE / "backends").glob("*.py")),
     *(PACKAGE / "stable" / f"{name}.py" for name in STABLE),

@@ -14,8 +14,8 @@ from probe.network import Network, plan
 from probe.network.readers import BRANCHED
 from probe.network.report import examine, verdict
 from probe.network.safe import SafeLengths
+from probe.remedies import found as remedies_rows
 from probe.remedies import measure_network
-from probe.remedies import rows as remedies_rows
 from probe.target import Target
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

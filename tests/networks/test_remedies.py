@@ -14,8 +14,8 @@ from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, Session
 from probe.network.builder import nine_layers
 from probe.remedies import Remedied, advise, candidates, measure, measure_network, running
+from probe.remedies.found import report, rows
 from probe.remedies.measure import exact_sums
-from probe.remedies.rows import report, rows
 from probe.remedies.running import Sessions
 from probe.target import unavailable
 from probe.ulp import equal

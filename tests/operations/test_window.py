@@ -9,10 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from probe import window
-from probe.case import OPERATORS, Case
+from probe.case import Case
 from probe.errors import InputError
+from probe.operation import OPERATIONS, names
 
-MOVING = tuple(name for name, what in OPERATORS.items() if what.windows and not what.pool)
+MOVING = names("convolution")
 small = settings(max_examples=80, deadline=None)
 
 
@@ -57,12 +58,12 @@ paddings = st.one_of(
 @st.composite
 def cases(draw, ops=MOVING, padding=None):
     op = draw(st.sampled_from(ops))
-    rank = OPERATORS[op].spatial_rank
+    rank = OPERATIONS[op].spatial_rank
     axis = st.integers(1, 3 if rank < 3 else 2)
     sizes = st.tuples(*[axis] * rank)
     groups = draw(st.integers(1, 2))
     channels = groups * draw(st.integers(1, 2))
-    depthwise = OPERATORS[op].depthwise
+    depthwise = OPERATIONS[op].depthwise
     pads = draw(paddings if padding is None else padding)
     try:
         return Case(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from probe.backends.elementwise import ACTIVATIONS
+from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.network import Network
 from probe.reproduction import folder, networks, proof

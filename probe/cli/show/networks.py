@@ -10,10 +10,11 @@ from rich.text import Text
 
 from probe.case import Case
 from probe.cli.show import explanation as explained
+from probe.floats import rounded_text
 from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
-from probe.printing import counted, ranges, table, times, up_to
+from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Found, Measured, advise
 
 MOST = 24
@@ -236,9 +237,9 @@ def _remedies(measured: Measured) -> RenderableType:
             Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
             differing,
             _seconds(measured, one),
-            times(measured.ratio(one, measured.content)),
-            times(measured.of_fixed(one)),
-            times(measured.ratio(one, measured.fixed)),
+            rounded_text(measured.ratio(one, measured.content)),
+            rounded_text(measured.of_fixed(one)),
+            rounded_text(measured.ratio(one, measured.fixed)),
             "" if one.error_rms is None else f"{one.error_rms:.2f}",
             {True: "kept", False: "other", None: ""}[one.keeps],
             one.remedy.doc,

@@ -11,7 +11,6 @@ import numpy as np
 
 from probe import operands, ulp
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Comparison, Pairs, Revealer, classes_of, compared, run
 from probe.experiments.reports.questions import Conventions, Operators, Pair, Question
 from probe.floats import round_to
@@ -122,7 +121,7 @@ def conventions(first: AnySession, left: Case, second: AnySession, right: Case) 
     one, two = run(first, left, windows=True), run(second, right, windows=True)
     both = Comparison(left, one, two, Pairs.same_place(one, two))
     missing = max(one.operands.y.size, two.operands.y.size) - both.compared
-    if OPERATORS[left.op].pool:
+    if left.pool:
         differing = len(both.differing)
         answer = Answer.of(both, {"window": differing} if differing else {}, differing)
     else:

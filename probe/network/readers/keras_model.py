@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.network.chain import Beyond, Network
 from probe.network.description import Writer
-from probe.network.layers import ACTIVATIONS
 from probe.network.readers import (
     BRANCHED,
     CUSTOM,

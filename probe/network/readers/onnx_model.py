@@ -6,13 +6,13 @@ matrix products, only say where the channels are.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probe.case.arguments import by
+from probe.activations import ACTIVATIONS
+from probe.arguments import by
 from probe.errors import InputError
 from probe.network import Network
 from probe.network.description import Writer
@@ -38,23 +38,16 @@ ENDLESS = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), STEPS),
     "Attention": PAIRS,
 }
-ACTIVATIONS = {
-    "Relu": "relu",
-    "LeakyRelu": "leaky_relu",
-    "Sigmoid": "sigmoid",
-    "Tanh": "tanh",
-    "Elu": "elu",
-    "Selu": "selu",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Exp": "exp",
+SINGLE = {
+    row.onnx[0].kind: name
+    for name, row in ACTIVATIONS.items()
+    if len(row.onnx) == 1 and not row.onnx[0].given and set(row.onnx[0].attributes) <= {"alpha"}
 }
+"""Activations that are one node, whatever its attributes."""
+
 IDLE = ("Identity", "Dropout")
 WINDOWED = ("Conv", "MaxPool", "AveragePool", "BatchNormalization")
-SPELLED: dict[str, tuple[tuple[str, str | float | None], ...]] = {
-    "silu": (("Sigmoid", None), ("Mul", "x")),
-    "gelu": (("Div", math.sqrt(2)), ("Erf", None), ("Add", 1.0), ("Mul", "x"), ("Mul", 0.5)),
-}
+SPELLED = {name: row.onnx for name, row in ACTIVATIONS.items() if len(row.onnx) > 1}
 """Activations that exporters write as several nodes, each of the one before it and of nothing else,
 a number, or what the activation is of (``x``)."""
 
@@ -217,10 +210,10 @@ class _Walk:
             writer.add("activation", name, activation="softmax")
         elif kind == "Gelu" and words.get("approximate", b"none") == b"none":
             writer.add("activation", name, activation="gelu")
-        elif kind in ACTIVATIONS:
+        elif kind in SINGLE:
             alpha = {"LeakyRelu": 0.01, "Elu": 1.0}.get(kind)
             parameters = {} if alpha is None else {"alpha": float(words.get("alpha", alpha))}
-            writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
+            writer.add("activation", name, activation=SINGLE[kind], parameters=parameters)
         elif kind in WINDOWED and at == 0 and not self.last and not _trains(words, []):
             self._windowed(kind, name, words, arrays)
         else:
@@ -318,22 +311,24 @@ def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> 
             continue
         before = [value, *(node.output[0] for node in nodes)]
         if all(
-            (node.op_type, _is_standard(node)) == (kind, True)
-            and _takes(node, one, value if other == "x" else other, constants)
-            for node, one, (kind, other) in zip(nodes, before, steps, strict=False)
+            (node.op_type, _is_standard(node)) == (step.kind, True)
+            and _takes(node, one, step.given, value, constants)
+            for node, one, step in zip(nodes, before, steps, strict=False)
         ):
             return name
     return None
 
 
-def _takes(node: Any, before: str, other: str | float | None, constants: dict[str, Any]) -> bool:
-    """Whether a node takes ``before`` and nothing else, another value by name, or a number."""
+def _takes(
+    node: Any, before: str, other: tuple[Any, ...], x: str, constants: dict[str, Any]
+) -> bool:
+    """Whether a node takes ``before`` and beside it a number, ``x``, or nothing."""
     given = list(node.input)
     if before not in given or (node.op_type == "Div" and given[0] != before):
         return False
     given.remove(before)
-    if other is None or isinstance(other, str):
-        return given == [one for one in [other] if one is not None]
+    if other in ((), ("x",)):
+        return given == [x for _ in other]
     held = constants.get(given[0]) if len(given) == 1 else None
     return held is not None and held.size == 1 and bool(np.isclose(held, other).all())
 

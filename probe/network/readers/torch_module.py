@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.geometry import Windows
 from probe.network.chain import Beyond, Network
@@ -50,32 +51,11 @@ ENDLESS = {
     "TransformerEncoder": PAIRS,
     "Flatten": WHOLE,
 }
-ACTIVATIONS = {
-    "ReLU": "relu",
-    "ReLU6": "relu6",
-    "LeakyReLU": "leaky_relu",
-    "Sigmoid": "sigmoid",
-    "Tanh": "tanh",
-    "ELU": "elu",
-    "SELU": "selu",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "GELU": "gelu",
-    "SiLU": "silu",
-}
+MODULES = {row.module: name for name, row in ACTIVATIONS.items() if row.module}
+"""Modules of activations, and the names that we have for them."""
 
 FUNCTIONS = {
-    "relu": "ReLU",
-    "relu6": "ReLU6",
-    "leaky_relu": "LeakyReLU",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "elu": "ELU",
-    "selu": "SELU",
-    "softplus": "Softplus",
-    "softsign": "Softsign",
-    "gelu": "GELU",
-    "silu": "SiLU",
+    **{name: module for module, name in MODULES.items()},
     "dropout": "Dropout",
     "max_pool1d": "MaxPool1d",
     "max_pool2d": "MaxPool2d",
@@ -293,7 +273,7 @@ def _write(writer: Writer, name: str, part: Any) -> None:
         value = float(getattr(part, "value", 0.0))
         padding = [tuple(pair) for pair in pairs]
         writer.add("pad", name, padding=padding, parameters={"value": value} if value else {})
-    elif kind in ACTIVATIONS:
+    elif kind in MODULES:
         _activation(writer, name, part, kind)
     elif kind == "Softmax" and part.dim == 1:
         writer.add("activation", name, activation="softmax")
@@ -372,4 +352,4 @@ def _activation(writer: Writer, name: str, part: Any, kind: str) -> None:
         raise Stop(name, kind, f"is approximated by {part.approximate}")
     elif kind == "Softplus" and (part.beta, part.threshold) != (1, 20):
         raise Stop(name, kind, "has its own beta or threshold")
-    writer.add("activation", name, activation=ACTIVATIONS[kind], parameters=parameters)
+    writer.add("activation", name, activation=MODULES[kind], parameters=parameters)

@@ -7,53 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from probe.backends import elementwise
+from probe import activations
+from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.reproduction.scripts import litert, opencv, tensorflow, written
 from probe.reproduction.scripts.contract import release
 from probe.target import Target
 
-EXACT = {
-    "relu": "np.maximum(x, 0)",
-    "relu6": "np.minimum(np.maximum(x, 0), 6)",
-    "leaky_relu": "np.where(x > 0, x, x * x.dtype.type({alpha}))",
-    "hard_sigmoid": "np.minimum(np.maximum(x + 3, 0), 6) / 6",
-}
+EXACT = tuple(name for name, row in ACTIVATIONS.items() if row.roundings is not None)
 """Those whose bits are the same in every library, as NumPy has them."""
-
-SCALE, SLOPE = elementwise.SELU
-NUMPY = {
-    "sigmoid": "1 / (1 + np.exp(-x))",
-    "tanh": "np.tanh(x)",
-    "softmax": "raised / raised.sum(axis=-1, keepdims=True)",
-    "elu": "np.where(x > 0, x, number({alpha}) * np.expm1(x))",
-    "selu": "np.where(x > 0, scale * x, scale * (slope * np.expm1(x)))",
-    "softplus": "np.logaddexp(x, number(0))",
-    "softsign": "x / (1 + np.abs(x))",
-    "gelu": "wide * 0.5 * (1 + erf(wide / math.sqrt(2)))",
-    "silu": "x * (1 / (1 + np.exp(-x)))",
-    "exp": "np.exp(x)",
-}
-"""The others in NumPy, as ``probe.backends.elementwise``."""
-BEFORE = {
-    "softmax": ("raised = np.exp(x - x.max(axis=-1, keepdims=True))",),
-    "selu": (f"scale, slope = number({SCALE}), number({SLOPE})",),
-    "gelu": (
-        "wide = x.astype(np.float64)",
-        "erf = np.vectorize(math.erf, otypes=[np.float64])",
-    ),
-}
-"""Lines before these."""
-
-TENSORFLOW = {name: f"tf.nn.{name}(x)" for name in NUMPY} | {"exp": "tf.exp(x)"}
-KERAS = {name: f"keras.activations.{name}(x)" for name in NUMPY} | {
-    "elu": "keras.activations.elu(x, alpha={alpha})",
-    "exp": "keras.ops.exp(x)",
-}
-
-MODELS = {name: name + " {alpha}" for name in NUMPY}
-"""Of libraries that run a model of the activation: its name and parameter."""
-
 
 NORMALISATION = {
     "tensorflow": "x * scale + shift",
@@ -67,17 +29,20 @@ def lines(target: Target, version: str, name: str, alpha: float) -> tuple[str, .
 
     Raises InputError where there is none.
     """
-    if written.is_written(target) and name in NUMPY:
+    known = [one for one in ACTIVATIONS if one not in EXACT]
+    if written.is_written(target) and name in known:
         spec = {"op": "activation", "activation": name, "parameters": {"alpha": alpha}}
         layer = spec | {"dtype": "float32", "channels": 1}
         return written.of_layer(target, version, layer, (1, 1, 1), {}).body
-    texts, write = WRITTEN.get(target.name, (NUMPY, _numpy))
-    if name not in texts:
+    if name not in known:
         why = f"no script has it on {target.text}"
-        raise InputError("activation", name, why, f"use one of {', '.join(texts)}")
-    text = texts[name].format(alpha=alpha)
-    if target.name == "tensorflow" and name == "elu" and alpha != 1.0:
-        text = f"tf.where(x > 0, x, {alpha} * tf.math.expm1(x))"
+        raise InputError("activation", name, why, f"use one of {', '.join(known)}")
+    if target.name in MODELS:
+        return tuple(MODELS[target.name](target, name, alpha))
+    write = WRITTEN.get(target.name)
+    if write is None:
+        return tuple(_numpy(activations.lines(name, "numpy", alpha)))
+    (text,) = activations.lines(name, target.name, alpha)
     return tuple(write(target, version, name, text))
 
 
@@ -88,20 +53,19 @@ def normalisation(target: Target, version: str) -> tuple[str, ...]:
         return written.of_layer(target, version, layer, (1, 1, 1), {}).body
     if target.name not in NORMALISATION:
         return ()
-    write = WRITTEN[target.name][1]
+    write = WRITTEN[target.name]
     return tuple(write(target, version, "normalisation", NORMALISATION[target.name]))
 
 
 def standard(target: Target, name: str) -> tuple[str, ...]:
     """Modules of Python's own that the lines use."""
-    return ("math",) if name == "gelu" and target.name not in WRITTEN else ()
+    own = target.name in MODELS or target.name in WRITTEN
+    return ("math",) if "math." in ACTIVATIONS[name].numpy and not own else ()
 
 
-def _numpy(target: Target, version: str, name: str, text: str) -> list[str]:
-    before = list(BEFORE.get(name, ()))
-    if "number(" in " ".join([*before, text]):
-        before.insert(0, "number = x.dtype.type")
-    return [*before, f"return np.asarray({text}, x.dtype)"]
+def _numpy(spelled: list[str]) -> list[str]:
+    number = ["number = x.dtype.type"] if "number(" in " ".join(spelled) else []
+    return [*number, *spelled[:-1], f"return np.asarray({spelled[-1]}, x.dtype)"]
 
 
 def _tensorflow(target: Target, version: str, name: str, text: str) -> list[str]:
@@ -127,23 +91,11 @@ def _keras(target: Target, version: str, name: str, text: str) -> list[str]:
     return [*found, "return keras.ops.convert_to_numpy(y)"]
 
 
-def _litert(target: Target, version: str, name: str, text: str) -> list[str]:
-    return litert.activation(target, *_parameters(text))
-
-
-def _opencv(target: Target, version: str, name: str, text: str) -> list[str]:
-    return opencv.activation(target, *_parameters(text))
-
-
-def _parameters(text: str) -> tuple[str, float]:
-    name, alpha = text.split()
-    return name, float(alpha)
-
-
-WRITTEN: dict[str, tuple[dict[str, str], Callable[[Target, str, str, str], list[str]]]] = {
-    "tensorflow": (TENSORFLOW, _tensorflow),
-    "keras": (KERAS, _keras),
-    "litert": (MODELS, _litert),
-    "opencv": (MODELS, _opencv),
+WRITTEN: dict[str, Callable[[Target, str, str, str], list[str]]] = {
+    "tensorflow": _tensorflow,
+    "keras": _keras,
 }
-"""Libraries whose backends have chains: their own activations, and what stands around them."""
+"""Libraries that are asked for their own activations by an expression: what stands around it."""
+
+MODELS = {"litert": litert.activation, "opencv": opencv.activation}
+"""Libraries that run a model of the activation."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, flat, lines, pairs_of, restored
 from probe.target import Target
@@ -22,7 +21,7 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     if case.op in PRODUCTS:
         computed = [f"y = {PRODUCTS[case.op]}"]
     else:
-        write = code.POOLING if OPERATORS[case.op].pool else code.CONVOLUTIONS
+        write = code.POOLING if case.pool else code.CONVOLUTIONS
         computed = list(lines(write["jax"](case, pairs_of(case))))
     biased = case.bias is not None
     given = ["x", *(["w"] if case.weighted else []), *(["b"] if biased else [])]

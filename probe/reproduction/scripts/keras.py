@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Arrays
 from probe.reproduction.scripts import tensorflow
 from probe.reproduction.scripts.contract import Library, flat, lines, pairs_of, refuse, restored
@@ -29,7 +28,7 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
 
 def built(target: Target, case: Case) -> list[str]:
     """``model``: a function of a tensor, made of layers with these weights."""
-    if OPERATORS[case.op].pool:
+    if case.pool:
         text = code.keras_pooling(case, pairs_of(case))
         return ["", "def model(x):", *(f"    {line}" for line in lines(text)), "    return y", ""]
     kind = f', dtype="{case.dtype}"' if case.dtype != "float32" else ""

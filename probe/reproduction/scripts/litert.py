@@ -10,7 +10,6 @@ from typing import Any
 from probe.backends import litert_chain, litert_model, litert_pooling, pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, refuse
 from probe.target import Target
@@ -21,7 +20,7 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     imports = ["from ai_edge_litert.interpreter import Interpreter"]
     if dict(target.switches).get("xnnpack") == "0":
         imports[0] += ", OpResolverType"
-    pooled = Pooled.of(target, case) if OPERATORS[case.op].pool else None
+    pooled = Pooled.of(target, case) if case.pool else None
     content = pooled.model if pooled else model(target, case, operands)
     body = [*interpreter(target, content), "interpreter.allocate_tensors()"]
     one = case.spatial_rank == 1
@@ -139,7 +138,7 @@ class Pooled:
     def whole(self, x: Shaped, same: bool = False) -> Shaped:
         """The model's own pooling."""
         windows = litert_pooling.windows_of(self.case.spec())
-        kind = OPERATORS[self.case.op].pool
+        kind = self.case.pool
         self.model = litert_pooling.Model(self.schema, kind, windows, x.shape, same).packed
         return Shaped(f"pool({x.text})", x.shape)
 

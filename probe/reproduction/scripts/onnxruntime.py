@@ -5,9 +5,7 @@ from __future__ import annotations
 from probe.backends import onnxruntime as backend
 from probe.backends import onnxruntime_convolution as convolution
 from probe.backends import onnxruntime_pooling as pooling
-from probe.backends.products import OPS
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Arrays
 from probe.reproduction import layout
 from probe.reproduction.scripts.contract import Library, flat, refuse, restored
@@ -26,8 +24,8 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
     if case.dtype not in backend.TYPES:
         raise refuse(target, f"dtype={case.dtype}")
     constant = dict(target.switches).get("weights", "constant") == "constant"
-    kind, pool = f"TensorProto.{backend.TYPES[case.dtype]}", bool(OPERATORS[case.op].pool)
-    product = case.op in OPS
+    kind, pool = f"TensorProto.{backend.TYPES[case.dtype]}", bool(case.pool)
+    product = case.operation.kind == "product"
     x, w = flat(case)
     if case.op == "dense":
         body = ["w = w.T.copy()"]
@@ -69,7 +67,7 @@ def _sizes(case: Case, name: str) -> list[str]:
 
 def _open(case: Case) -> list[object]:
     """The shape of x with open sizes."""
-    if case.op not in OPS:
+    if case.operation.kind != "product":
         return ["batch", case.in_channels, *_sizes(case, "size")]
     if case.op == "dense":
         return ["batch", case.in_channels]
@@ -85,7 +83,7 @@ def nodes(case: Case) -> list[str]:
         return [_node("ReduceSum", ["x"], ["y"], {"axes": [rank - 1], "keepdims": 0})]
     if case.op == "dense":
         return [_node("Gemm", ["x", "w", "b"][: 2 + bias], ["y"], {"transB": 1})]
-    if case.op in OPS:
+    if case.operation.kind == "product":
         vector = case.op == "dot" and case.filters == 1
         if not bias:
             return [_node("MatMul", ["x", "w"], ["y"], {})]
@@ -93,10 +91,10 @@ def nodes(case: Case) -> list[str]:
             return [_node("Gemm", ["x", "w", "b"], ["y"], {})]
         product = _node("MatMul", ["x", "w"], ["product"], {})
         return [product, _node("Add", ["product", "b"], ["y"], {})]
-    if OPERATORS[case.op].pool:
+    if case.pool:
         spec = case.spec()
         words = pooling.attributes(spec)
-        name = pooling.NODES[OPERATORS[case.op].pool]
+        name = pooling.NODES[case.pool]
         if not pooling.zeros_first(spec):
             return [_node(name, ["x"], ["y"], words)]
         before, after = zip(*spec["padding"], strict=True)

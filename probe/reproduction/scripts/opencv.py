@@ -10,7 +10,6 @@ from typing import Any
 from probe.backends import caffe, caffe_layers, opencv_chain
 from probe.backends.contract import Unsupported
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Arrays
 from probe.reproduction.scripts.contract import Library, refuse
 from probe.target import Target
@@ -36,7 +35,7 @@ def library(target: Target, version: str, case: Case, operands: Arrays) -> Libra
         given += ", np.frombuffer(caffemodel, np.uint8)"
     body.append(f"net = cv2.dnn.readNetFromCaffe({given})")
     body.append(f"net.enableWinograd({switches.get('winograd', '1') == '1'})")
-    if not product and not OPERATORS[case.op].pool:
+    if not product and not case.pool:
         if case.op.startswith("depthwise"):
             body.append(f"w = w.reshape({(*case.kernel, 1, case.filters)})")
         body.append("w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))")

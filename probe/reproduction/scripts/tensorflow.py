@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from probe.case import Case
-from probe.case.operators import OPERATORS
 from probe.comparison import Arrays
 from probe.reproduction import literals
 from probe.reproduction.scripts.contract import (
@@ -59,7 +58,7 @@ def call(case: Case) -> list[str]:
     """From x and w to y, both tensors, without the bias."""
     if case.op in PRODUCTS:
         return [f"y = {PRODUCTS[case.op]}"]
-    write = code.POOLING if OPERATORS[case.op].pool else code.CONVOLUTIONS
+    write = code.POOLING if case.pool else code.CONVOLUTIONS
     return list(lines(write["tensorflow"](case, pairs_of(case))))
 
 
@@ -67,7 +66,7 @@ def old_call(target: Target, case: Case) -> list[str]:
     """The same before 2.0: explicit padding is ``tf.pad``'s, and dilations have other names."""
     if case.op in PRODUCTS:
         return [f"y = {PRODUCTS[case.op]}"]
-    if OPERATORS[case.op].pool:
+    if case.pool:
         return _old_pool(case)
     found, word = [], str(case.padding).upper()
     if not isinstance(case.padding, str) or case.padding == "caffe":
@@ -112,7 +111,7 @@ GRAPH_SUM = (
 
 def by_hand(target: Target, case: Case, graph: bool) -> list[str]:
     """A tf.multiply and a tf.add for each product, in the order of the window."""
-    if not OPERATORS[case.op].windows or OPERATORS[case.op].pool:
+    if not case.operation.windows or case.pool:
         raise refuse(target, f"{case.label} with algorithm=elementwise")
     found, around = [], pairs_of(case)
     if any(map(any, around)):

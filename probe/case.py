@@ -1,9 +1,9 @@
-"""What is computed: operator, shapes, dtype and operands. Frozen; its id is a hash of its content.
+"""What is computed: operation, shapes, dtype and operands. Frozen; its id is a hash of its content.
 
 The words are the same in ``Case(...)``, in JSON, on the command line, in the store and in figure
 titles. Arrays are channels-last: x (batch, *spatial, in_channels), w (*kernel, in_channels/groups,
 filters), b (filters,); ``length`` is the last spatial axis, ``height`` the ones before it.
-Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe.case.operators`.
+Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe.operation`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,25 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, geometry, operands
-from probe.case import operators, padding
-from probe.case.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
-from probe.case.operators import OPERATORS
+from probe import arguments, floats
+from probe.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.errors import InputError
-from probe.geometry import Padding, Pair, Windows
+from probe.geometry import Padding, Pair, around
+from probe.operands import KINDS, VERSION, generate
+from probe.operation import OF_CASES, OPERATIONS, Layer
+
+ALIASES = {"linear": "dense"}
+"""Further names of operations: Keras says Dense, PyTorch says Linear."""
+
+LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing"}
+"""Arguments that are younger than the first stored cases, with their defaults."""
+
+PAD_WITH = ("nothing", "zeros")
+"""What padding can put into a pooling window."""
 
 
 @dataclass(frozen=True, init=False)
-class Case:
+class Case(Layer):
     """One computation. Every argument is checked here; a wrong one raises InputError.
 
     ``kernel``, ``stride`` and ``dilation`` take an int (for every spatial axis), ``"1x5"`` or a
@@ -35,7 +44,7 @@ class Case:
     groups are the channels). ``length=None`` leaves the last spatial axis open, for a sweep.
     ``height=None`` is the dilated kernel's extent. ``weights=None`` generates them; else all of
     them, row by row. ``bias``: None (no bias), one number for all filters, one for each, or
-    ``"normal"`` (generated). ``padding``: see :mod:`probe.case.padding`; ``operands``: see
+    ``"normal"`` (generated). ``padding``: see :mod:`probe.geometry`; ``operands``: see
     :data:`probe.operands.KINDS`. ``matmul``, ``dot``, ``sum`` and ``dense`` need no ``kernel``.
 
     ``split``: the first ``split`` channels go through one call and the rest through a second one,
@@ -89,23 +98,21 @@ class Case:
         ceil_mode: bool | str = False,
         pad_with: str = "nothing",
     ) -> None:
-        op = spelled("op", operators.ALIASES.get(str(op).lower(), op), OPERATORS)
+        op = spelled("op", ALIASES.get(str(op).lower(), op), OF_CASES)
         dtype = spelled("dtype", dtype, floats.FORMATS)
         put: dict[str, Any] = {"op": op}
-        rank = OPERATORS[op].spatial_rank
-        put["kernel"] = operators.kernel(op, kernel)
+        rank = OPERATIONS[op].spatial_rank or 0
+        put["kernel"] = arguments.kernel(op, kernel, rank)
         put["in_channels"] = count("in_channels", in_channels)
-        put["groups"], put["filters"] = operators.groups_and_filters(
-            op, put["in_channels"], groups, filters
-        )
-        put["length"] = operators.length(op, length)
+        put["groups"], put["filters"] = arguments.channels(op, put["in_channels"], groups, filters)
+        put["length"] = arguments.length(op, length, rank)
         put["stride"] = sizes("stride", stride, rank)
         put["dilation"] = sizes("dilation", dilation, rank)
-        put["padding"] = _padding(padding, rank)
+        put["padding"] = arguments.padding(padding, rank)
         put["batch"] = count("batch", batch)
-        put["height"] = None if height is None else operators.height(height, rank)
+        put["height"] = None if height is None else arguments.height(height, rank)
         put["dtype"] = dtype
-        put["kind"] = spelled("operands", operands, _KINDS)
+        put["kind"] = spelled("operands", operands, KINDS)
         put["seed"] = _seed(seed)
         put["weights"] = None if weights is None else numbers("weights", weights, dtype)
         put["bias"] = _bias(bias, dtype)
@@ -114,20 +121,25 @@ class Case:
         put["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
         for name, value in put.items():
             object.__setattr__(self, name, value)
+        arguments.check_absent(op, put)
+        self._check_split()
         self._check_fit()
 
     def _check_fit(self) -> None:
-        """What only holds between fields: windows fit, and explicit numbers are enough."""
-        self._check_operator()
+        """Raises InputError where windows don't fit, or explicit numbers are too many or few."""
         if self.weights is not None and len(self.weights) != math.prod(self.weight_shape):
             shape = " x ".join(map(str, self.weight_shape))
             why = f"{len(self.weights)} weights for a kernel of shape {shape}"
-            raise InputError(
-                "weights", f"({len(self.weights)} numbers)", why, "give all, row by row"
-            )
+            given = f"({len(self.weights)} numbers)"
+            raise InputError("weights", given, why, "give all, row by row")
         if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
             why = f"{len(self.bias)} numbers for {self.filters} filters"
             raise InputError("bias", self.bias, why, "give one number, or one for each filter")
+        if self.pool and not isinstance(self.padding, str):
+            for pair, extent in zip(self.padding, self.effective_kernel, strict=True):
+                if max(pair) >= extent:
+                    why = f"a window of {extent} would hold padding alone"
+                    raise InputError("padding", self.padding_text, why, f"use {extent - 1} or less")
         axes = self.other_axes
         if self.length is not None and self.spatial_rank:
             axes = (*axes, self.length)
@@ -139,11 +151,8 @@ class Case:
                 why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
                 raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
 
-    def _check_operator(self) -> None:
-        """What the operator does not have is at its default, and a split leaves two parts."""
-        operators.check(self.op, self.arguments())
-        if OPERATORS[self.op].pool:
-            padding.check_windows(self.padding, self.effective_kernel)
+    def _check_split(self) -> None:
+        """Raises InputError where a split leaves one part, or would split groups."""
         if self.split is None:
             return
         if self.groups > 1:
@@ -155,27 +164,12 @@ class Case:
 
     def _shortest(self, axis: int) -> int:
         extent = self.effective_kernel[axis]
-        return max(extent - sum(geometry.around(self.padding, axis, 1, extent, 1)), 1)
-
-    @property
-    def windows(self) -> Windows:
-        """Where the windows lie, and how many there are."""
-        return Windows(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
+        return max(extent - sum(around(self.padding, axis, 1, extent, 1)), 1)
 
     @property
     def spatial_rank(self) -> int:
-        """How many spatial axes the operator has."""
-        return OPERATORS[self.op].spatial_rank
-
-    @property
-    def weighted(self) -> bool:
-        """False: all weights are 1, as in a sum, and the library is not given any."""
-        return OPERATORS[self.op].weighted
-
-    @property
-    def rounds_up(self) -> bool:
-        """Whether the last window may reach beyond the padded input: pooling alone."""
-        return self.ceil_mode or (self.padding == "caffe" and bool(OPERATORS[self.op].pool))
+        """How many spatial axes the operation has."""
+        return self.operation.spatial_rank or 0
 
     @property
     def effective_kernel(self) -> tuple[int, ...]:
@@ -238,8 +232,7 @@ class Case:
         """
         known = self.arguments()
         _refuse_unknown(changes, known)
-        depthwise = OPERATORS[self.op].depthwise
-        if depthwise and {"op", "in_channels"} & set(changes):
+        if self.operation.depthwise and {"op", "in_channels"} & set(changes):
             known["groups"] = None
             if self.filters == self.in_channels:
                 known["filters"] = None
@@ -268,9 +261,8 @@ class Case:
         try:
             given = json.loads(source) if isinstance(source, str) else dict(source)
         except ValueError as error:
-            raise InputError(
-                "case", repr(source)[:40], f"not JSON ({error})", "mend the text"
-            ) from None
+            why = f"not JSON ({error})"
+            raise InputError("case", repr(source)[:40], why, "mend the text") from None
         if not isinstance(given, dict):
             raise InputError("case", repr(given)[:40], "not a JSON object", 'write {"op": ...}')
         _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])
@@ -290,7 +282,7 @@ class Case:
     @property
     def id(self) -> str:
         """16 hexadecimal digits that change with anything that changes the computation."""
-        content = self.to_json() | {"height": self.other_axes, "content": operands.VERSION}
+        content = self.to_json() | {"height": self.other_axes, "content": VERSION}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -302,7 +294,7 @@ class Case:
         """
         x, w, b = (
             None if array is None else floats.from_container(array, self.dtype)
-            for array in operands.generate(self)
+            for array in generate(self)
         )
         assert x is not None and w is not None
         return x, w, b
@@ -315,40 +307,18 @@ class Case:
         return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
 
     def spec(self) -> dict[str, Any]:
-        """What a worker needs to build the operator, as plain JSON; shapes are left to the arrays.
-
-        ``padding`` is ``"valid"``, ``"same"`` or pairs; ``bias`` only says whether there is one.
-        """
-        pads: Any = self.padding
-        if pads == "caffe":
-            pads = self.windows.pads(self.effective_kernel)
-        if not isinstance(pads, str):
-            pads = [list(pair) for pair in pads]
-        spec = {
-            "op": self.op,
-            "kernel": list(self.kernel),
-            "stride": list(self.stride),
-            "dilation": list(self.dilation),
-            "groups": self.groups,
-            "padding": pads,
-            "dtype": self.dtype,
-            "in_channels": self.in_channels,
-            "filters": self.filters,
-            "bias": self.bias is not None,
-        }
-        if OPERATORS[self.op].pool:
-            spec |= {"ceil_mode": self.rounds_up, "pad_with": self.pad_with}
-        return spec if self.split is None else spec | {"split": self.split}
+        """What a worker needs to build the operator: see :meth:`probe.operation.Layer.spec_in`."""
+        return self.spec_in(self.dtype)
 
     @property
     def padding_text(self) -> str:
         """The padding as the command line writes it."""
-        return padding.text(self.padding)
+        return arguments.padding_text(self.padding)
 
     @property
     def label(self) -> str:
         """A short text for figure titles: what differs from the defaults."""
-        what = OPERATORS[self.op]
+        what = self.operation
         parts = [f"{self.op} {by(self.kernel)}" if what.windows else self.op]
         parts += [f"{self.in_channels}" + f" -> {self.filters}" * what.weighted]
         parts += [f"split {self.split}+{self.in_channels - (self.split or 0)}"] * bool(self.split)
@@ -366,19 +336,6 @@ class Case:
         parts += [self.dtype] * (self.dtype != "float32")
         parts += [self.kind] * (self.kind != "normal")
         return ", ".join(parts)
-
-
-LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing"}
-"""Arguments that are younger than the first stored cases, with their defaults."""
-
-PAD_WITH = ("nothing", "zeros")
-"""What padding can put into a pooling window."""
-
-_KINDS = operands.KINDS  # ``Case.__init__`` has an argument of the module's name
-
-
-def _padding(value: object, rank: int) -> Padding:
-    return padding.parse(value, rank)
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -1,0 +1,296 @@
+"""The activations: a row each, with what they compute in NumPy and how each library is asked.
+
+A spelling is lines of source of which the last is an expression in ``x``, the activations, channels
+last; ``{alpha}`` stands for the parameter of those that have one. In NumPy's, ``number`` makes a
+number of x's dtype. PyTorch's x has its channels first. LiteRT's are operators of a graph under the
+schema's names, which take values and numbers, as TensorFlow's converter writes them: RELU and RELU6
+are fused into the operator that makes their x where that can. Caffe's are a layer's type and its
+fields; those after ``softplus`` are OpenCV's own. ONNX's are nodes, see :class:`Node`.
+
+Targets' interpreters import this (Python 3.6, NumPy 1.11).
+"""
+
+import math
+import re
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+SCALE, SLOPE = 1.0507009873554805, 1.6732632423543772
+"""Of selu: Klambauer and others, "Self-Normalizing Neural Networks", 2017."""
+
+
+class Node(NamedTuple):
+    """One ONNX node of the value before it; of an activation's first node that is ``x``.
+
+    ``given``: further inputs, constants or ``"x"``. ``attributes``: ``"alpha"`` is the parameter.
+    """
+
+    kind: str
+    given: Tuple[Any, ...] = ()
+    attributes: Mapping[str, Any] = {}
+
+
+class Activation(NamedTuple):
+    """One activation: its spelling in each library, and what is known of its bits.
+
+    ``roundings``: how many of its operations round, where all are IEEE's, so that every library has
+    NumPy's bits; None where a library computes the function in its own way. ``alpha``: the
+    parameter's default, None without one. ``at_one``: by library, the spelling where alpha is 1.
+    ``older``: by library, the spelling in releases that lack the name. ``module``: the class of
+    ``torch.nn`` that computes it, empty where models with it are not read.
+    """
+
+    numpy: str
+    tensorflow: str
+    torch: str
+    jax: str
+    keras: str
+    litert: str
+    caffe: Tuple[str, str]
+    onnx: Tuple[Node, ...]
+    module: str = ""
+    roundings: Optional[int] = None
+    alpha: Optional[float] = None
+    at_one: Mapping[str, str] = {}
+    older: Mapping[str, str] = {}
+
+
+ACTIVATIONS: Dict[str, Activation] = {
+    "relu": Activation(
+        numpy="np.maximum(x, 0)",
+        tensorflow="tf.nn.relu(x)",
+        torch="F.relu(x)",
+        jax="jax.nn.relu(x)",
+        keras="keras.activations.relu(x)",
+        litert="RELU(x)",
+        caffe=("ReLU", ""),
+        onnx=(Node("Relu"),),
+        module="ReLU",
+        roundings=0,
+    ),
+    "relu6": Activation(
+        numpy="np.minimum(np.maximum(x, 0), 6)",
+        tensorflow="tf.nn.relu6(x)",
+        torch="F.relu6(x)",
+        jax="jax.nn.relu6(x)",
+        keras="keras.activations.relu6(x)",
+        litert="RELU6(x)",
+        caffe=("ReLU6", ""),
+        onnx=(Node("Clip", (0, 6)),),
+        module="ReLU6",
+        roundings=0,
+    ),
+    "leaky_relu": Activation(
+        numpy="np.where(x > 0, x, x * x.dtype.type({alpha}))",
+        tensorflow="tf.nn.leaky_relu(x, {alpha})",
+        torch="F.leaky_relu(x, {alpha})",
+        jax="jax.nn.leaky_relu(x, {alpha})",
+        keras="keras.activations.leaky_relu(x, negative_slope={alpha})",
+        litert="LEAKY_RELU(x, alpha={alpha})",
+        caffe=("ReLU", "relu_param {{ negative_slope: {alpha} }}"),
+        onnx=(Node("LeakyRelu", (), {"alpha": "alpha"}),),
+        module="LeakyReLU",
+        roundings=1,
+        alpha=1.0,
+    ),
+    "sigmoid": Activation(
+        numpy="1 / (1 + np.exp(-x))",
+        tensorflow="tf.nn.sigmoid(x)",
+        torch="torch.sigmoid(x)",
+        jax="jax.nn.sigmoid(x)",
+        keras="keras.activations.sigmoid(x)",
+        litert="LOGISTIC(x)",
+        caffe=("Sigmoid", ""),
+        onnx=(Node("Sigmoid"),),
+        module="Sigmoid",
+    ),
+    "tanh": Activation(
+        numpy="np.tanh(x)",
+        tensorflow="tf.nn.tanh(x)",
+        torch="torch.tanh(x)",
+        jax="jax.numpy.tanh(x)",
+        keras="keras.activations.tanh(x)",
+        litert="TANH(x)",
+        caffe=("TanH", ""),
+        onnx=(Node("Tanh"),),
+        module="Tanh",
+    ),
+    "softmax": Activation(
+        numpy="raised = np.exp(x - x.max(axis=-1, keepdims=True))\n"
+        "raised / raised.sum(axis=-1, keepdims=True)",
+        tensorflow="tf.nn.softmax(x)",
+        torch="F.softmax(x, 1)",
+        jax="jax.nn.softmax(x)",
+        keras="keras.activations.softmax(x)",
+        litert="SOFTMAX(x, beta=1.0)",
+        caffe=("Softmax", "softmax_param {{ axis: 1 }}"),
+        onnx=(Node("Softmax", (), {"axis": 1}),),
+    ),
+    "elu": Activation(
+        numpy="np.where(x > 0, x, number({alpha}) * np.expm1(x))",
+        tensorflow="tf.where(x > 0, x, {alpha} * tf.math.expm1(x))",
+        torch="F.elu(x, {alpha})",
+        jax="jax.nn.elu(x, {alpha})",
+        keras="keras.activations.elu(x, alpha={alpha})",
+        litert="y = ELU(x)\nz = MUL(y, {alpha})\nSELECT(GREATER(x, 0), y, z)",
+        caffe=("ELU", "elu_param {{ alpha: {alpha} }}"),
+        onnx=(Node("Elu", (), {"alpha": "alpha"}),),
+        module="ELU",
+        alpha=1.0,
+        at_one={"tensorflow": "tf.nn.elu(x)", "litert": "ELU(x)"},
+    ),
+    "selu": Activation(
+        numpy=f"scale, slope = number({SCALE}), number({SLOPE})\n"
+        "np.where(x > 0, scale * x, scale * (slope * np.expm1(x)))",
+        tensorflow="tf.nn.selu(x)",
+        torch="F.selu(x)",
+        jax="jax.nn.selu(x)",
+        keras="keras.activations.selu(x)",
+        litert=f"y = MUL(SUB(EXP(x), 1), {SCALE * SLOPE})\n"
+        f"z = MUL(x, {SCALE})\nSELECT(GREATER(x, 0), z, y)",
+        caffe=("Selu", ""),
+        onnx=(Node("Selu"),),
+        module="SELU",
+    ),
+    "softplus": Activation(
+        numpy="np.logaddexp(x, number(0))",
+        tensorflow="tf.nn.softplus(x)",
+        torch="F.softplus(x)",
+        jax="jax.nn.softplus(x)",
+        keras="keras.activations.softplus(x)",
+        litert="LOG(ADD(EXP(x), 1))",
+        caffe=("BNLL", ""),
+        onnx=(Node("Softplus"),),
+        module="Softplus",
+    ),
+    "softsign": Activation(
+        numpy="x / (1 + np.abs(x))",
+        tensorflow="tf.nn.softsign(x)",
+        torch="F.softsign(x)",
+        jax="jax.nn.soft_sign(x)",
+        keras="keras.activations.softsign(x)",
+        litert="DIV(x, ADD(ABS(x), 1))",
+        caffe=("Softsign", ""),
+        onnx=(Node("Softsign"),),
+        module="Softsign",
+    ),
+    "gelu": Activation(  # x times the normal distribution's integral up to x
+        numpy="wide = x.astype(np.float64)\n"
+        "erf = np.vectorize(math.erf, otypes=[np.float64])\n"
+        "wide * 0.5 * (1 + erf(wide / math.sqrt(2)))",
+        tensorflow="tf.nn.gelu(x)",
+        torch="F.gelu(x)",
+        jax="jax.nn.gelu(x, approximate=False)",
+        keras="keras.activations.gelu(x)",
+        litert="GELU(x)",
+        caffe=("Gelu", ""),
+        onnx=(  # the nodes that exporters write, which ONNX Runtime fuses
+            Node("Div", (math.sqrt(2),)),
+            Node("Erf"),
+            Node("Add", (1,)),
+            Node("Mul", ("x",)),
+            Node("Mul", (0.5,)),
+        ),
+        module="GELU",
+    ),
+    "silu": Activation(
+        numpy="x * (1 / (1 + np.exp(-x)))",
+        tensorflow="tf.nn.silu(x)",
+        torch="F.silu(x)",
+        jax="jax.nn.silu(x)",
+        keras="keras.activations.silu(x)",
+        litert="MUL(x, LOGISTIC(x))",
+        caffe=("Swish", ""),
+        onnx=(Node("Sigmoid"), Node("Mul", ("x",))),
+        module="SiLU",
+        older={"tensorflow": "tf.nn.swish(x)"},
+    ),
+    "hard_sigmoid": Activation(
+        numpy="np.minimum(np.maximum(x + 3, 0), 6) / 6",
+        tensorflow="tf.nn.relu6(x + 3) / 6",
+        torch="F.relu6(x + 3) / 6",
+        jax="jax.nn.hard_sigmoid(x)",
+        keras="keras.activations.hard_sigmoid(x)",
+        litert="MUL(RELU6(ADD(x, 3)), 1 / 6)",
+        caffe=("HardSigmoid", f"hard_sigmoid_param {{{{ alpha: {1 / 6} beta: 0.5 }}}}"),
+        onnx=(Node("HardSigmoid", (), {"alpha": 1 / 6, "beta": 0.5}),),
+        roundings=2,
+    ),
+    "exp": Activation(
+        numpy="np.exp(x)",
+        tensorflow="tf.exp(x)",
+        torch="torch.exp(x)",
+        jax="jax.numpy.exp(x)",
+        keras="keras.ops.exp(x)",
+        litert="EXP(x)",
+        caffe=("Exp", ""),
+        onnx=(Node("Exp"),),
+    ),
+}
+"""Functions of one element, or (softmax) of the channels of one position."""
+
+
+def rounds_once(name: str) -> bool:
+    """Whether an activation rounds at most once: its bits are the same whoever computes it."""
+    roundings = ACTIVATIONS[name].roundings
+    return roundings is not None and roundings < 2
+
+
+def lines(
+    name: str, library: str, alpha: float = 1.0, x: str = "x", older: bool = False
+) -> List[str]:
+    """Returns a spelling's lines of the value named ``x``; the last line is an expression.
+
+    ``library``: a field of :class:`Activation` that is text. ``older``: as releases had it that
+    lack today's name.
+    """
+    row = ACTIVATIONS[name]
+    text = getattr(row, library)
+    if alpha == 1.0:
+        text = row.at_one.get(library, text)
+    if older:
+        text = row.older.get(library, text)
+    return re.sub(r"\bx\b", x, text.format(alpha=alpha)).split("\n")
+
+
+def caffe(name: str, alpha: float = 1.0) -> Tuple[str, str]:
+    """Returns the type and the fields of a Caffe layer, with the parameter put in."""
+    kind, fields = ACTIVATIONS[name].caffe
+    return kind, fields.format(alpha=alpha)
+
+
+def onnx(name: str, alpha: float = 1.0) -> List[Node]:
+    """Returns the ONNX nodes with the parameter put in."""
+    return [
+        node._replace(
+            attributes={
+                word: alpha if value == "alpha" else value
+                for word, value in node.attributes.items()
+            }
+        )
+        for node in ACTIVATIONS[name].onnx
+    ]
+
+
+def compiled(spelled: List[str], given: Mapping[str, Any], name: str = "activation") -> Callable:
+    """Returns f(x) of a spelling's lines; ``given``: the names that they use."""
+    body = ["    " + line for line in spelled[:-1]] + ["    return " + spelled[-1]]
+    found: Dict[str, Any] = dict(given)
+    exec("\n".join(["def function(x):"] + body), found)
+    function: Callable = found["function"]
+    function.__name__ = name
+    return function
+
+
+def function(name: str, alpha: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns f(x) in NumPy for arrays of any float dtype, which it keeps; it gives no warnings."""
+    spelled = ["number = x.dtype.type"] + lines(name, "numpy", alpha)
+    computed = compiled(spelled, {"np": np, "math": math}, name)
+
+    def activation(x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            found: np.ndarray = computed(x).astype(x.dtype)
+            return found
+
+    return activation

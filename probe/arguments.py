@@ -1,0 +1,221 @@
+"""What people write, in Python, JSON or on the command line, turned into checked values.
+
+The first functions are for any argument, the last ones for those of a case.
+Every function raises InputError with the argument's name, what was given and what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.errors import InputError, one_of
+from probe.geometry import BY_SIZE, CONVENTIONS, Padding, Pair
+from probe.operation import OPERATIONS
+
+Numbers = float | str | Iterable[float]
+Sizes = int | str | Iterable[int]
+
+
+def by(entries: Iterable[int]) -> str:
+    """Sizes as the command line writes them: ``5``, ``1x5``."""
+    return "x".join(map(str, entries))
+
+
+def count(name: str, value: object, least: int = 1) -> int:
+    """``value`` as an int of at least ``least``; text of digits is taken too. Raises InputError."""
+    whole = isinstance(value, (int, str, np.integer)) and not isinstance(value, bool)
+    try:
+        number = int(value) if whole else None  # type: ignore[call-overload]
+    except ValueError:
+        number = None
+    if number is None:
+        raise InputError(name, value, "not a whole number", f"write {name}={least} or more")
+    if number < least:
+        raise InputError(name, value, f"less than {least}", f"write {name}={least} or more")
+    return number
+
+
+def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
+    """One size for each of ``rank`` axes, from ``5``, ``"5"``, ``"1x5"`` or ``(1, 5)``."""
+    if isinstance(value, str):
+        entries: list[object] = list(value.split("x"))
+    elif isinstance(value, (tuple, list, np.ndarray)):
+        entries = list(value)
+    else:
+        entries = [value]
+    if not rank and any(str(entry) != "1" for entry in entries):
+        raise InputError(name, value, "this operator has no spatial axis", "leave it out")
+    if len(entries) == 1:
+        entries *= rank
+    if len(entries) != rank:
+        form = "x".join(["N"] * rank)
+        raise InputError(
+            name, value, f"{len(entries)} sizes for {rank} axes", f"write {name}={form}"
+        )
+    return tuple(count(name, entry) for entry in entries)
+
+
+def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
+    """Finite numbers that ``dtype`` can hold, from text with commas, a number or a sequence."""
+    todo = "write finite numbers separated by commas"
+    try:
+        parts = value.split(",") if isinstance(value, str) else np.ravel(np.asarray(value)).tolist()
+        result = tuple(float(part) for part in parts)
+    except (TypeError, ValueError):
+        raise InputError(name, value, "not a list of numbers", todo) from None
+    values = np.array(result, dtype=np.float64)
+    finite = np.isfinite(floats.widen(floats.round_to(values, dtype), dtype))
+    if not finite.all():
+        raise InputError(name, values[~finite][0], f"no finite {dtype}", todo)
+    return result
+
+
+def flag(name: str, value: object) -> bool:
+    """``value`` as a bool; 0, 1 and text such as ``true`` or ``0`` are taken too."""
+    words = {"true": True, "1": True, "false": False, "0": False}
+    if str(value).lower() not in words:
+        raise InputError(name, value, "neither true nor false", f"write {name}=true")
+    return words[str(value).lower()]
+
+
+def choice(name: str, value: object, known: Iterable[str]) -> str:
+    """``value`` if it is one of ``known``; else InputError lists them."""
+    names = list(known)
+    if value not in names:
+        raise InputError(name, value, "unknown", one_of(value, names))
+    return str(value)
+
+
+def spelled(name: str, value: object, known: Iterable[str]) -> str:
+    """As ``choice``, but libraries' spellings will do: DepthwiseConv2D is depthwise_conv2d."""
+    same = [one for one in known if _letters(one) == _letters(value)]
+    return same[0] if len(same) == 1 else choice(name, value, known)
+
+
+def _letters(value: object) -> str:
+    return str(value).lower().translate(str.maketrans("", "", " _-"))
+
+
+def padding(given: object, rank: int) -> Padding:
+    """The normal form of a padding for ``rank`` spatial axes: a convention's name or all pairs.
+
+    Takes a convention, an int, ``"N"``, ``"L:R"``, ``"0:1,2:2"``, or a sequence with an int or a
+    pair for each axis; a single entry serves every axis. Raises InputError.
+    """
+    if isinstance(given, str) and given.strip().lower() in CONVENTIONS:
+        return given.strip().lower()
+    entries: Sequence[object]
+    if isinstance(given, str):
+        entries = [tuple(part.split(":")) if ":" in part else part for part in given.split(",")]
+    elif isinstance(given, Sequence):
+        entries = given
+    else:
+        entries = [given]
+    if len(entries) not in (1, rank):
+        why = f"{len(entries)} entries for {rank} spatial axes"
+        raise InputError("padding", given, why, PADDINGS)
+    pairs = tuple(_pair(entry, given) for entry in entries)
+    return pairs * rank if len(pairs) == 1 else pairs
+
+
+PADDINGS = (
+    "use valid, same, same_lower, caffe, N, L:R, "
+    "or one of N and L:R for each spatial axis such as 0:1,2:2"
+)
+
+
+def _pair(entry: object, given: object) -> Pair:
+    both = tuple(entry) if isinstance(entry, (tuple, list)) else (entry, entry)
+    if len(both) != 2:
+        raise InputError("padding", given, f"{entry} is not a pair before:after", PADDINGS)
+    try:
+        if any(isinstance(side, (bool, float)) for side in both):
+            raise ValueError
+        before, after = (int(side) for side in both)
+    except (TypeError, ValueError):
+        why = f"{entry} is not a whole number or pair"
+        raise InputError("padding", given, why, PADDINGS) from None
+    if min(before, after) < 0:
+        raise InputError("padding", given, "padding can't be negative", "crop the input instead")
+    return before, after
+
+
+def padding_text(found: Padding) -> str:
+    """The padding as the command line writes it; ``padding`` gives it back."""
+    if isinstance(found, str):
+        return found
+    sides = [f"{before}" if before == after else f"{before}:{after}" for before, after in found]
+    return sides[0] if len(set(sides)) == 1 else ",".join(sides)
+
+
+def length(op: str, value: object, rank: int) -> int | None:
+    """The last spatial axis; None leaves it open. An operation without such an axis has 1."""
+    size = None if value is None else count("length", value)
+    if rank or size == 1:
+        return size
+    if size is None:
+        return 1
+    why = f"{op} has no length: its rows are its batch"
+    raise InputError("length", size, why, "leave it out, and write batch=N")
+
+
+def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
+    """The kernel on every axis; 1 for an operation without one."""
+    if size is not None:
+        return sizes("kernel", size, rank)
+    if OPERATIONS[op].windows:
+        raise InputError("kernel", None, "a case needs it", "write kernel=N, its size")
+    return (1,) * rank
+
+
+def height(value: Sizes, rank: int) -> tuple[int, ...]:
+    """The spatial axes before the last."""
+    if rank > 1:
+        return sizes("height", value, rank - 1)
+    why = f"this operator has {'one' if rank else 'no'} spatial axis" + " only" * rank
+    raise InputError("height", value, why, "leave it out, or use conv2d")
+
+
+def channels(op: str, channels: int, groups: object, filters: object) -> tuple[int, int]:
+    """Groups and filters with their defaults, checked against the channels."""
+    depthwise = OPERATIONS[op].depthwise
+    default = channels if depthwise else 1
+    group_count = default if groups is None else count("groups", groups)
+    filter_count = default if filters is None else count("filters", filters)
+    if depthwise and group_count not in (1, channels):
+        why = f"a depthwise operator has as many groups as channels, {channels}"
+        raise InputError("groups", group_count, why, "leave it out")
+    group_count = channels if depthwise else group_count
+    for name, number in (("in_channels", channels), ("filters", filter_count)):
+        if number % group_count:
+            why = f"not divisible by the {group_count} groups"
+            todo = f"use a multiple of {group_count}" + ("" if depthwise else ", or other groups")
+            raise InputError(name, number, why, todo)
+    return group_count, filter_count
+
+
+def check_absent(op: str, given: Mapping[str, Any]) -> None:
+    """Raises InputError where ``given``, a case's fields, says what the operation hasn't got."""
+    what, fixed = OPERATIONS[op], dict[str, Any]()
+    if not what.windows:
+        ones = (1,) * (what.spatial_rank or 0)
+        fixed |= {"kernel": ones, "stride": ones, "dilation": ones}
+        fixed |= {"groups": 1, "padding": "valid"}
+    if not what.weighted:
+        filters = given["in_channels"] if what.pool else 1
+        fixed |= {"filters": filters, "weights": None, "bias": None}
+    if not what.pool:
+        fixed |= {"ceil_mode": False, "pad_with": "nothing"}
+    if not what.batched:
+        fixed["batch"] = 1
+    if given["ceil_mode"] and given["padding"] in BY_SIZE:
+        why = f"{given['padding']} has ceil(size / stride) outputs already"
+        raise InputError("ceil_mode", True, why, "leave it out")
+    for name, value in fixed.items():
+        if given[name] != value:
+            shown = by(given[name]) if name in ("kernel", "stride", "dilation") else given[name]
+            raise InputError(name, shown, f"{op} has none", "leave it out")

@@ -1,0 +1,189 @@
+"""The operations: a row each with what it has, and a layer: one of them with its sizes and options.
+
+Convolutions and pools have windows, see :mod:`probe.geometry`. A matrix product is a convolution
+with a kernel of 1 along its rows: x (batch, length, in_channels), w (1, in_channels, filters), that
+is ``length`` rows by ``filters`` columns. ``matmul`` multiplies matrices, a stack of them where
+``batch`` is more than 1; ``dot`` is the same product with one row or one column handed over as a
+vector (dot product, matrix times vector). ``sum`` adds up the ``in_channels`` elements of each of
+``length`` rows; its weights are 1 and no library sees them. ``dense``, also called ``linear``, is a
+fully connected layer: x (batch, in_channels), w (in_channels, filters). It has no spatial axis: its
+rows are the batch, and its length is always 1; in a network its rows are the positions. Pooling is
+by channel and has no weights either: ``max_pool2d`` keeps the largest element of a window,
+``avg_pool2d`` their mean.
+
+A network has operations of its own: ``activation``, see :mod:`probe.activations`; ``bias``, a
+number a channel that is added; ``normalisation``, times ``scale``, plus ``shift``; ``pad``, a
+constant around the spatial axes; and the splice of a constant tail, which plans alone have.
+Programs read several values by ``add``, ``multiply``, ``concat`` and ``product``, the matrix
+product of two activations, and are rewritten with ``slice`` and ``cast``: :mod:`probe.program`.
+
+Targets' interpreters import this (Python 3.6, NumPy 1.11).
+"""
+
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from probe import activations
+from probe.geometry import Padding, Windows
+
+
+class Operation(NamedTuple):
+    """What the name of an operation means.
+
+    ``kind``: ``convolution``, ``product``, ``pool``, ``pad``, ``elementwise``, ``join`` (of several
+    values) or ``part`` (of one). ``spatial_rank``: how many spatial axes it has, None for any
+    number. ``weighted``: it has weights, filters and a
+    bias; without them all weights are 1. ``batched``: it takes more than one input. ``pool``:
+    ``max``, ``avg`` or empty. ``roundings``: how many of its operations round, None where their
+    order or the library decides.
+    """
+
+    kind: str
+    spatial_rank: Optional[int]
+    depthwise: bool = False
+    weighted: bool = False
+    batched: bool = True
+    pool: str = ""
+    roundings: Optional[int] = None
+
+    @property
+    def windows(self) -> bool:
+        """Whether it has kernel, stride, dilation, padding and groups."""
+        return self.kind in ("convolution", "pool")
+
+    @property
+    def sums(self) -> bool:
+        """Whether outputs are sums of products, whose order and rounding can be revealed."""
+        return self.kind in ("convolution", "product")
+
+
+SPLICE = "extend"
+"""The splice of a constant tail, as specs call it: the first ``kept`` positions and a tail."""
+
+OPERATIONS: Dict[str, Operation] = {
+    "conv1d": Operation("convolution", 1, weighted=True),
+    "conv2d": Operation("convolution", 2, weighted=True),
+    "conv3d": Operation("convolution", 3, weighted=True),
+    "depthwise_conv2d": Operation("convolution", 2, weighted=True, depthwise=True),
+    "matmul": Operation("product", 1, weighted=True),
+    "dot": Operation("product", 1, weighted=True, batched=False),
+    "sum": Operation("product", 1),
+    "dense": Operation("product", 0, weighted=True),
+    "max_pool1d": Operation("pool", 1, depthwise=True, pool="max", roundings=0),
+    "max_pool2d": Operation("pool", 2, depthwise=True, pool="max", roundings=0),
+    "avg_pool1d": Operation("pool", 1, depthwise=True, pool="avg"),
+    "avg_pool2d": Operation("pool", 2, depthwise=True, pool="avg"),
+    "pad": Operation("pad", None, roundings=0),
+    SPLICE: Operation("pad", None, roundings=0),
+    "activation": Operation("elementwise", None),
+    "bias": Operation("elementwise", None, roundings=1),
+    "normalisation": Operation("elementwise", None, roundings=2),
+    "add": Operation("join", None, roundings=1),
+    "multiply": Operation("join", None, roundings=1),
+    "concat": Operation("join", None, roundings=0),
+    "product": Operation("join", None),
+    "slice": Operation("part", None, roundings=0),
+    "cast": Operation("part", None, roundings=1),
+}
+
+
+def names(*kinds: str) -> Tuple[str, ...]:
+    """The names of all operations of these kinds, in the table's order."""
+    return tuple(name for kind in kinds for name, row in OPERATIONS.items() if row.kind == kind)
+
+
+OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.spatial_rank is not None)
+"""Operations that a case can have."""
+
+OF_NETWORKS = names("convolution", "pool") + ("dense", "pad") + names("elementwise")
+"""Operations of a network's layers."""
+
+
+def of(spec: Mapping[str, Any]) -> Operation:
+    """The operation of a worker's spec."""
+    return OPERATIONS[spec["op"]]
+
+
+def rounds_once(spec: Mapping[str, Any]) -> bool:
+    """Whether an operation rounds at most once: its bits are the same whoever computes it.
+
+    ``spec``: ``op``, and ``activation`` where it is one.
+    """
+    if spec["op"] == "activation":
+        return activations.rounds_once(spec["activation"])
+    roundings = of(spec).roundings
+    return roundings is not None and roundings < 2
+
+
+class Layer:
+    """An operation with its sizes and options: what a case and a layer of a network are.
+
+    ``kernel``, ``stride`` and ``dilation`` are empty where there are no windows. ``bias``: None, or
+    something else where there is one. ``split``: the channels of the first of two calls whose
+    outputs are added, or None. ``ceil_mode``, ``pad_with``: of pooling, see ``Case``.
+    ``parameters``: of an activation (``alpha``), and ``value`` of ``pad``. ``kept``: of a splice.
+    """
+
+    op: str
+    in_channels: int
+    filters: int
+    kernel: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    dilation: Tuple[int, ...]
+    padding: Padding
+    groups: int
+    ceil_mode: bool
+    pad_with: str
+    bias: Any
+    split: Optional[int] = None
+
+    @property
+    def operation(self) -> Operation:
+        """Its operation's row."""
+        return OPERATIONS[self.op]
+
+    @property
+    def weighted(self) -> bool:
+        """False: all weights are 1, as in a sum, and the library is not given any."""
+        return self.operation.weighted
+
+    @property
+    def pool(self) -> str:
+        """``max``, ``avg`` or empty."""
+        return self.operation.pool
+
+    @property
+    def rounds_up(self) -> bool:
+        """Whether the last window may reach beyond the padded input: pooling alone."""
+        return self.ceil_mode or (self.padding == "caffe" and bool(self.pool))
+
+    @property
+    def windows(self) -> Windows:
+        """Where its windows lie, and how many there are."""
+        return Windows(self.kernel, self.stride, self.dilation, self.padding, self.rounds_up)
+
+    def spec_in(self, dtype: str) -> Dict[str, Any]:
+        """What a worker needs to build it, as plain JSON; shapes are left to the arrays.
+
+        ``padding`` is ``"valid"``, ``"same"``, ``"same_lower"`` or pairs; ``bias`` only says
+        whether there is one.
+        """
+        pads = self.padding
+        if pads == "caffe":
+            pads = self.windows.pads(self.windows.extents)
+        found: Dict[str, Any] = {
+            "op": self.op,
+            "kernel": list(self.kernel),
+            "stride": list(self.stride),
+            "dilation": list(self.dilation),
+            "groups": self.groups,
+            "padding": pads if isinstance(pads, str) else [list(pair) for pair in pads],
+            "dtype": dtype,
+            "in_channels": self.in_channels,
+            "filters": self.filters,
+            "bias": self.bias is not None,
+        }
+        if self.pool:
+            found.update(ceil_mode=self.rounds_up, pad_with=self.pad_with)
+        if self.split is not None:
+            found["split"] = self.split
+        return found
