@@ -24,9 +24,8 @@ from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
 from probe.experiments import frame
 from probe.explain.causes import explain_store
-from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
-from probe.order.ways import Way
+from probe.order.summation import Summation
 from probe.printing import Output, Tell
 from probe.store import latest
 from probe.sweep import sweep
@@ -185,7 +184,7 @@ class Studies:
         outputs = Counter[int]()
         for row in self._stored("reveals", place):
             outputs[row["at"]] += row["outputs"]
-        known: list[Way] = []
+        known: list[Summation] = []
         for at in study.lengths:
             self.done += 1
             self.tell(self.done, self.total, session.target.text)
@@ -200,7 +199,7 @@ class Studies:
             known = list(dict.fromkeys([*found, *known]))[:MOST_KNOWN]
 
     def _ask(self, target: Target, study: Study, place: dict[str, Any]) -> None:
-        """What the library says it ran, at the first length of every new set of ways."""
+        """What the library says it ran, at the first length of every new set of summations."""
         sets: dict[int, set[tuple[str, str]]] = {}
         for row in self._stored("reveals", place):
             sets.setdefault(row["at"], set()).add((row["order_id"], row["rounding_id"]))
@@ -216,20 +215,20 @@ class Studies:
         study: Study,
         case: Case,
         place: dict[str, Any],
-        known: list[Way],
-    ) -> list[Way]:
-        """Stores one length; the ways of its outputs."""
+        known: list[Summation],
+    ) -> list[Summation]:
+        """Stores one length; the summations of its outputs."""
         side = revealed(session, case, known)
         if side.orders is None:
             raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
-        self.store.append("reveals", reveal_rows(side.orders, place))
-        self.store.append("orders", [order_row(way) for way in side.orders.ways])
-        self.store.append("roundings", [rounding_row(way) for way in side.orders.ways])
+        self.store.append("reveals", side.orders.rows(place))
+        self.store.append("orders", [one.order_row() for one in side.orders.summations])
+        self.store.append("roundings", [one.rounding_row() for one in side.orders.summations])
         if study.whole:
             output = side.operands.y.reshape(case.output_shape())
             columns = output_columns(place, case.length or 0, output, case.dtype)
             self.store.extend("outputs", columns)
-        return side.orders.ways
+        return side.orders.summations
 
     def _failed(self, error: TargetError, place: dict[str, Any]) -> None:
         row = {"target": error.target, "kind": error.kind, "message": error.why}

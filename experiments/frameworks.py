@@ -22,7 +22,6 @@ from probe.campaign import case_row
 from probe.comparison import revealed
 from probe.errors import TargetError
 from probe.experiments import frame
-from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
 from probe.printing import Output
 from probe.sweep.observations import output_columns
@@ -106,9 +105,9 @@ def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> N
     kept.extend("outputs", output_columns(place, case.length or 0, y, case.dtype))
     if side.orders is None:
         return
-    kept.append("reveals", reveal_rows(side.orders, place | {"at": case.length}))
-    kept.append("orders", [order_row(way) for way in side.orders.ways])
-    kept.append("roundings", [rounding_row(way) for way in side.orders.ways])
+    kept.append("reveals", side.orders.rows(place | {"at": case.length}))
+    kept.append("orders", [one.order_row() for one in side.orders.summations])
+    kept.append("roundings", [one.rounding_row() for one in side.orders.summations])
 
 
 if __name__ == "__main__":

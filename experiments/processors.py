@@ -21,7 +21,7 @@ from probe.errors import ProbeError
 from probe.experiments import frame
 from probe.installation import install, is_there
 from probe.printing import Output
-from probe.search.measurement import measure, measured
+from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",

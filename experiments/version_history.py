@@ -22,7 +22,7 @@ from probe.installation import install, remove
 from probe.printing import Output
 from probe.runtimes import environments
 from probe.runtimes.pins import number
-from probe.search.measurement import measure, measured
+from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",

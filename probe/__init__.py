@@ -21,7 +21,7 @@ A target is a text such as "tensorflow,onednn=0", as `probe targets` lists them,
 
 Everything is imported when it is first used, so ``import probe`` costs nothing. The rooms are
 modules of their own, which ``probe.ROOMS`` lists along the flow: ``probe.ulp``, ``probe.window``,
-``probe.search``, ...; ``probe.backends`` says how a library of your own becomes a target.
+``probe.thresholds``, ...; ``probe.backends`` says how a library of your own becomes a target.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ ROOMS = {
     "kernels": "what the library itself says that it ran",
     "comparison": "two runs: which outputs must agree, what differs, and why",
     "explain": "why two runs differ, of one case or of a whole store",
-    "search": "for thresholds, by order, and for the release that changed something",
+    "thresholds": "at which lengths a target changes how it adds",
+    "search": "for the release that changed something",
     "network": "many layers, padded",
     "remedies": "what keeps the bits, and what it costs",
     "shrink": "a smaller case that fails alike",

@@ -16,12 +16,12 @@ from probe.campaign import Campaign, Part, Tell, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
 from probe.printing import up_to
-from probe.search import by_order
-from probe.search.by_order import ByOrder
 from probe.store import Store
 from probe.sweep import Plans, Summary, axis_values
 from probe.sweep import sweep as swept
 from probe.target import Target
+from probe.thresholds import by_order
+from probe.thresholds.by_order import ByOrder
 from probe.window import axis_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class ByOrders:
 
 @dataclass(repr=False)
 class SweptByOrder(Answer):
-    """A case at many values of an axis, whose ways of adding are compared, whatever the data."""
+    """A case at many values of an axis, whose summations are compared, whatever the data."""
 
     found: ByOrders
     case: Case
@@ -205,7 +205,7 @@ def sweep(
 
     ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels; None:
     length, of a dense layer batch), such as ``range(5, 41)``. ``target``: one or several.
-    ``by``: ``bits``, or ``order``: the ways of adding are compared, whatever the operands.
+    ``by``: ``bits``, or ``order``: the summations are compared, whatever the operands.
     ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
     again; None keeps nothing. ``control``:
     ``every`` shape runs again, or only ``differing`` ones.

@@ -9,7 +9,7 @@ import numpy as np
 
 from probe.case import Case
 from probe.launch import open_session
-from probe.order.operator import SessionOperator
+from probe.order.masks import SessionOperator
 from probe.order.windows import reveal_windows
 from probe.target import Target
 from probe.window import Geometry

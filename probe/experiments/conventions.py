@@ -17,9 +17,8 @@ from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
 from probe.case import Case
 from probe.comparison import outputs
 from probe.launch import AnySession, open_session
-from probe.order import pools
-from probe.order.operator import SessionOperator
-from probe.order.windows import reveal_windows
+from probe.order.masks import SessionOperator
+from probe.order.windows import as_windows, reveal_pool, reveal_windows
 from probe.store import Store
 from probe.target import Target
 
@@ -70,8 +69,8 @@ def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
     """Rows of ``windows`` and ``outputs`` of one case, without their run, case and target."""
     pooled, counted = None, None
     if case.pool:
-        pooled = pools.reveal_pool(session, case)
-        revealed = pools.as_windows(case, pooled)
+        pooled = reveal_pool(session, case)
+        revealed = as_windows(case, pooled)
         counted = pooled.counted if case.pool == "avg" else None
     else:
         revealed = reveal_windows(SessionOperator(session, case))

@@ -15,36 +15,35 @@ from matplotlib.ticker import MaxNLocator
 
 from probe import operands, window
 from probe.case import Case
-from probe.order import ways
 from probe.order.replay import PartialSum, partial_sums
+from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from probe.order.ways import Way
 from probe.plots import trees
 from probe.store.results import Results
 
 Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
-def stored_way(results: Results, order_id: str, rounding_id: str) -> Way:
-    """The way that a row of ``reveals`` names."""
+def stored_summation(results: Results, order_id: str, rounding_id: str) -> Summation:
+    """The summation that a row of ``reveals`` names."""
     tree = results.orders.set_index("order_id").tree[order_id]
     rounding = results.roundings.set_index("rounding_id").json[rounding_id]
-    return Tree.parse(tree), ways.rounding_from_json(json.loads(rounding))
+    return Summation(Tree.parse(tree), Rounding.from_json(json.loads(rounding)))
 
 
 def numbered(reveals: pd.DataFrame) -> dict[tuple[str, str], int]:
     """Numbers for the (order_id, rounding_id) of ``reveals``: that of most outputs first."""
     outputs = reveals.groupby(["order_id", "rounding_id"]).outputs.sum()
-    return {way: n for n, way in enumerate(outputs.sort_values(ascending=False).index)}
+    return {key: n for n, key in enumerate(outputs.sort_values(ascending=False).index)}
 
 
-def way_map(
+def summation_map(
     reveals: pd.DataFrame, numbers: Mapping[tuple[str, str], int], filters: int, channel: int = 0
 ) -> pd.DataFrame:
-    """The number of the way of every output of one filter: a row a length, a column a position.
+    """The numbers of the summations of one filter: a row a length, a column a position.
 
     ``reveals``: the rows of one case with ``filters`` filters and one batch entry on one target.
-    NaN where there is no output, -1 where its way is not known.
+    NaN where there is no output, -1 where it is not known.
     """
     width = max(max(row) for row in reveals.ranges) // filters
     lengths = sorted(reveals["at"].unique())
@@ -92,16 +91,16 @@ def _every_length(cells: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return rows
 
 
-def fusion_map(axes: Axes, columns: Sequence[Way]) -> None:
+def fusion_map(axes: Axes, columns: Sequence[Summation]) -> None:
     """Products down, outputs to the right: which product is fused at which output."""
     leaves = sorted({leaf for tree, _ in columns for leaf in tree.leaves if leaf != BIAS})
     cells = np.full((len(leaves), len(columns)), np.nan)
     shades = (trees.FUSED, trees.ROUNDED, trees.FIRST)
-    known = {way: trees.leaf_kinds(way) for way in set(columns)}
-    for place, way in enumerate(columns):
+    known = {summation: trees.leaf_kinds(summation) for summation in set(columns)}
+    for place, summation in enumerate(columns):
         for row, leaf in enumerate(leaves):
-            if leaf in known[way]:
-                cells[row, place] = shades.index(known[way][leaf])
+            if leaf in known[summation]:
+                cells[row, place] = shades.index(known[summation][leaf])
     colours = ListedColormap(shades).with_extremes(bad="white")
     axes.imshow(cells, cmap=colours, vmin=-0.5, vmax=2.5, aspect="auto", interpolation="nearest")
     axes.set(xlabel="output", ylabel="product")
@@ -110,42 +109,44 @@ def fusion_map(axes: Axes, columns: Sequence[Way]) -> None:
 
 
 def sums_of(
-    case: Case, way: Way, position: int, channel: int = 0, given: Given | None = None
+    case: Case, summation: Summation, position: int, channel: int = 0, given: Given | None = None
 ) -> list[PartialSum]:
     """Every partial sum of one output of ``case`` (its length set) on the case's own operands.
 
     ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
     """
-    return partial_sums(*way, *_met(case, way, position, channel, given))
+    return partial_sums(summation, *_met(case, summation, position, channel, given))
 
 
 def _met(
-    case: Case, way: Way, position: int, channel: int, given: Given | None = None
+    case: Case, summation: Summation, position: int, channel: int, given: Given | None = None
 ) -> tuple[Any, ...]:
     """What one output adds: inputs (leaves, 1), weights (leaves, 1), dtype, bias (1,) or None."""
     x, w, b = operands.generate(case) if given is None else given
     group = channel // (case.filters // case.groups)
     met = window.columns(case, x)[group][:, [position]]
     weights = w.reshape(case.summands, case.filters)[:, [channel]]
-    bias = b[[channel]] if b is not None and BIAS in way[0].leaves else None
+    bias = b[[channel]] if b is not None and BIAS in summation.tree.leaves else None
     return met, weights, case.dtype, bias
 
 
-def errors_of(case: Case, way: Way, position: int, channel: int = 0) -> dict[int, Fraction]:
+def errors_of(
+    case: Case, summation: Summation, position: int, channel: int = 0
+) -> dict[int, Fraction]:
     """What rounding adds at every node, exactly: its sum minus the exact sum of its children.
 
     The roundings of products that are not fused are part of it. float32 and float64 alone.
     """
-    sums = {~one.node: Fraction(one.value) for one in sums_of(case, way, position, channel)}
-    x, w, _, bias = _met(case, way, position, channel)
+    sums = {~one.node: Fraction(one.value) for one in sums_of(case, summation, position, channel)}
+    x, w, _, bias = _met(case, summation, position, channel)
     exact: dict[int, Fraction] = {
         leaf: Fraction(float(x[leaf, 0])) * Fraction(float(w[leaf, 0]))
-        for leaf in way[0].leaves
+        for leaf in summation.tree.leaves
         if leaf != BIAS
     }
     if bias is not None:
         exact[BIAS] = Fraction(float(bias[0]))
     return {
         node: sums[~node] - sum((exact | sums)[child] for child in children)
-        for node, children in enumerate(way[0].nodes)
+        for node, children in enumerate(summation.tree.nodes)
     }

@@ -1,7 +1,7 @@
 """The shortest padded lengths that change no bit: every layer adds up what is kept as at the fixed.
 
 Decided by order, not by luck: the way in which a layer adds each output is recognised at the size
-that a padded length gives it and at the fixed one (:mod:`probe.search.recognition`), and two
+that a padded length gives it and at the fixed one (:mod:`probe.thresholds.recognition`), and two
 outputs agree only if they are added in the same order with the same roundings. Functions of an
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
@@ -28,9 +28,8 @@ from probe.network.layers import Layer
 from probe.network.running import Runner, content
 from probe.network.turned import session_for
 from probe.operands.draw import normal
-from probe.order import ways
 from probe.order.tree import BIAS
-from probe.search.recognition import UNKNOWN, Pattern, Recogniser
+from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser
 
 SETS = 8
 """Sets of operands on which outputs that are no sums are compared."""
@@ -228,7 +227,7 @@ class SafeLengths:
         return self._patterns[number, size]
 
     def _by_order(self, number: int, size: int, shift: int) -> np.ndarray | None:
-        """Outputs that are added alike; None where some ways are not known."""
+        """Outputs that are added alike; None where some summations are not known."""
         short = self._pattern(number, size)
         fixed = self._pattern(number, self.geometry.sizes[number])
         for pattern in (short, fixed):
@@ -250,7 +249,7 @@ class SafeLengths:
     def _same_over_what_is_read(
         self, number: int, size: int, ours: np.ndarray, theirs: np.ndarray
     ) -> np.ndarray:
-        """Rows of different kinds whose ways are the same over the inputs that they read.
+        """Rows of different kinds whose summations are the same over the inputs that they read.
 
         In the padding all products are zeros, and what adds zeros may be told apart no further.
         """
@@ -278,10 +277,9 @@ class SafeLengths:
             left == right
             or (
                 min(left, right) > UNKNOWN
-                and not ways.causes(
-                    ways.restricted(known.ways[left], read),
-                    ways.restricted(known.ways[right], read),
-                )
+                and not known.summations[left]
+                .restricted(read)
+                .causes(known.summations[right].restricted(read))
             )
             for left, right in pairs
         )

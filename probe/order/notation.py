@@ -191,7 +191,7 @@ def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
         p3 ─┴─┴─┐
         p4 ─────┴─
     """
-    written = tree.leaves_under(len(tree.nodes) - 1) if tree.nodes else tree.leaves
+    written = tree.written
     names = [product(leaf) + "*" * (leaf in fused) for leaf in written]
     width = max(map(len, names))
     if not tree.nodes:

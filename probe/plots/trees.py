@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree, product
-from probe.order.ways import Way
 from probe.plots.pictures import DIFFERS
 
-WAYS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
-"""Colours of ways, after Okabe and Ito; they repeat where there are more."""
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
+"""Colours of summations, after Okabe and Ito; they repeat where there are more."""
 
 FUSED, ROUNDED, FIRST = "#0072b2", "#e69f00", "#ced4da"
 """A product that enters its addition whole; one rounded before; the first of a sum, which is not
@@ -24,13 +24,13 @@ added to anything and so rounds alone."""
 
 
 def colour(number: int) -> str:
-    """The colour of a way."""
-    return WAYS[number % len(WAYS)]
+    """The colour of a summation."""
+    return COLOURS[number % len(COLOURS)]
 
 
 def draw(
     axes: Axes,
-    way: Way,
+    summation: Summation,
     sums: Mapping[int, str] | None = None,
     marked: Collection[int] = (),
     dtype: str | None = None,
@@ -39,23 +39,23 @@ def draw(
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
     a sum. ``sums``: text beside each node, by node number; those in ``marked`` stand out.
-    ``dtype``: sums that are cut to it, though others are kept wider, are diamonds. Readable for
+    ``dtype``: sums that are rounded to it, though others are kept wider, are diamonds. Readable for
     some thirty leaves.
     """
-    tree, _ = way
+    tree = summation.tree
     x, y = _places(tree)
     for node, children in enumerate(tree.nodes):
         for child in children:
             axes.plot([x[~node], x[child]], [y[~node], y[child]], color="#868e96", lw=1, zorder=1)
     size = 9.0 if len(tree.leaves) <= 12 else 5.5
-    kinds = leaf_kinds(way)
+    kinds = leaf_kinds(summation)
     for leaf in tree.leaves:
         _draw_leaf(axes, (x[leaf], y[leaf]), leaf, kinds.get(leaf, FIRST), size)
-    cut = cuts(way, dtype) if dtype else set()
+    rounded = rounded_nodes(summation, dtype) if dtype else set()
     for node in range(len(tree.nodes)):
         place, ink = (x[~node], y[~node]), DIFFERS if node in marked else "black"
         mark: dict[str, Any] = (
-            {"marker": "D", "mfc": "white"} if node in cut else {"marker": "o", "mfc": ink}
+            {"marker": "D", "mfc": "white"} if node in rounded else {"marker": "o", "mfc": ink}
         )
         axes.plot(*place, ms=size * 0.7, mec=ink, zorder=2, **mark)
         if sums:
@@ -81,7 +81,7 @@ def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, paren
 
 def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
     """Where leaves (by number) and nodes (by ~number) stand: leaves as written, nodes above."""
-    written = tree.leaves_under(len(tree.nodes) - 1) if tree.nodes else tree.leaves
+    written = tree.written
     x: dict[int, float] = {leaf: float(place) for place, leaf in enumerate(written)}
     y: dict[int, float] = dict.fromkeys(written, 0.0)
     for node, children in enumerate(tree.nodes):
@@ -90,17 +90,17 @@ def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
     return x, y
 
 
-def cuts(way: Way, dtype: str) -> set[int]:
+def rounded_nodes(summation: Summation, dtype: str) -> set[int]:
     """Nodes whose sum is rounded to ``dtype``: all of them, or some and the last."""
-    tree, rounding = way
-    if (rounding.nodes or dtype) == dtype:
-        return set(range(len(tree.nodes)))
-    return {*rounding.narrow, len(tree.nodes) - 1}
+    count = len(summation.tree.nodes)
+    if not summation.wider(dtype):
+        return set(range(count))
+    return {*summation.rounding.rounded, count - 1}
 
 
-def leaf_kinds(way: Way) -> dict[int, str]:
+def leaf_kinds(summation: Summation) -> dict[int, str]:
     """The colour of every product: ``FUSED``, ``ROUNDED`` or ``FIRST``. The bias has none."""
-    tree, rounding = way
+    tree, rounding = summation
     kinds = {leaf: FUSED if leaf in rounding.fused else ROUNDED for leaf in tree.leaves}
     kinds.pop(BIAS, None)
     for children in tree.nodes:

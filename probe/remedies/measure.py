@@ -18,9 +18,9 @@ from probe.launch import Arrays, InlineSession
 from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
 from probe.remedies.found import Found, Measured
 from probe.remedies.running import Sessions, in_turns
-from probe.search import by_order
-from probe.search.by_order import ByOrder
 from probe.target import Target
+from probe.thresholds import by_order
+from probe.thresholds.by_order import ByOrder
 
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
 

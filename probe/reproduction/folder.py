@@ -332,7 +332,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     made.files = ["reproduce.py", "report.md", "machine.json"]
     emulate.write(made.script, out / "reproduce.py")
     drawn = made.evidence is not None and all(
-        side.way is not None for side in (made.evidence.left, made.evidence.right)
+        side.summation is not None for side in (made.evidence.left, made.evidence.right)
     )
     if drawn and made.evidence is not None and "window" not in made.explanation.causes:
         words = program.said(made.finding, made.targets)

@@ -14,7 +14,7 @@ from probe.errors import InputError, NotASum, TargetError
 from probe.explain import explain
 from probe.launch import InlineSession
 from probe.order.orders import reveal
-from probe.order.pools import reveal_pool
+from probe.order.windows import reveal_pool
 from probe.target import Target
 
 TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")

@@ -1,4 +1,4 @@
-"""What a sweep by order found: at which lengths outputs are added in another way."""
+"""What a sweep by order found: at which lengths outputs are added otherwise."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from probe.cli.show import orders
 from probe.printing import ranges, table
-from probe.search.by_order import ByOrder
+from probe.thresholds.by_order import ByOrder
 
 MOST = 6
-"""Ways of adding that are written out for a target."""
+"""Summations that are written out for a target."""
 
 
 def summary(
     found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
 ) -> RenderableType:
-    """A row a target; then every way of adding, with the lengths that have it."""
+    """A row a target; then every summation, with the lengths that have it."""
     parts: list[RenderableType] = [_title(found, values), "", _targets(found, told["failures"])]
     parts += [
         Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
         for one in told["failures"]
     ]
     for target, one in found.items():
-        parts += [*_refusals(target, one), *_ways(target, one)]
+        parts += [*_refusals(target, one), *_summations(target, one)]
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)
@@ -82,19 +81,20 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
         yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
 
 
-def _ways(target: str, one: ByOrder) -> Iterator[RenderableType]:
-    """The ways of adding, those of the most outputs first."""
+def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
+    """The summations, those of the largest value first."""
     if not one.differing:
         return
     yield Text(f"\n{target}", "bold")
     every = [*one.values, one.base]
     where = {
-        number: [at.at for at in every if at.orders and way in at.orders.ways]
-        for number, way in enumerate(one.ways)
+        number: [at.at for at in every if at.orders and each in at.orders.summations]
+        for number, each in enumerate(one.summations)
     }
-    for number, way in list(enumerate(one.ways))[:MOST]:
-        head = Text(f"order {way[0].id}", "cyan")
+    for number, each in list(enumerate(one.summations))[:MOST]:
+        head = Text(f"order {each.tree.id}", "cyan")
         yield head.append(f"  {one.vary} {ranges(where[number])}", "default")
-        yield Padding(orders.way(way, one.case.dtype, number < 2), (0, 0, 0, 2), expand=False)
-    if len(one.ways) > MOST:
-        yield Text(f"and {len(one.ways) - MOST} other ways; --json has all", "dim")
+        yield orders.summation(each, one.case.dtype, number < 2)
+    if len(one.summations) > MOST:
+        more = f"and {len(one.summations) - MOST} more summations; --json has all"
+        yield Text(more, "dim")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,8 +15,8 @@ from probe.cli.show import orders, places
 from probe.comparison import Comparison, Run
 from probe.explain.evidence import Added, Evidence
 from probe.order import notation
-from probe.order.orders import Way
 from probe.order.replay import PartialSum
+from probe.order.summation import Summation
 from probe.order.tree import product
 from probe.printing import counted, differ, table
 
@@ -52,8 +51,8 @@ def cause_style(cause: str) -> str:
     return "bold red" if cause in ("unexplained", "nondeterministic") else "cyan"
 
 
-WAYS = 5
-"""Ways of adding that are written out for a side."""
+MOST = 5
+"""Summations that are written out for a side."""
 
 
 def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
@@ -126,19 +125,20 @@ def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator
     if side.orders is None or not told:
         return
     yield Text(f"\n{name} adds", "bold")
-    ways: dict[tuple[str, tuple[int, ...]], Way] = {
-        (tree.id, tuple(sorted(rounding.fused))): (tree, rounding)
-        for tree, rounding in side.orders.ways
+    known: dict[tuple[str, tuple[int, ...]], Summation] = {
+        (each.tree.id, tuple(sorted(each.rounding.fused))): each for each in side.orders.summations
     }
-    for one in told[:WAYS]:
-        way = ways[one["id"], tuple(one["fused"])]
+    for one in told[:MOST]:
+        summation = known[one["id"], tuple(one["fused"])]
         count = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
         count.append(f"order {one['id']}", "cyan")
         yield count
-        yield Padding(orders.way(way, side.case.dtype, drawn=False), (0, 0, 0, 4), expand=False)
-    if len(told) > WAYS:
-        rest = sum(one["outputs"] for one in told[WAYS:])
-        yield Text(f"  {rest:,} outputs in {len(told) - WAYS} other ways; --json has all", "dim")
+        yield orders.summation(summation, side.case.dtype, drawn=False, indent=4)
+    if len(told) > MOST:
+        rest = sum(one["outputs"] for one in told[MOST:])
+        yield Text(
+            f"  {rest:,} outputs in {len(told) - MOST} more summations; --json has all", "dim"
+        )
 
 
 def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
@@ -168,7 +168,7 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
         f"{floats.text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
-    added = left.way is not None or right.way is not None
+    added = left.summation is not None or right.summation is not None
     if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
         yield _products(left)
     reads = found.cause == "window"
@@ -197,13 +197,16 @@ def _added(name: str, side: Added, reads: bool) -> RenderableType:
     ]
     if reads and side.reads is not None:
         lines.append(Text(f"reads {places.reads(side.side.case, np.array(side.reads))}"))
-    if side.way is None:
+    if side.summation is None:
         return Group(*lines, Text("order not known", "yellow"), _result(side))
-    tree, rounding = side.way
+    tree, rounding = side.summation
     if 2 <= len(tree.leaves) <= notation.DRAWN:
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
-        lines += [Text(notation.short(tree)), Text(orders.rounded(side.way, side.dtype), "dim")]
+        lines += [
+            Text(notation.short(tree)),
+            Text(orders.rounded(side.summation, side.dtype), "dim"),
+        ]
     return Group(*lines, *_sums(side), _result(side), *_notes(side))
 
 
@@ -246,7 +249,7 @@ def _notes(side: Added) -> Iterator[Text]:
     """What the marks beside the sums mean."""
     if side.own:
         yield Text("> only on this side; ← where they part", "dim")
-    if side.way is not None and side.way[1].fused:
+    if side.summation is not None and side.summation.rounding.fused:
         yield Text("* fused: its exact product is added", "dim")
 
 

@@ -15,7 +15,6 @@ from probe.errors import InputError, TargetError
 from probe.experiments.reports.answers import Answer, Origin, answer, explained, same_numbers
 from probe.experiments.reports.questions import Conventions, Operators, Pair, Question
 from probe.launch import AnySession
-from probe.order import ways
 from probe.reproduction.failing import Failing
 from probe.shrink import Finding, shrink
 
@@ -113,7 +112,7 @@ def _told(found: Comparison, case: Case, label: str) -> Told:
 
 
 def _sides(found: Comparison) -> Told:
-    """Both sides' numbers, bits and ways of one differing output; {} where none is known."""
+    """Both sides' numbers, bits and summations of one differing output; {} where none is known."""
     if not len(found.differing):
         return {}
     pair = int(found.differing[0])
@@ -126,7 +125,7 @@ def _sides(found: Comparison) -> Told:
 
 
 def _side(side: Run, place: np.ndarray) -> Told:
-    """One output: its place, bits and way, and the numbers of the whole run, as exact hex."""
+    """One output: its place, bits and summation, and the numbers of the whole run, as exact hex."""
     dtype, held = side.case.dtype, side.operands
     given: Told = {
         "target": side.target.text,
@@ -137,9 +136,9 @@ def _side(side: Run, place: np.ndarray) -> Told:
         "w": _hex(held.w, dtype),
         "b": None if held.b is None else _hex(held.b, dtype),
     }
-    way = side.way(place)
-    if way is not None:
-        given |= {"tree": way[0].text, "rounding": ways.rounding_json(way[1])}
+    if (summation := side.summation(place)) is not None:
+        tree, rounding = summation
+        given |= {"tree": tree.text, "rounding": rounding.to_json()}
     return given
 
 

@@ -1,29 +1,27 @@
-"""Which known way of adding every output of a call follows: told from bits, a few calls a length.
+"""Which known summation every output of a call has: recognised by its bits, a few calls a length.
 
 The input repeats every ``PERIOD`` elements along the length, so the outputs of a call of any length
-are those of few distinct windows: each known way is replayed on these once, and then any length
-costs its own calls and a comparison. Only outputs that follow no known way are revealed, a few rows
-of them at the length where they were met.
+are those of few distinct windows: each known summation is replayed on these once, and then any
+length costs its own calls and a comparison. Only outputs that have no known summation are revealed,
+a few rows of them at the length where they were met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
 from probe.launch import AnySession
-from probe.order import ways
-from probe.order.masks import Masks
-from probe.order.operator import SessionOperator
-from probe.order.orders import Way
+from probe.order.masks import Masks, SessionOperator
 from probe.order.reveal import column_labels, reveal_trees
 from probe.order.rounding import reveal_roundings
-from probe.search.periodic import PERIOD, SEED, Columns, Periodic, Read, Weights
+from probe.order.summation import Summation
+from probe.thresholds.periodic import PERIOD, SEED, Columns, Periodic, Read, Weights
 from probe.window import Geometry
 
 ALL = 1 << 22  # outputs up to which all of a call are looked at
@@ -45,7 +43,7 @@ class Pattern:
     at, all or (``whole`` False) those at both ends, in the middle and scattered between.
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
-    the tail of other kinds. ``unknown``: outputs that follow no known way. ``steady``: the same
+    the tail of other kinds. ``unknown``: outputs that have no known summation. ``steady``: the same
     call gave the same bits again.
     """
 
@@ -61,27 +59,27 @@ class Pattern:
 
 @dataclass
 class Recogniser:
-    """Knows ways of adding of one case on one target, and learns new ones where it meets them.
+    """Knows summations of one case on one target, and learns new ones where it meets them.
 
-    ``case``: its length may be open. ``ways``: all that were met so far. ``kinds``: the distinct
-    rows, each the number of every filter's way, ``UNKNOWN`` for none. ``calls``: runs of the
-    operator. ``evidence``: why some outputs have no way.
+    ``case``: its length may be open. ``summations``: all that were met so far. ``kinds``: the
+    distinct rows, each the number of every filter's summation, ``UNKNOWN`` for none. ``calls``:
+    runs of the operator. ``evidence``: why some outputs have none.
     """
 
     session: AnySession
     case: Case
-    ways: list[Way] = field(default_factory=list)
+    summations: list[Summation] = field(default_factory=list)
     kinds: list[Kind] = field(default_factory=list)
     calls: int = 0
     evidence: str = ""
 
     def __post_init__(self) -> None:
         self.periodic = Periodic(self.case)
-        self.popular = list(range(len(self.ways)))
+        self.popular = list(range(len(self.summations)))
         self.failed = 0
 
     def pattern(self, length: int) -> Pattern:
-        """How the call at ``length`` adds up; reveals what follows no way known so far.
+        """How the call at ``length`` adds up; reveals what is not known so far.
 
         Costs one more call of the operator than there are sets of weights, where everything is
         known: see ``Periodic``. Raises TargetError.
@@ -93,12 +91,10 @@ class Recogniser:
         call.recognise(self.popular)
         apart = False
         while call.open.any() and self.failed < TRIES:
-            if call.recognise(call.reveal(apart)):
-                apart = False
-            elif apart:
+            found = call.recognise(call.reveal(apart))
+            if not found and apart:
                 break
-            else:
-                apart = True
+            apart = not found
         if call.open.any():
             self.failed += 1
             self.evidence = self.evidence or "the answers fit a tree that does not replay"
@@ -107,18 +103,12 @@ class Recogniser:
         self.popular.sort(key=lambda number: -call.count_of(number))
         return call.pattern()
 
-    def learn(self, way: Way) -> int:
-        """The number of a way, a new one if it was not known."""
-        if way not in self.ways:
-            self.ways.append(way)
-            self.popular.append(len(self.ways) - 1)
-        return self.ways.index(way)
-
-    def kind(self, row: Kind) -> int:
-        """The number of a kind of row, a new one if it was not met yet."""
-        if row not in self.kinds:
-            self.kinds.append(row)
-        return self.kinds.index(row)
+    def learn(self, summation: Summation) -> int:
+        """The number of a summation, a new one if it was not known."""
+        number = _number(self.summations, summation)
+        if number not in self.popular:
+            self.popular.append(number)
+        return number
 
     def causes(self, one: int, other: int) -> tuple[str, ...]:
         """What sets two kinds apart: ``order``, ``rounding``, ``precision``, ``unknown``."""
@@ -126,7 +116,8 @@ class Recogniser:
         for left, right in set(zip(self.kinds[one], self.kinds[other], strict=True)):
             if left != right:
                 known = min(left, right) > UNKNOWN
-                found |= {*ways.causes(self.ways[left], self.ways[right])} if known else {"unknown"}
+                apart = self.summations[left].causes(self.summations[right]) if known else ()
+                found |= {*apart} if known else {"unknown"}
         return tuple(sorted(found))
 
 
@@ -150,7 +141,7 @@ class _Class:
 
 
 class _Call:
-    """One length: the rows that are looked at, their bits, and the ways found for them."""
+    """One length: the rows that are looked at, their bits, and the summations found for them."""
 
     def __init__(self, known: Recogniser, length: int) -> None:
         self.known, self.case = known, known.case.with_(length=length)
@@ -168,7 +159,7 @@ class _Call:
 
     @property
     def open(self) -> np.ndarray:
-        """Outputs without a way, bool (rows, filters)."""
+        """Outputs without a summation, bool (rows, filters)."""
         return self.index == UNKNOWN
 
     def _classify(self) -> None:
@@ -235,20 +226,20 @@ class _Call:
     def _columns(self, rows: np.ndarray) -> Columns:
         """What windows that meet padding along the length hold."""
         per_group = self.filters // self.case.groups
-        w = self.known.periodic.sets[0][0]
+        w = self.known.periodic.sets_for(self.known.periodic.every)[0][0]
         first = self.rows[rows] * self.filters
         groups = range(self.case.groups)
         return [window.gather(self.case, self.x, w, first + g * per_group)[0] for g in groups]
 
     def count_of(self, number: int) -> int:
-        """Outputs that follow a way."""
+        """Outputs that have a summation."""
         return int((self.index == number).sum())
 
     def recognise(self, numbers: list[int]) -> int:
-        """Gives open outputs a way that fits all sets; how many got one.
+        """Gives open outputs a summation that fits all sets; how many got one.
 
-        Windows that meet padding may fit several: the way of their filter's other outputs is tried
-        first, then those that most outputs follow.
+        Windows that meet padding may fit several: that of their filter's other outputs is tried
+        first, then those that most outputs have.
         """
         before = int(self.open.sum())
         for number in numbers:
@@ -263,29 +254,28 @@ class _Call:
         return before - int(self.open.sum())
 
     def _try(self, number: int, wanted: np.ndarray) -> None:
-        """Notes the way where its replay of every set has the outputs' bits."""
-        way = self.known.ways[number]
-        leaves = set(way[0].leaves)
+        """Notes the summation where its replay of every set has the outputs' bits."""
+        summation = self.known.summations[number]
+        leaves = set(summation.tree.leaves)
         for one in self.classes:
             open_ = wanted[one.rows]
             if one.read and leaves.issuperset(one.read) and open_.any():
                 self.index[one.rows] = np.where(
-                    self._agrees(one, way, open_), number, self.index[one.rows]
+                    self._agrees(one, summation, open_), number, self.index[one.rows]
                 )
 
-    def _agrees(self, one: _Class, way: Way, wanted: np.ndarray) -> np.ndarray:
-        """Of a class's wanted outputs those that a way replays: bool (rows, filters)."""
+    def _agrees(self, one: _Class, summation: Summation, wanted: np.ndarray) -> np.ndarray:
+        """Of a class's wanted outputs those that a summation gives: bool (rows, filters)."""
         periodic, found = self.known.periodic, wanted.copy()
-        none = np.zeros(len(one.rows), int)
-        self._compare(found, one.wide, periodic.wide_table(way, one.read), slice(None), none)
-        inner = np.searchsorted(one.rows, one.inner)
+        first = np.zeros(len(one.rows), int)
+        self._compare(found, one.wide, periodic.wide_table(summation, one.read), slice(None), first)
+        inner, edge = (np.searchsorted(one.rows, rows) for rows in (one.inner, one.edge))
         if found[inner].any():
-            self._compare(found, one.outputs, periodic.table(way, one.read), inner, one.window)
-        edge = np.searchsorted(one.rows, one.edge)
+            table = periodic.table(summation, one.read)
+            self._compare(found, one.outputs, table, inner, one.window)
         if found[edge].any():
-            sets = periodic.sets_for(one.read)
-            every = periodic.replayed(way, one.edges, sets)
-            self._compare(found, one.outputs, every, edge, np.arange(len(edge)))
+            edges = periodic.replayed(summation, one.edges, periodic.sets_for(one.read))
+            self._compare(found, one.outputs, edges, edge, np.arange(len(edge)))
         return found
 
     def _compare(
@@ -302,28 +292,24 @@ class _Call:
             if not len(at):
                 break
             pair = expected[place[at], filters], got[rows][at, filters]
-            agrees = np.ones(len(at), bool)
-            agrees[ulp.differences(*pair, self.case.dtype).index] = False
+            agrees = ~ulp.apart(*pair, self.case.dtype)
             at, filters = at[agrees], filters[agrees]
         kept = np.zeros_like(found[rows])
         kept[at, filters] = True
         found[rows] = kept
 
     def reveal(self, apart: bool) -> list[int]:
-        """Reveals a few of the rows with open outputs; the numbers of the ways found."""
+        """Reveals a few of the rows with open outputs; the numbers of the summations found."""
         waiting = np.flatnonzero(self.open.any(axis=1))
         pick = waiting[np.unique(np.linspace(0, len(waiting) - 1, REVEALED).astype(int))]
         flat = (self.rows[pick][:, None] * self.filters + np.arange(self.filters)).ravel()
-        operator = SessionOperator(
-            cast(AnySession, _Selecting(self.known.session, flat)), self.case
-        )
-        operator.positions = len(pick)
+        operator = SessionOperator(self.known.session, self.case, flat)
         masks = Masks(operator)
         bias = [self.case.summands] if operator.bias else []
         leaves = [np.array([*one.read, *bias], int) for one in self.classes]
         found, refused = reveal_trees(masks, self.kind_of[pick], leaves, apart, self.open[pick])
         orders = reveal_roundings(masks, found)
-        numbers = [self.known.learn((order.tree, order.rounding)) for order in orders]
+        numbers = [self.known.learn(each.summation) for each in orders]
         self.known.calls += masks.calls
         if refused:
             self.known.evidence = self.known.evidence or refused[0].evidence
@@ -332,29 +318,28 @@ class _Call:
     def pattern(self) -> Pattern:
         labels = column_labels(self.index.T)
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-        numbers = [self.known.kind(tuple(row)) for row in self.index[first].tolist()]
+        numbers = [_number(self.known.kinds, tuple(row)) for row in self.index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
         typical = kinds[self.full] if self.full.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
-        tail = _runs(kinds[last + 1 :])
-        elsewhere = int((kinds[: last + 1] != interior).sum())
-        unknown = int(self.open.sum())
-        place = self.case.length or 0
-        kinds = kinds.astype(np.int16)
-        return Pattern(place, kinds, self.whole, interior, tail, elsewhere, unknown, self.steady)
+        return Pattern(
+            length=self.case.length or 0,
+            kinds=kinds.astype(np.int16),
+            whole=self.whole,
+            interior=interior,
+            tail=_runs(kinds[last + 1 :]),
+            elsewhere=int((kinds[: last + 1] != interior).sum()),
+            unknown=int(self.open.sum()),
+            steady=self.steady,
+        )
 
 
-@dataclass
-class _Selecting:
-    """A session of which only the named outputs are fetched."""
-
-    session: AnySession
-    select: np.ndarray
-
-    def stream(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Any]:
-        """As ``Session.stream``."""
-        return self.session.stream(header, arrays | {"select": self.select})
+def _number(known: list[Any], one: Any) -> int:
+    """The place of an item in a list; appends it if it isn't there."""
+    if one not in known:
+        known.append(one)
+    return known.index(one)
 
 
 def _edits(prefix: str, rows: list[np.ndarray], size: int) -> dict[str, np.ndarray]:

@@ -1,6 +1,6 @@
 """At which lengths a target changes how it adds: all short ones, then bisection between far ones.
 
-What is bisected is the *interior*, the way that most outputs of a call are added; the *tail*, what
+What is bisected is the *interior*, the summation of most outputs of a call; the *tail*, what
 is left over behind the last full packet, follows the length's remainder and is kept apart. Between
 two lengths with the same interior no change is assumed, and between two with different ones only
 one; both are checked at random lengths, and what contradicts is reported and looked into.
@@ -19,8 +19,8 @@ import numpy as np
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
-from probe.order import ways
-from probe.search.recognition import ALL, ENDS, Pattern, Recogniser
+from probe.order.summation import Summation
+from probe.thresholds.recognition import ALL, ENDS, Pattern, Recogniser
 
 MEMORY = 6 << 30
 """Bytes that input and output may take in both processes together."""
@@ -59,8 +59,9 @@ class Thresholds:
 
     case: Case
     target: str
+    recogniser: Recogniser
     shortest: int
-    upto: int
+    upto: int = 0
     period: int | None = None
     switches: list[Switch] = field(default_factory=list)
     tails: dict[int, dict[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
@@ -70,13 +71,11 @@ class Thresholds:
     failures: list[str] = field(default_factory=list)
     limited: str = ""
     patterns: dict[int, Pattern] = field(default_factory=dict)
-    recogniser: Recogniser | None = None
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe thresholds --json`` prints."""
         known = self.recogniser
-        assert known is not None
         elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
         unknown = [length for length, found in self.patterns.items() if found.unknown]
         return {
@@ -86,7 +85,12 @@ class Thresholds:
             "upto": self.upto,
             "limited": self.limited,
             "switches": [
-                {**vars(one), "causes": list(one.causes), "how": _how(one)} for one in self.switches
+                {
+                    **vars(one),
+                    "causes": list(one.causes),
+                    "how": "scan" if one.scanned else "bisection",
+                }
+                for one in self.switches
             ],
             "period": self.period,
             "tails": {
@@ -95,7 +99,7 @@ class Thresholds:
             },
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
             "kinds": [list(kind) if len(set(kind)) > 1 else [kind[0]] for kind in known.kinds],
-            "orders": [_told(number, way) for number, way in enumerate(known.ways)],
+            "orders": [_told(number, each) for number, each in enumerate(known.summations)],
             "assumed": self.assumed,
             "checked": self.checked,
             "violations": self.violations,
@@ -109,20 +113,10 @@ class Thresholds:
         }
 
 
-def _how(switch: Switch) -> str:
-    return "scan" if switch.scanned else "bisection"
-
-
-def _told(number: int, way: ways.Way) -> dict[str, Any]:
-    tree, rounding = way
-    return {
-        "number": number,
-        "id": tree.id,
-        "tree": tree.text,
-        "fused": ways.fused_text(way),
-        "cut": sorted(rounding.cut),
-        "through": rounding.through,
-    }
+def _told(number: int, summation: Summation) -> dict[str, Any]:
+    tree, rounding = summation
+    named = {"number": number, "id": tree.id, "tree": tree.text, "fused": summation.fused_text}
+    return named | rounding.rare()
 
 
 def find(
@@ -137,7 +131,7 @@ def find(
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Thresholds:
-    """The lengths up to ``upto`` at which ``case`` on a started session changes its way of adding.
+    """The lengths up to ``upto`` at which ``case`` on a started session changes its summations.
 
     ``scanned``: so many of the shortest lengths are all run. Then lengths double, intervals whose
     ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
@@ -146,9 +140,9 @@ def find(
     million outputs are looked at in some rows only: both ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
-    every way in which windows meet padding; more only where a way of adding is met that was not
-    known. InputError: ``upto`` is shorter than any output
-    needs. TargetError: the target failed at the shortest length.
+    every way in which windows meet padding; more only where a summation is met that was not known.
+    InputError: ``upto`` is shorter than any output needs. TargetError: the target failed at the
+    shortest length.
     """
     if not case.spatial_rank:
         todo = "sweep its batch by order: probe sweep --vary batch --by order --values 1..64"
@@ -204,8 +198,7 @@ class _Search:
         self.begun, self.limit = time.monotonic(), seconds
         self.known = Recogniser(session, self.case)
         first = max(case.shortest_length, case.effective_kernel[-1])
-        self.result = Thresholds(self.case, session.target.text, first, 0)
-        self.result.recogniser = self.known
+        self.result = Thresholds(self.case, session.target.text, self.known, first)
         self.seen = self.result.patterns
         self.reach = self.end = self.settled = first
         self.splits = 0
@@ -298,21 +291,19 @@ class _Search:
             if found is None:
                 continue
             self.result.checked.append(str(length))
-            if below and above:
-                nearest = self.seen[max(below)], self.seen[min(above)]
-                if found.interior not in (nearest[0].interior, nearest[1].interior):
-                    self._contradicted(found, *nearest, step)
-
-    def _contradicted(self, found: Pattern, below: Pattern, above: Pattern, step: int) -> None:
-        self.splits += 1
-        expected = {below.interior, above.interior}
-        self.result.violations.append(
-            f"length {found.length} is added as kind {found.interior}, between lengths "
-            f"{below.length} and {above.length} of kind {' and '.join(map(str, sorted(expected)))}"
-        )
-        if self.splits <= MOST_SPLITS:
-            self._interval(below.length, found.length, step)
-            self._interval(found.length, above.length, step)
+            if not below or not above:
+                continue
+            before, after = max(below), min(above)
+            expected = {self.seen[before].interior, self.seen[after].interior}
+            if found.interior not in expected:
+                self.splits += 1
+                self.result.violations.append(
+                    f"length {length} is added as kind {found.interior}, between lengths {before} "
+                    f"and {after} of kind {' and '.join(map(str, sorted(expected)))}"
+                )
+                if self.splits <= MOST_SPLITS:
+                    self._interval(before, length, step)
+                    self._interval(length, after, step)
 
     def _note(self, before: Pattern, after: Pattern, scanned: bool) -> None:
         causes = self.known.causes(before.interior, after.interior)
@@ -341,7 +332,7 @@ class _Search:
             )
 
     def conclude(self) -> None:
-        """Tails by remainder, and what the checks came to."""
+        """Puts the tails by remainder into the result, and how many checks there were."""
         result, period = self.result, self.result.period
         result.upto = max(self.seen)
         result.switches.sort(key=lambda one: one.at)

@@ -1,38 +1,46 @@
 """A sweep that no operands can fool: orders and roundings are compared, not bits.
 
 Every value of the axis is revealed and compared with the largest one: outputs that add the same
-products in another order, or round elsewhere, are found even where the bits agree by luck. Ways of
-adding that are known from other values are tried first, so most values cost a few check calls.
+products in another order, or round elsewhere, are found even where the bits agree by luck.
+Summations that are known from other values are tried first: most values cost a few check calls.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from probe import window
+from probe.campaign import Failure
 from probe.case import Case
 from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import TargetError
-from probe.explain.rows import order_row, reveal_rows, rounding_row
-from probe.launch import AnySession
-from probe.order.orders import Orders, Way
+from probe.launch import AnySession, open_session
+from probe.order.orders import Orders
+from probe.order.summation import Row, Summation
+from probe.store import Store, latest
+from probe.sweep import Summary
+from probe.sweep import sweep as sweep_bits
 from probe.sweep.plan import axis_values
+from probe.target import Target
 
-Row = dict[str, Any]
 PATIENCE = 3  # processes that may be lost one after the other
+PATIENT = 900.0
+"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
+
+PASSING = ("timeout", "unavailable")
+"""Failures that another day may not have: a busy machine, an installation without a network."""
 
 
 @dataclass
 class AtValue:
     """One value of the axis against the largest one.
 
-    ``compared``: outputs that must agree; of these ``unknown`` have no proved way of adding on one
-    side, and ``outputs`` are added in another way. ``causes`` counts those by ``order``,
+    ``compared``: outputs that must agree; of these ``unknown`` have no proved summation on one
+    side, and ``outputs`` are added otherwise. ``causes`` counts those by ``order``,
     ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first, None if
     there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
     ``not-a-sum``, or what the target's failure was.
@@ -65,14 +73,14 @@ class ByOrder:
 
     @property
     def differing(self) -> int:
-        """Those of them that are added in another way."""
+        """Those of them that are added otherwise."""
         return sum(found.outputs for found in self.values)
 
     @property
-    def ways(self) -> list[Way]:
-        """All ways of adding, those of the largest value first."""
-        every = [self.base, *self.values]
-        return list(dict.fromkeys(way for one in every if one.orders for way in one.orders.ways))
+    def summations(self) -> list[Summation]:
+        """All summations, those of the largest value first."""
+        known = [one.orders for one in (self.base, *self.values) if one.orders]
+        return list(dict.fromkeys(each for orders in known for each in orders.summations))
 
     def to_json(self) -> Row:
         """What ``probe sweep --by order --json`` prints for one target."""
@@ -88,27 +96,19 @@ class ByOrder:
             "unknown": sum(found.unknown for found in self.values),
             "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
             "refused": [{self.vary: one.at, "why": one.refusal} for one in every if one.refusal],
-            "orders": [self._told(way) for way in self.ways],
+            "orders": [self._told(each) for each in self.summations],
             "calls": sum(one.orders.calls + one.orders.checks for one in known if one.orders),
             "seconds": round(sum(one.orders.seconds for one in known if one.orders), 3),
         }
 
-    def _told(self, way: Way) -> Row:
-        """One way of adding, and at which values how many outputs have it."""
-        tree, rounding = way
+    def _told(self, summation: Summation) -> Row:
+        """One summation, and at which values how many outputs have it."""
         counts = {
-            one.at: int(one.orders.counts()[one.orders.ways.index(way)])
+            one.at: int(one.orders.counts()[one.orders.summations.index(summation)])
             for one in [*self.values, self.base]
-            if one.orders and way in one.orders.ways
+            if one.orders and summation in one.orders.summations
         }
-        return {
-            "id": tree.id,
-            "tree": tree.text,
-            "fused": sorted(rounding.fused),
-            "rounding": rounding.style(tree),
-            "accumulator": rounding.nodes or self.case.dtype,
-            "cut": sorted(rounding.cut),
-            "through": rounding.through,
+        return summation.to_json(self.case.dtype) | {
             "outputs": sum(counts.values()),
             "at": sorted(at for at, count in counts.items() if count),
         }
@@ -121,12 +121,12 @@ class ByOrder:
             row
             for one in [*self.values, self.base]
             if one.orders
-            for row in reveal_rows(one.orders, place | {"at": one.at})
+            for row in one.orders.rows(place | {"at": one.at})
         ]
         return {
             "reveals": reveals,
-            "orders": [order_row(way) for way in self.ways],
-            "roundings": [rounding_row(way) for way in self.ways],
+            "orders": [each.order_row() for each in self.summations],
+            "roundings": [each.rounding_row() for each in self.summations],
         }
 
 
@@ -188,10 +188,67 @@ class _Work:
 
 
 def _contrast(found: AtValue, both: Comparison) -> None:
-    """Fills in which of the outputs that must agree are added in another way."""
+    """Fills in which of the outputs that must agree are added otherwise."""
     found.unknown, found.compared = both.unknown, both.compared
     found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
     found.outputs = both.by_order
     if found.outputs:
         places = both.pairs.left[np.concatenate(list(both.apart.values()))]
         found.first = int((places @ np.array([both.left.case.filters, 1])).min())
+
+
+def measure(
+    where: Target,
+    cases: Sequence[Case],
+    lengths: Sequence[int],
+    store: Store,
+    experiment: str,
+    revealed: Mapping[Case, Sequence[int]],
+    whole: Mapping[Case, Sequence[int]] | None = None,
+) -> Summary:
+    """Sweeps ``cases`` over ``lengths`` on one target, then reveals ``revealed`` at its lengths.
+
+    ``revealed``: two or more lengths of each case. ``whole``: as of ``probe.sweep``. All of it is
+    stored, failures too; a failure of the reveal is also one of the summary's.
+    """
+    session = open_session(where, time_limit=PATIENT, start_limit=PATIENT)
+    try:
+        found = sweep_bits(
+            *(cases, [where], lengths),
+            store=store,
+            experiment=experiment,
+            sessions=lambda _: session,
+            close=False,
+            whole=whole,
+        )
+        one = found.targets[where.text]
+        if one.comparisons and not found.interrupted:
+            for case, values in revealed.items():
+                try:
+                    _reveal(session, case, values, str(one.run_id), store)
+                except TargetError as error:
+                    one.failures.append(Failure(error.kind, error.why, case.id))
+        store.flush()
+        return found
+    finally:
+        session.close()
+
+
+def _reveal(
+    session: AnySession, case: Case, lengths: Sequence[int], run_id: str, store: Store
+) -> None:
+    """Adds how every output of every length is added."""
+    session.revive()
+    for table, rows in sweep(session, case, lengths).rows(run_id).items():
+        store.append(table, rows)
+
+
+def measured(store: Store) -> set[str]:
+    """Targets whose orders are stored, and those that failed for what may not pass: a crash, say.
+
+    Who took long, or was not to be had, is asked again.
+    """
+    store.flush()
+    found = set(latest.table(store.path, "reveals")["target"].to_pylist())
+    failed = latest.table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    return found | {row["target"] for row in failed if row["kind"] not in PASSING}

@@ -1,7 +1,7 @@
 """Operands that repeat along the length, so that calls of any length hold few distinct windows.
 
-What a way of adding gives on the distinct windows is what it gives at every length, apart from the
-windows that meet padding. The operands are of the kind ``cancel``: another way gives other bits.
+What a summation gives on the distinct windows is what it gives at every length, apart from the
+windows that meet padding. The operands are of the kind ``cancel``: another one gives other bits.
 Windows that meet padding have sets of their own, made for the leaves that they read: half a pair
 that cancels shows nothing. ``wide`` sets are made for accumulators of more digits than the dtype
 has, which lose nothing of the others.
@@ -18,8 +18,8 @@ from probe import floats, operands, window
 from probe.case import Case
 from probe.operands import cancel
 from probe.operands.draw import hashes
-from probe.order.orders import Way
 from probe.order.replay import replay
+from probe.order.summation import Summation
 from probe.window import Geometry
 
 PERIOD = 61  # a prime: every remainder of a vector's or block's length meets every window
@@ -36,7 +36,7 @@ Read = tuple[int, ...]
 
 
 class Periodic:
-    """The input of ``case`` at any length, sets of weights, and ways replayed on them.
+    """The input of ``case`` at any length, sets of weights, and summations replayed on them.
 
     ``windows``: the distinct windows that don't meet padding along the length: for every line (a
     batch entry and the output's other axes) one for each of ``PERIOD`` starts.
@@ -48,35 +48,30 @@ class Periodic:
         self.block = operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
         self.every: Read = tuple(range(case.summands))
         self.windows = self._windows()
-        self._sets: dict[Read, list[Weights]] = {}
-        self._wide: dict[Read, list[Weights]] = {}
-        self.tables: dict[tuple[Way, Read], list[np.ndarray]] = {}
-
-    @property
-    def sets(self) -> list[Weights]:
-        """Those for windows that read all leaves."""
-        return self.sets_for(self.every)
+        self._sets: dict[tuple[Read, bool], list[Weights]] = {}
+        self.tables: dict[tuple[Summation, Read], list[np.ndarray]] = {}
 
     def sets_for(self, read: Read) -> list[Weights]:
         """(w, b or None), container, for windows that read these leaves.
 
         4 for long sums and 16 for short ones, half as many where padding is met.
         """
-        if read not in self._sets:
-            self._sets[read] = [self._set(n, read) for n in range(self._count(read, 16))]
-        return self._sets[read]
+        return self._made(read, False)
 
     def wide_for(self, read: Read) -> list[Weights]:
         """The same for accumulators of more digits, and an input of ones; none for float64."""
         if self.case.dtype not in WIDE or not self.case.weighted:
             return []
-        if read not in self._wide:
-            self._wide[read] = [self._wide_set(n, read) for n in range(self._count(read, 8))]
-        return self._wide[read]
+        return self._made(read, True)
 
-    def _count(self, read: Read, short: int) -> int:
-        """How many sets there are where ``short`` are right for short sums."""
-        return (short if len(read) <= SHORT else 4) // (1 if read == self.every else 2)
+    def _made(self, read: Read, wide: bool) -> list[Weights]:
+        """The sets, made when they are first asked for; 8 wide ones for short sums."""
+        if (read, wide) not in self._sets:
+            count = (8 if wide else 16) if len(read) <= SHORT else 4
+            make = self._wide_set if wide else self._set
+            numbers = range(count // (1 if read == self.every else 2))
+            self._sets[read, wide] = [make(number, read) for number in numbers]
+        return self._sets[read, wide]
 
     def _drawn(self, length: int, number: int) -> Case:
         bias = None if self.case.bias is None else "normal"
@@ -133,31 +128,35 @@ class Periodic:
         made: np.ndarray = floats.round_to(np.ones(self.case.input_shape(length)), self.case.dtype)
         return made
 
-    def table(self, way: Way, read: Read) -> list[np.ndarray]:
-        """What a way gives on ``windows`` of lines that read these leaves; kept.
+    def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
+        """What a summation gives on ``windows`` of lines that read these leaves; kept.
 
         Container (windows, filters), for every set of ``sets_for``.
         """
-        if (way, read) not in self.tables:
-            self.tables[way, read] = list(self.replayed(way, self.windows, self.sets_for(read)))
-        return self.tables[way, read]
+        if (summation, read) not in self.tables:
+            self.tables[summation, read] = list(
+                self.replayed(summation, self.windows, self.sets_for(read))
+            )
+        return self.tables[summation, read]
 
-    def wide_table(self, way: Way, read: Read) -> Iterator[np.ndarray]:
-        """What a way gives on the one window of ones: container (1, filters), set by set."""
+    def wide_table(self, summation: Summation, read: Read) -> Iterator[np.ndarray]:
+        """What a summation gives on the one window of ones: container (1, filters), set by set."""
         column = np.zeros((self.case.summands, 1))
         column[list(read)] = 1.0
         columns = [floats.round_to(column, self.case.dtype)] * self.case.groups
-        return self.replayed(way, columns, self.wide_for(read))
+        return self.replayed(summation, columns, self.wide_for(read))
 
-    def replayed(self, way: Way, columns: Columns, sets: list[Weights]) -> Iterator[np.ndarray]:
-        """A way's outputs on any windows, container (windows, filters), set by set."""
+    def replayed(
+        self, summation: Summation, columns: Columns, sets: list[Weights]
+    ) -> Iterator[np.ndarray]:
+        """A summation's outputs on any windows, container (windows, filters), set by set."""
         for weights in sets:
-            yield _replayed(self.case, way, columns, weights)
+            yield _replayed(self.case, summation, columns, weights)
 
 
-def _replayed(case: Case, way: Way, columns: Columns, weights: Weights) -> np.ndarray:
-    """Outputs of all windows and filters by one way, (windows, filters) container."""
-    (tree, rounding), (w, b) = way, weights
+def _replayed(case: Case, summation: Summation, columns: Columns, weights: Weights) -> np.ndarray:
+    """Outputs of all windows and filters by one summation, (windows, filters) container."""
+    w, b = weights
     flat = w.reshape(case.summands, case.groups, -1)
     found = []
     for group, x in enumerate(columns):
@@ -168,6 +167,6 @@ def _replayed(case: Case, way: Way, columns: Columns, weights: Weights) -> np.nd
             part = x[:, start : start + max(1, AT_ONCE // width)]
             adds = None if bias is None else np.tile(bias, part.shape[1])
             pair = np.repeat(part, width, axis=1), np.tile(mine, part.shape[1])
-            parts.append(replay(tree, rounding, *pair, case.dtype, adds).reshape(-1, width))
+            parts.append(replay(summation, *pair, case.dtype, adds).reshape(-1, width))
         found.append(np.concatenate(parts))
     return np.concatenate(found, axis=1)
