@@ -18,14 +18,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe import Case, Store, Target, experiment, kernels, window
+from probe import Case, Store, Target, kernels, window
 from probe.campaign import case_row, run_row
-from probe.cli.output import Output, Tell
 from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
+from probe.experiments import frame
 from probe.explain.causes import explain_store
 from probe.launch import AnySession, open_session
 from probe.order.summation import Summation
+from probe.printing import Output, Tell
 from probe.store import latest
 from probe.sweep import sweep
 from probe.sweep.observations import output_columns
@@ -110,10 +111,10 @@ GRID_LENGTHS = (5, 6, 8, 9, 13, 16, 21, 33, 53, 64)
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar("differences") as progress:
+    with Store.here(store) as kept, frame.bar("differences") as progress:
         found = sweep(
             GRID[:1] if quick else GRID,
             [Target.parse(text) for text in (QUICK if quick else ORDINARY)],

@@ -15,12 +15,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment
+from probe import Case, Store, Target
 from probe.campaign import case_row, run_row
-from probe.cli.output import Output
+from probe.experiments import frame
 from probe.launch import AnySession, open_session
 from probe.order.orders import Orders, reveal
 from probe.order.tree import Tree, fprev_calls
+from probe.printing import Output
 
 NAME = "reveal_cost"
 
@@ -69,7 +70,7 @@ def cases(target: str) -> Iterator[Case]:
                 yield Case("conv1d", 5, channels, 8, LENGTH, dtype=dtype)
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     on_one_core()

@@ -57,6 +57,7 @@ _HOMES = {
 ROOMS = {
     "errors": "what was wrong, in one line",
     "public": "what `import probe` offers",
+    "printing": "how results and progress are printed",
     "floats": "formats: bits, values, one rounding from one to another",
     "memory": "whether a run fits into what is free",
     "ulp": "the only comparison: bits, and units in the last place",
@@ -81,6 +82,7 @@ ROOMS = {
     "campaign": "many questions put to targets: starting, reviving, failures, progress, Ctrl-C",
     "sweep": "cases x targets x lengths: run, compared and stored",
     "order": "in which order each output is added: revealed, then replayed",
+    "plots": "pictures of answers",
     "kernels": "what the library itself says that it ran",
     "comparison": "two runs: which outputs must agree, what differs, and why",
     "explain": "why two runs differ, of one case or of a whole store",
@@ -89,13 +91,10 @@ ROOMS = {
     "network": "many layers, padded",
     "remedies": "what keeps the bits, and what it costs",
     "shrink": "a smaller case that fails alike",
-    "plots": "the pictures",
     "reproduction": "the folder for a bug report",
-    "reports": "public reports, asked of every target",
-    "notebook": "what a notebook reads of a store",
     "answers": "the functions below, and what they return",
+    "experiments": "what the scripts in experiments/ and their notebooks share",
     "cli": "the command line",
-    "experiment": "the frame of the scripts in experiments/",
 }
 """The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""
 

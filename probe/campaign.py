@@ -22,7 +22,7 @@ from probe import backends, machine, schema
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.launch.waiting import completed
+from probe.launch.pipes import completed
 from probe.runtimes.runtime import Missing
 from probe.store import Store
 from probe.target import Target, runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.comparison import Comparison
 from probe.explain import explain as explained

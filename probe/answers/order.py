@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case
 from probe.comparison import Run, revealed
 from probe.errors import InputError

@@ -19,7 +19,7 @@ from probe.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from probe.cli.output import Output
+    from probe.printing import Output
 
 
 @click.command(cls=Words, short_help="The lengths at which a target switches kernels.")

@@ -13,8 +13,8 @@ import pytest
 from probe import load
 from probe.case import Case
 from probe.errors import StoreError
-from probe.reproduction import trials
-from probe.reproduction.trials import attempt, draw
+from probe.experiments import trials
+from probe.experiments.trials import attempt, draw
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target

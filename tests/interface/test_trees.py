@@ -14,6 +14,7 @@ matplotlib.use("agg")
 from matplotlib.figure import Figure
 
 from probe.case import Case
+from probe.experiments import sums
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.plots import trees
@@ -59,7 +60,7 @@ def test_errors_add_up_to_the_distance_from_the_exact_sum(bias, fused):
     tree = Tree.pairwise(leaves)
     rounding = Rounding.fused_everywhere(tree) if fused else Rounding()
     summation = Summation(tree, rounding)
-    total = trees.sums_of(case, summation, position=2, channel=1)[-1]
+    total = sums.sums_of(case, summation, position=2, channel=1)[-1]
     x, w, b = case.operands()
     terms = [
         Fraction(float(x[0, 2 + k, c])) * Fraction(float(w[k, c, 1]))
@@ -67,7 +68,7 @@ def test_errors_add_up_to_the_distance_from_the_exact_sum(bias, fused):
         for c in range(2)
     ]
     exact = sum(terms) + (0 if b is None else Fraction(float(b[1])))
-    errors = trees.errors_of(case, summation, position=2, channel=1)
+    errors = sums.errors_of(case, summation, position=2, channel=1)
     assert sum(errors.values()) == Fraction(total.value) - exact
 
 
@@ -78,12 +79,12 @@ def test_a_map_of_summations_has_a_row_a_length():
         {"at": 7, "order_id": "b", "rounding_id": "r", "outputs": 2, "ranges": [4, 6]},
     ]
     reveals = pd.DataFrame(rows)
-    numbers = trees.numbered(reveals)
+    numbers = sums.numbered(reveals)
     assert numbers == {("a", "r"): 0, ("b", "r"): 1}
-    grid = trees.summation_map(reveals, numbers, filters=2)
+    grid = sums.summation_map(reveals, numbers, filters=2)
     assert grid.loc[7].tolist() == [0, 0, 1] and np.isnan(grid.loc[5, 1])
     unknown = reveals.assign(order_id=[None, "a", "b"], rounding_id=[None, "r", "r"])
-    assert trees.summation_map(unknown, numbers, filters=2).loc[5, 0] == -1
+    assert sums.summation_map(unknown, numbers, filters=2).loc[5, 0] == -1
 
 
 def test_everything_can_be_drawn():
@@ -92,8 +93,8 @@ def test_everything_can_be_drawn():
     trees.draw(axes[0], summation, sums={0: "0x0"}, marked=[0], dtype="float32")
     trees.draw(axes[1], Summation(Tree.sequential(1)))
     trees.draw_accumulators(axes[2], PAIRS)
-    trees.fusion_map(axes[3], [summation, Summation(PAIRS)])
+    sums.fusion_map(axes[3], [summation, Summation(PAIRS)])
     grid = pd.DataFrame([[0, np.nan], [-1, 1]], index=[5, 8])
-    trees.draw_map(axes[4], grid)
+    sums.draw_map(axes[4], grid)
     trees.kinds_legend(axes[0])
     assert [text.get_text() for text in axes[0].texts].count("0x0") == 1

@@ -8,12 +8,12 @@ import pytest
 import probe
 from probe.cli import shell
 from probe.errors import InputError
+from probe.experiments import networks as pictures
 from probe.launch import InlineSession
 from probe.network import Network, plan
 from probe.network.readers.reading import BRANCHED
 from probe.network.report import examine, verdict
 from probe.network.safe import SafeLengths
-from probe.plots import networks as pictures
 from probe.remedies import found as remedies_rows
 from probe.remedies import measure_network
 from probe.target import Target

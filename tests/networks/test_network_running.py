@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from probe import Store, Target, load, ulp
 from probe.cli.network import network as command
 from probe.errors import InputError, TargetError
+from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
 from probe.network import Network, consequence, plan
 from probe.network.comparison import Comparer
 from probe.network.description import from_json, nine_layers
 from probe.network.layerwise import CUT, Layerwise
-from probe.network.measurement import Request, measure
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.target import unavailable

@@ -9,9 +9,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.cli import numbers
 from probe.cli.show import orders
-from probe.cli.show.facts import table
+from probe.printing import ranges, table
 from probe.thresholds.by_order import ByOrder
 
 MOST = 6
@@ -38,7 +37,7 @@ def _title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
     vary, label = "length", ""
     for one in found.values():
         vary, label = one.vary, one.case.label
-    shown = numbers.text(sorted(values)[:-1])
+    shown = ranges(sorted(values)[:-1])
     return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, whatever the operands")
 
 
@@ -51,7 +50,7 @@ def _targets(found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
         rows.add_row(
             target,
             _verdict(one),
-            f"{one.vary} {numbers.text(differing)}" if differing else "",
+            f"{one.vary} {ranges(differing)}" if differing else "",
             ", ".join(sorted(causes)),
             f"{one.differing:,}",
             f"{one.compared:,}",
@@ -79,7 +78,7 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
         if at.refusal:
             reasons.setdefault(at.refusal, []).append(at.at)
     for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {numbers.text(values)}: {why}", "yellow")
+        yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
 
 
 def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
@@ -94,7 +93,7 @@ def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
     }
     for number, each in list(enumerate(one.summations))[:MOST]:
         head = Text(f"order {each.tree.id}", "cyan")
-        yield head.append(f"  {one.vary} {numbers.text(where[number])}", "default")
+        yield head.append(f"  {one.vary} {ranges(where[number])}", "default")
         yield orders.summation(each, one.case.dtype, number < 2)
     if len(one.summations) > MOST:
         more = f"and {len(one.summations) - MOST} more summations; --json has all"

@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli import numbers
-from probe.cli.show import places, trees
+from probe.cli.show import places
 from probe.comparison import Run
+from probe.order import notation
 from probe.order.summation import Summation
+from probe.printing import counted, ranges
 
 MOST, DRAWN = 8, 3
 """Summations that are written out, and that are drawn too."""
@@ -33,7 +34,7 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
         return Text(f"{side.refusal}: {side.evidence}", "magenta")
     total, replayed = found["outputs"], found["replayed"]
     count = len(side.orders.summations)
-    outputs, adding = numbers.counted(total, "output"), numbers.counted(count, "summation")
+    outputs, adding = counted(total, "output"), counted(count, "summation")
     text = Text(f"{outputs} of {_summands(side)}, {adding}; ")
     text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
     return text.append(
@@ -43,7 +44,7 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
 
 def _summands(side: Run) -> str:
     bias = "" if side.case.bias is None else " and the bias"
-    return f"{numbers.counted(side.case.summands, 'product')}{bias}"
+    return f"{counted(side.case.summands, 'product')}{bias}"
 
 
 def _summations(side: Run) -> Iterator[RenderableType]:
@@ -56,7 +57,7 @@ def _summations(side: Run) -> Iterator[RenderableType]:
         found = side.orders.summations[number]
         head = Text(f"\norder {found.tree.id}", "bold cyan")
         head.append(
-            f"  {numbers.counted(counts[number], 'output')}: {places.outputs(mask)}",
+            f"  {counted(counts[number], 'output')}: {places.outputs(mask)}",
             "not bold default",
         )
         yield head
@@ -86,15 +87,15 @@ def _unknown(side: Run) -> Iterator[RenderableType]:
 def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
     """One summation: a name if it has one, the sum, the drawing if it is small, rounding."""
     tree, rounding = found
-    name = trees.named(tree)
-    sum_of = Text(trees.short(tree))
+    name = notation.named(tree)
+    sum_of = Text(notation.short(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
     lines: list[RenderableType] = [sum_of, Text(rounded(found, dtype))]
-    if drawn and 2 < len(tree.leaves) <= trees.DRAWN:
-        lines += [Text(line) for line in trees.drawing(tree, rounding.fused)]
+    if drawn and 2 < len(tree.leaves) <= notation.DRAWN:
+        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     return Padding(Group(*lines), (0, 0, 0, indent), expand=False)
 
 
 def rounded(found: Summation, dtype: str) -> str:
     """In words where a summation rounds."""
-    return "; ".join(found.text(dtype, numbers.text))
+    return "; ".join(found.text(dtype, ranges))

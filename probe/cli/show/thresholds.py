@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.cli import numbers
 from probe.cli.show import orders
+from probe.printing import counted
 from probe.thresholds.recognition import Kind
 from probe.thresholds.search import Thresholds, islands
 
@@ -32,7 +32,7 @@ def thresholds(found: Thresholds) -> RenderableType:
 def _headline(found: Thresholds) -> Text:
     switches = len(found.switches)
     style = "yellow" if switches else "green"
-    text = Text(numbers.counted(switches, "switch"), style)
+    text = Text(counted(switches, "switch"), style)
     text.append(f" between lengths {found.shortest:,} and {found.upto:,}", "default")
     return text.append(f" ({len(found.patterns)} lengths run, {found.seconds:.1f} s)", "dim")
 
@@ -64,7 +64,7 @@ def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
     distinct = sorted(set(row))
     for number in distinct:
         if len(distinct) > 1:
-            yield Text(f"  {numbers.counted(row.count(number), 'filter')}:", "dim")
+            yield Text(f"  {counted(row.count(number), 'filter')}:", "dim")
         if number < 0:
             yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
         else:

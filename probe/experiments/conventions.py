@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from probe import floats
+from probe.answers.window import predicted
 from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
 from probe.case import Case
 from probe.comparison import outputs
@@ -20,7 +21,6 @@ from probe.order.masks import SessionOperator
 from probe.order.windows import as_windows, reveal_pool, reveal_windows
 from probe.store import Store
 from probe.target import Target
-from probe.window import Geometry
 
 
 def measure(
@@ -88,23 +88,6 @@ def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
             row["pad_with"] = pooled.pad_with or None
         rows.append(row)
     return rows, _outputs(session, case)
-
-
-def predicted(case: Case) -> np.ndarray:
-    """Where the case's own padding puts its windows: int64 (groups, positions, leaves), -1 pads.
-
-    Flat indices into x; positions are batch entries times output positions, as in
-    ``reveal_windows``.
-    """
-    geometry = Geometry.of(case)
-    width = case.filters // case.groups
-    entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
-    found = []
-    for group in range(case.groups):
-        reads = geometry.gather_indices(group * width)
-        met = np.where(reads < 0, -1, reads + entries)
-        found.append(met.reshape(-1, reads.shape[1]))
-    return np.stack(found)
 
 
 def _outputs(session: AnySession, case: Case) -> list[Row]:

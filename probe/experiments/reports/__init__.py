@@ -5,7 +5,7 @@ smallest case, and ``asking`` does all of it for a store. The threads themselves
 experiment; nothing here knows a thread.
 """
 
-from probe.reports.asking import ask
-from probe.reports.questions import Conventions, Operators, Pair, Report
+from probe.experiments.reports.asking import ask
+from probe.experiments.reports.questions import Conventions, Operators, Pair, Report
 
 __all__ = ["Conventions", "Operators", "Pair", "Report", "ask"]

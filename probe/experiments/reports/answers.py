@@ -12,9 +12,9 @@ import numpy as np
 from probe import operands, ulp
 from probe.case import Case
 from probe.comparison import Comparison, Pairs, Revealer, classes_of, compared, run
+from probe.experiments.reports.questions import Conventions, Operators, Pair, Question
 from probe.floats import round_to
 from probe.launch import AnySession
-from probe.reports.questions import Conventions, Operators, Pair, Question
 
 MOST, KINDS, FILTERS = 512, 4, 8
 """Differing outputs whose cause is looked for, of how many kinds of windows (those at the borders

@@ -1,67 +1,27 @@
-"""``probe results`` and ``probe merge``: stores of several machines read as one."""
+"""What stores of one or several machines hold: sums by machine and target, and their table."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from probe.cli.options import Words, fail_on_option, output_options
+from probe.printing import counted, table
+from probe.store.results import Results
 
 if TYPE_CHECKING:
     import pandas
 
-    from probe.cli.output import Output
-    from probe.store.results import Results
-
 BY = ["machine", "target", "library_version", "vary"]
 
-folders_argument = click.argument(
-    "folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
 
+def stored(found: Results) -> dict[str, Any]:
+    """Sums up stores as ``probe results --json`` prints it.
 
-@click.command(cls=Words, short_help="What stores hold, by machine and target.")
-@folders_argument
-@fail_on_option(differing="a stored comparison has a difference")
-@output_options
-def results(folders: tuple[Path, ...], fail_on: str | None, out: Output) -> int:
-    """Sums up stored results, of one machine or of several.
-
-    DIR is an experiment's folder, one machine's folder in it, or results itself.
+    Totals, and one entry of ``targets`` for each machine and target.
     """
-    from probe.cli.show import stored
-    from probe.store.results import load
-
-    found = report(load(*folders))
-    out.give(found, lambda: stored.results(found))
-    return int(bool(fail_on) and found["differing"] > 0)
-
-
-@click.command(cls=Words, short_help="Make one store of several.")
-@folders_argument
-@click.option(
-    "--out",
-    "into",
-    metavar="DIR",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The folder to write; it gets a folder for every machine.",
-)
-@output_options
-def merge(folders: tuple[Path, ...], into: Path, out: Output) -> None:
-    """Merges stores into one, a folder for every machine; of two equal rows the later counts."""
-    from probe.cli.show import stored
-    from probe.store import merge as merged
-
-    written = [str(folder) for folder in merged(folders, into)]
-    found = {"out": str(into), "folders": written}
-    out.give(found, lambda: stored.merged(found))
-
-
-def report(found: Results) -> dict[str, Any]:
-    """What ``--json`` prints: totals, and one entry of ``targets`` for each machine and target."""
     rows = _comparisons(found)
     targets = [
         dict(zip(BY, key, strict=True)) | _sums(part)
@@ -135,3 +95,47 @@ def _causes(found: Results) -> dict[tuple[str, ...], dict[str, int]]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def shown(found: Mapping[str, Any]) -> RenderableType:
+    """Returns a table for every machine, a row a target. ``found``: what ``stored`` gives."""
+    machines = found["machines"]
+    parts: list[RenderableType] = []
+    for machine in machines:
+        rows = [row for row in found["targets"] if row["machine"] == machine]
+        parts += [Text(machine, "bold"), _machine(rows), ""]
+    total = f"{found['differing']:,} of {found['compared']:,} outputs differ"
+    places = counted(found["cases"], "case"), counted(len(machines), "machine")
+    return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
+
+
+def _machine(rows: list[dict[str, Any]]) -> RenderableType:
+    """What all rows have nothing of is left out."""
+    cells = [_cells(row) for row in rows]
+    versions = len({row["target"] for row in rows}) < len(rows)
+    left_out = {name for name in ("failures", "causes") if not any(row[name] for row in rows)}
+    left_out |= set() if versions else {"version"}
+    names = [name for name in cells[0] if name not in left_out] if cells else []
+    shown = table(*names, right=[name for name in names if name not in _TEXTS])
+    for row in cells:
+        shown.add_row(*(row[name] for name in names))
+    return shown
+
+
+_TEXTS = ("target", "version", "causes")
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
+    """One row: comparisons made, those with a difference, differing outputs, ..."""
+    vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
+    style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
+    return {
+        "target": Text(f"{row['target']}{vary}", style),
+        "version": row["library_version"] or "",
+        "compared": f"{row['comparisons']:,}",
+        "unstable": f"{row['unstable']:,}",
+        "outputs": f"{row['differing']:,}",
+        "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
+        "failures": f"{row['failures']:,}",
+        "causes": "\n".join(f"{cause} {count:,}" for cause, count in row["causes"].items()),
+    }

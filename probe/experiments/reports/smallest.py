@@ -12,9 +12,9 @@ from probe import floats, ulp
 from probe.case import Case
 from probe.comparison import Comparison, Run
 from probe.errors import InputError, TargetError
+from probe.experiments.reports.answers import Answer, Origin, answer, explained, same_numbers
+from probe.experiments.reports.questions import Conventions, Operators, Pair, Question
 from probe.launch import AnySession
-from probe.reports.answers import Answer, Origin, answer, explained, same_numbers
-from probe.reports.questions import Conventions, Operators, Pair, Question
 from probe.reproduction.failing import Failing
 from probe.shrink import Finding, shrink
 

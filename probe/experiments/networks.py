@@ -1,4 +1,4 @@
-"""Pictures of networks: where short and fixed part, how far to pad, what each way costs.
+"""Pictures of networks and remedies: how far to pad, what each way costs, where it is exact.
 
 ``part`` of each is ``networks.part`` of the network that is drawn: a model that was read in part is
 named as one above the picture, null or empty stands for a whole one.
@@ -6,56 +6,26 @@ named as one above the picture, null or empty stands for a whole one.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from probe import plots
-
-OWN: dict[str, Any] = {
-    "marker": "o",
-    "ms": 4.5,
-    "color": "black",
-    "mec": "white",
-    "mew": 0.6,
-    "ls": "",
-}
-"""How a layer is marked that differs by itself, and not only because of what it is handed."""
+from probe.floats import rounded_text
+from probe.plots import DIFFERS, FAINT, OWN, QUIET, STABLE, VERDICTS, note_part
 
 WAYS = {
-    "fixed": plots.QUIET,
-    "least": plots.DIFFERS,
-    "safe": plots.STABLE,
+    "fixed": QUIET,
+    "least": DIFFERS,
+    "safe": STABLE,
     "layerwise": "#0072b2",
 }
 """Ways to run short content, and their colours: red is the one that changes bits."""
-
-
-def note_part(axes: Axes, part: object) -> None:
-    """Says above a picture which part of a model it shows, if it shows a part."""
-    if isinstance(part, str) and part:
-        text = textwrap.fill(f"part of a model: {part}", 80)
-        axes.set_title(text, loc="left", fontsize=7, color=plots.DIFFERS)
-
-
-def layer_map(
-    axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24, part: object = None
-) -> None:
-    """|ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
-
-    A dot marks a layer that differs by itself. The two frames have the same shape.
-    """
-    plots.length_strips(axes, ulps, ticks)
-    rows, columns = np.nonzero(own.to_numpy(dtype=float) > 0)
-    axes.plot(columns, rows, **OWN)
-    axes.tick_params(length=0)
-    note_part(axes, part)
 
 
 def own_mark() -> Line2D:
@@ -77,7 +47,7 @@ def padding_steps(axes: Axes, lengths: pd.DataFrame, part: object = None) -> Non
     axes.fill_between(
         content, least, safe, where=moved, step="post", color=WAYS["least"], alpha=0.3
     )
-    axes.plot(content, content, color=plots.QUIET, lw=0.8, ls=":")
+    axes.plot(content, content, color=QUIET, lw=0.8, ls=":")
     axes.set(xlabel="positions of content", ylabel="padded length", ylim=(0, None))
     axes.set_xlim(1, content.max())
     note_part(axes, part)
@@ -146,7 +116,7 @@ def cost_bars(
             if not np.isnan(value):
                 box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
                 axes.text(value + 0.01, place, f"{value:.2f}", va="center", fontsize=7, bbox=box)
-    axes.axvline(1, color=plots.QUIET, lw=1)
+    axes.axvline(1, color=QUIET, lw=1)
     if limit is not None:
         axes.axvline(limit, color="black", lw=1, ls="--")
     axes.set_yticks(range(len(ratios)), [str(name) for name in ratios.index])
@@ -154,3 +124,47 @@ def cost_bars(
     axes.set_xlim(0, max(1.15, float(np.nanmax(ratios.to_numpy(dtype=float))) * 1.12))
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("time of a call, as a share of the fixed size's")
+
+
+def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: str) -> None:
+    """Rows of ``remedies`` of one target: a line a remedy, a column a value of ``column``.
+
+    A cell holds what it costs over the default; its colour is the verdict, the recommended one is
+    bold. White: not measured.
+    """
+    remedies = list(dict.fromkeys(rows.remedy))
+    names = list(VERDICTS)
+    cells = np.full((len(remedies), len(columns)), np.nan)
+    for row in rows.itertuples():
+        place = remedies.index(row.remedy), columns.index(getattr(row, column))
+        cells[place] = names.index(row.verdict)
+        axes.text(
+            place[1],
+            place[0],
+            rounded_text(row.ratio),
+            ha="center",
+            va="center",
+            fontsize=8,
+            fontweight="bold" if row.recommended else "normal",
+            color="black",
+        )
+    colours = ListedColormap(list(FAINT.values())).with_extremes(bad="white")
+    axes.imshow(np.ma.masked_invalid(cells), colours, vmin=0, vmax=2, aspect="auto")
+    axes.set_yticks(range(len(remedies)), remedies)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.tick_params(length=0)
+    axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(remedies) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[:].set_visible(False)
+
+
+def error_bars(axes: Axes, rows: pd.DataFrame) -> None:
+    """Rows of ``remedies`` of one subject: how far each is from exact, the farthest on top."""
+    rows = rows.dropna(subset="error_rms").sort_values("error_rms", kind="stable")
+    places = np.arange(len(rows))
+    colours = [VERDICTS[verdict] for verdict in rows.verdict]
+    axes.barh(places, rows.error_rms, height=0.66, color=colours)
+    axes.set_yticks(places, rows.remedy)
+    axes.set_xlim(0, None)

@@ -12,14 +12,12 @@ from typing import Any
 import click
 
 from probe import load
+from probe.answers import stored
 from probe.campaign import Tally, Tell
 from probe.case import Case
-from probe.cli.output import Output
-from probe.cli.results import report
-from probe.cli.shell import INTERRUPTED
-from probe.cli.show import stored
-from probe.errors import ProbeError
+from probe.errors import INTERRUPTED, ProbeError
 from probe.explain.causes import explain_store
+from probe.printing import Output
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -75,7 +73,6 @@ def swept(
             part = sweep(cases, targets, values, vary, store=kept, progress=progress, **options)
             if part.interrupted:
                 return True
-        kept.compact()
     return False
 
 
@@ -86,7 +83,7 @@ def explained(store: Path, what: str) -> bool:
         found = explain_store(store, progress=tell)
     for line in found.failures:
         out.note(line)
-    out.results.print(stored.results(report(load(store))))
+    out.results.print(stored.shown(stored.stored(load(store))))
     return found.interrupted
 
 

@@ -1,4 +1,4 @@
-"""``probe run``: an experiment's script, then the notebook of its name, executed in place."""
+"""Running an experiment of a checkout: its script, then the notebook of its name, in place."""
 
 from __future__ import annotations
 
@@ -7,69 +7,15 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
-
-from probe.cli.options import Words, output_options
-from probe.cli.shell import INTERRUPTED
-
-if TYPE_CHECKING:
-    from probe.cli.output import Output
-
-
-OUT = "Write results and notebook there, and leave the checkout as it is."
-
-
-@click.command(cls=Words, short_help="Run an experiment and its notebook.")
-@click.argument("name")
-@click.argument("arguments", nargs=-1)
-@click.option("--no-notebook", is_flag=True, help="Run the script only.")
-@click.option("--out", "folder", metavar="DIR", type=click.Path(path_type=Path), help=OUT)
-@output_options
-def run(
-    name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
-) -> int:
-    """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
-
-    Looks for the experiments folder here and above, then in probe's own checkout. With --out DIR
-    the checkout stays as it is: DIR/NAME gets the results, DIR/NAME.ipynb the executed notebook.
-    ARGUMENTS after -- go to the script.
-    """
-    from probe.cli.show import facts
-
-    root, start = checkout(name), time.monotonic()
-    own = root / "notebooks" / f"{name}.ipynb"
-    store, notebook = root / "results" / name, own
-    if folder is not None:
-        store, notebook = folder.resolve() / name, folder.resolve() / own.name
-        arguments = ("--store", str(store), *arguments)
-    status = _script(root, name, arguments, out)
-    ran = own.is_file() and not status and not no_notebook
-    if ran:
-        with out.working(f"executing {notebook.name}"):
-            execute(own, notebook, None if folder is None else name)
-    elif not status and not no_notebook:
-        out.note(f"there is no notebooks/{name}.ipynb to execute")
-    found = {
-        "experiment": name,
-        "status": status,
-        "results": _shown(store),
-        "notebook": _shown(notebook) if ran else None,
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    if not status or out.as_json:
-        out.give(found, lambda: facts.experiment(found))
-    return INTERRUPTED if status in (-2, 128 + 2) else abs(status)
+from probe.errors import InputError, ProbeError
 
 
 def checkout(name: str) -> Path:
     """The folder with ``experiments/NAME.py``. InputError says which experiments there are."""
-    from probe.errors import InputError
-
     there: list[str] = []
     for root in _roots():
         folder = root / "experiments"
@@ -91,10 +37,10 @@ def _roots() -> Iterator[Path]:
     yield Path(__file__).resolve().parents[2]
 
 
-def _script(root: Path, name: str, arguments: tuple[str, ...], out: Output) -> int:
-    """The script's exit status; with ``--json`` what it prints goes to stderr."""
+def script(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
+    """Runs an experiment's script; its exit status. ``quiet``: what it prints goes to stderr."""
     command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
-    stdout = sys.stderr if out.as_json else None
+    stdout = sys.stderr if quiet else None
     process = subprocess.Popen(command, cwd=root, stdout=stdout, env=os.environ)
     while True:
         try:
@@ -112,8 +58,6 @@ def execute(notebook: Path, to: Path | None = None, store: str | None = None) ->
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
-    from probe.errors import ProbeError
 
     book: Any = nbformat.read(notebook, as_version=4)
     to = to or notebook
@@ -143,8 +87,8 @@ def execute(notebook: Path, to: Path | None = None, store: str | None = None) ->
     partial.replace(to)
 
 
-def _shown(path: Path) -> str:
-    """A path as it reads from here."""
+def from_here(path: Path) -> str:
+    """A path as it reads from this folder."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
