@@ -186,11 +186,11 @@ class TensorFlow(Writing):
         if self.switches.get("xla") == "1":
             word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
             options += f", {word}=True"
-        lines = (f"@tf.function({options})",) + traced(given, source.run)
+        lines = traced(given, source.run, f"@tf.function({options})")
         run = (f"y = traced({', '.join(given)})",)
         if argument:
             return source._replace(make=lines, run=run)
-        return source._replace(load=source.load + ("",) + lines, run=run)
+        return source._replace(load=source.load + lines, run=run)
 
     def in_session(self, source, program, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
@@ -215,7 +215,7 @@ class TensorFlow(Writing):
             lines += ("    outputs, session = traced(*fed), tf.Session(config=config)",)
             run = (f"y = session.run(outputs, dict(zip(fed, [{', '.join(given)}])))",)
         if self.constant:
-            return source._replace(load=source.load + ("",) + lines, run=run)
+            return source._replace(load=source.load + lines, run=run)
         return source._replace(make=lines, run=run)
 
     def fed(self, program, shapes):
@@ -294,7 +294,11 @@ class TensorFlow(Writing):
         if self.constant:
             given = {name: tensor(at, layer) for name, at in given.items()}
         if pooling.kind(layer):
-            return [f"{y} = {self.pooled(layer, x[0], number, shapes)}"]
+            text = self.pooled(layer, x[0], number, shapes)
+            total, quotient, count = text.partition(" / ")
+            if y == x[0] or not quotient:
+                return [f"{y} = {text}"]
+            return [f"{y} = {total}", f"{y} = {y} / {count}"]
         if "kernel" not in layer:
             return [f"{y} = {self.between(layer, x, given, shapes)}"]
         if "stable" in layer:
@@ -425,12 +429,12 @@ class TensorFlow(Writing):
         return activations.lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
 
 
-def traced(names, lines):
+def traced(names, lines, *decorators):
     """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
     *body, last = lines
     body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
     head = f"def traced({', '.join(names)}):"
-    return (head, *("    " + line for line in body), "")
+    return ("", *decorators, head, *("    " + line for line in body), "")
 
 
 def section(layer, axes):
@@ -500,27 +504,31 @@ def by_hand(layer, given, pairs, graph):
         part = f"{letter} : {letter} - {extent - 1} or None" if extent > 1 else ":"
         parts.append(part + (f" : {stride}" if stride > 1 else ""))
     seen = f"x[:, {', '.join(parts)}]" if set(parts) - {":"} else "x"
-    weight, add = "weight", "tf.add(y, product)"
-    if graph:
-        weight, add = "weight if y is None else -weight", "tf.subtract(y, product)"
     columns = [groups, filters // groups] if groups > 1 else [filters]
     starts = [
         tuple(at * step for at, step in zip(place, layer["dilation"])) for place in windows.places()
     ]
+    names = f"({', '.join(letters)})"
     if len(letters) == 1:
-        starts, letters = [start for (start,) in starts], letters[0]
-    else:
-        letters = f"({', '.join(letters)})"
+        starts, names = [start for (start,) in starts], letters
     w = given.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
-    found.append(f"rows = tf.unstack(tf.reshape({w}, {[len(starts), depth] + columns}))")
-    found += [
-        "y = None",
-        f"for {letters}, row in zip({starts}, rows):" if len(starts) > 1 else "for row in rows:",
-        f"    parts = tf.split({seen}, {depth}, axis=-1)",
-        "    for part, weight in zip(parts, tf.unstack(row)):",
-        f"        product = tf.multiply(part, {weight})",
-        f"        y = product if y is None else {add}",
-    ]
+    shape = [len(starts) * depth] + columns
+    found += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
+    outer = len(starts) > 1
+    if outer:
+        found.append(f"for k, {names} in enumerate({starts}):")
+    inner, index = "    " * outer, "k"
+    if depth > 1:
+        found.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
+        inner, seen, index = inner + "    ", "part", f"{depth} * k + c" if outer else "c"
+    weight = f"weights[{index if outer or depth > 1 else 0}]"
+    if graph:
+        weight = f"{weight} if y is None else -{weight}"
+        found.append(f"{inner}# subtracted, since grappler makes one AddN of a chain of additions")
+    found.append(f"{inner}product = tf.multiply({seen}, {weight})")
+    found.append(
+        f"{inner}y = product if y is None else tf.{'subtract' if graph else 'add'}(y, product)"
+    )
     if groups > 1:
         found.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
     return found
@@ -548,10 +556,10 @@ def configured(switches, device, version):
     """
     found, threads = [], switches.get("threads")
     if release(version) < (2, 0):
-        words = {"allow_soft_placement": "True"}
+        found.append("config = tf.ConfigProto(allow_soft_placement=True)")
         if threads:
-            words.update(intra_op_parallelism_threads=threads, inter_op_parallelism_threads="1")
-        found.append(f"config = tf.ConfigProto({keywords(words)})")
+            found.append(f"config.intra_op_parallelism_threads = {threads}")
+            found.append("config.inter_op_parallelism_threads = 1")
         if switches.get("xla") == "1":
             level = "config.graph_options.optimizer_options.global_jit_level"
             found.append(f"{level} = tf.OptimizerOptions.ON_1")
