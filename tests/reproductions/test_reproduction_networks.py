@@ -156,7 +156,9 @@ def test_a_librarys_own_activation_stands_in_the_script(name, tmp_path):
     assert f"def {name}_1(x):" in made.script and clean(tmp_path / "reproduce.py") == ""
 
 
-@pytest.mark.parametrize("library", ["tensorflow", "torch", "keras", "litert", "opencv"])
+@pytest.mark.parametrize(
+    "library", ["tensorflow", "torch", "keras", "jax", "numpy", "litert", "opencv"]
+)
 def test_every_library_with_layers_has_every_activation(library):
     for version in ("1.15.0", "2.21.0"):
         for switches in ("", ",xla=1", ",mode=graph") if library == "tensorflow" else ("",):
