@@ -253,24 +253,23 @@ def layer_lines(layer, name):
         raise Unsupported(f"op={op}: Keras has no layer for it")
     rank, padding = len(layer["kernel"]), layer["padding"]
     if not isinstance(padding, str):
-        both, padding = tuple(tuple(pair) for pair in padding), "valid"
-        around = keywords(dtype) and f", {keywords(dtype)}"
-        pairs = both[0] if rank == 1 else both
-        found = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({pairs}{around})"]
-    given = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
+        pairs, padding = tuple(tuple(pair) for pair in padding), "valid"
+        given = ", ".join([str(pairs[0] if rank == 1 else pairs)] + [keywords(dtype)] * bool(dtype))
+        found = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({given})"]
+    steps = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
     if set(layer["dilation"]) != {1}:
-        given["dilation_rate"] = one_or_all(layer["dilation"])
+        steps["dilation_rate"] = one_or_all(layer["dilation"])
     kernel = one_or_all(layer["kernel"])
     if op == "depthwise_conv2d":
         call = f"DepthwiseConv2D({kernel}"
-        given["depth_multiplier"] = str(layer["filters"] // layer["in_channels"])
+        steps["depth_multiplier"] = str(layer["filters"] // layer["in_channels"])
     else:
         call = f"Conv{rank}D({layer['filters']}, {kernel}"
         if layer["groups"] > 1:
-            given["groups"] = str(layer["groups"])
-    given.update(words, **dtype)
+            steps["groups"] = str(layer["groups"])
+    steps.update(words, **dtype)
     shape = (None,) * (1 + rank) + (layer["in_channels"],)
-    found += [f"layer{name} = keras.layers.{call}, {keywords(given)})"]
+    found += [f"layer{name} = keras.layers.{call}, {keywords(steps)})"]
     return found + [f"layer{name}.build({shape})"]
 
 

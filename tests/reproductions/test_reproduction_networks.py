@@ -157,7 +157,7 @@ def test_a_librarys_own_activation_stands_in_the_script(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "library", ["tensorflow", "torch", "keras", "litert", "opencv", "onnxruntime"]
+    "library", ["tensorflow", "torch", "keras", "jax", "numpy", "litert", "opencv", "onnxruntime"]
 )
 def test_every_library_with_layers_has_every_activation(library):
     for version in ("1.15.0", "2.21.0"):
