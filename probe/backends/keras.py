@@ -123,8 +123,7 @@ class Keras(Writing):
         return below.said(error)
 
     def emit(self, program, shapes):
-        for step in program.steps:
-            self.check(step.layer)
+        self.check(program)
         source = straight(self, program, shapes)._replace(make=made(program))
         if self.library == "jax":
             return source._replace(run=source.run + ("y.block_until_ready()",))
@@ -157,13 +156,12 @@ class Keras(Writing):
             found = found.replace(name + "(", layer + "(")
         return tuple(found.splitlines())
 
-    def check(self, layer):
+    def check(self, program):
         """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
-        if layer["dtype"] != "float64":
-            return
-        if self.library == "jax":
+        wide = [step.layer["op"] for step in program.steps if step.layer["dtype"] == "float64"]
+        if wide and self.library == "jax":
             raise Unsupported("dtype=float64: JAX below computes it in float32 by default")
-        if self.library == "torch" and layer["op"] in ("matmul", "dense"):
+        if self.library == "torch" and set(wide) & {"matmul", "dense"}:
             raise Unsupported("dtype=float64: Keras multiplies matrices in float32 on PyTorch")
 
     def enter(self, program, shapes):

@@ -13,7 +13,7 @@ from probe import backends
 from probe import program as programs
 from probe.backends.source import Shapes
 from probe.case import Case
-from probe.geometry import Padding, Pair, around
+from probe.geometry import BY_SIZE, Padding, Pair, around
 
 Pairs = tuple[Pair, ...]
 Writer = Callable[[Case, Pairs], str]
@@ -28,9 +28,12 @@ def written(name: str) -> Writer:
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
         named: Padding = tensorflow_word(case, pairs).lower() or pairs
-        if case.pool:  # whose padding is no zeros, or counts them
+        if name == "onnxruntime":  # which has words for both, at every size
+            named = case.padding
+        elif case.pool:  # whose padding is no zeros, or counts them
             named = case.padding if case.pad_with == "nothing" else pairs
-        program = programs.case(case.with_(padding=named).spec() | {"bias": False})
+        ceil = case.rounds_up and named not in BY_SIZE
+        program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
         return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
 
     return lines
