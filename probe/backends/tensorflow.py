@@ -516,11 +516,11 @@ def by_hand(layer, given, pairs, graph):
     found += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
     outer = len(starts) > 1
     if outer:
-        found.append(f"for k, {names} in enumerate({starts}):")
-    inner, index = "    " * outer, "k"
+        found.append(f"for n, {names} in enumerate({starts}):")
+    inner, index = "    " * outer, "n"
     if depth > 1:
         found.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
-        inner, seen, index = inner + "    ", "part", f"{depth} * k + c" if outer else "c"
+        inner, seen, index = inner + "    ", "part", f"{depth} * n + c" if outer else "c"
     weight = f"weights[{index if outer or depth > 1 else 0}]"
     if graph:
         weight = f"{weight} if y is None else -{weight}"

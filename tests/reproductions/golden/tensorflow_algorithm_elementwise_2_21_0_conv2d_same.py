@@ -53,8 +53,8 @@ def compute(x, w):
     x = tf.pad(x, [[0, 0], [0, 1], [0, 1], [0, 0]])
     weights = tf.unstack(tf.reshape(w, [4, 1]))
     y = None
-    for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-        product = tf.multiply(x[:, i : i - 1 or None, j : j - 1 or None], weights[k])
+    for n, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        product = tf.multiply(x[:, i : i - 1 or None, j : j - 1 or None], weights[n])
         y = product if y is None else tf.add(y, product)
     return y.numpy()
 

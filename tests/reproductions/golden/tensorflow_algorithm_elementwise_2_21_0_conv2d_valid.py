@@ -81,9 +81,9 @@ def compute(x, w):
     x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [2, 2]], 0))
     weights = tf.unstack(tf.reshape(w, [8, 2, 4]))
     y = None
-    for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+    for n, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         for c, part in enumerate(tf.split(x[:, i : i - 1 or None, j : j - 1 or None], 2, axis=-1)):
-            product = tf.multiply(part, weights[2 * k + c])
+            product = tf.multiply(part, weights[2 * n + c])
             y = product if y is None else tf.add(y, product)
     y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [8]], 0))
     return y.numpy()

@@ -80,10 +80,10 @@ def compute(x, w):
         x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [4, 1]], 0))
         weights = tf.unstack(tf.reshape(w, [4, 4, 1]))
         y = None
-        for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        for n, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
             # subtracted, since grappler makes one AddN of a chain of additions
             product = tf.multiply(
-                x[:, i : i - 1 or None, j : j - 1 or None], weights[k] if y is None else -weights[k]
+                x[:, i : i - 1 or None, j : j - 1 or None], weights[n] if y is None else -weights[n]
             )
             y = product if y is None else tf.subtract(y, product)
         return tf.reshape(y, tf.concat([tf.shape(y)[:-2], [4]], 0))
