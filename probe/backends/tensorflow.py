@@ -186,7 +186,7 @@ class TensorFlow(Writing):
         if self.switches.get("xla") == "1":
             word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
             options += f", {word}=True"
-        lines = (f"@tf.function({options})",) + traced(given, source.run)
+        lines = traced(given, source.run, f"@tf.function({options})")
         run = (f"y = traced({', '.join(given)})",)
         if argument:
             return source._replace(make=lines, run=run)
@@ -201,9 +201,10 @@ class TensorFlow(Writing):
             casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in given)
             body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
         fed = [f"tf.placeholder(tf.{dtype}, {one})" for one in self.fed(program, shapes)]
+        where = self.device if ":" in self.device else f"{self.device}:0"
         lines = traced(given, body)
         lines += (
-            f'with tf.Graph().as_default(), tf.device("/{self.device}"):',
+            f'with tf.Graph().as_default(), tf.device("/{where}"):',
             f"    fed = [{', '.join(fed[: len(given)])}]",
         )
         if self.release() >= (1, 2):
@@ -234,7 +235,7 @@ class TensorFlow(Writing):
             for step in program.steps
             for name, at in step.arrays.items()
         }
-        channels = layer["in_channels"] if "kernel" in layer else layer["channels"]
+        channels = layer.get("in_channels", layer.get("channels"))
         return [str(outer + (channels,))] + [str(found[name]) for name in names]
 
     def operand_shape(self, layer, name, rank):
@@ -293,7 +294,11 @@ class TensorFlow(Writing):
         if self.constant:
             given = {name: tensor(at, layer) for name, at in given.items()}
         if pooling.kind(layer):
-            return [f"{y} = {self.pooled(layer, number, x[0], shapes)}"]
+            text = self.pooled(layer, x[0], number, shapes)
+            total, quotient, count = text.partition(" / ")
+            if y == x[0] or not quotient:
+                return [f"{y} = {text}"]
+            return [f"{y} = {total}", f"{y} = {y} / {count}"]
         if "kernel" not in layer:
             return [f"{y} = {self.between(layer, x, given, shapes)}"]
         if "stable" in layer:
@@ -424,12 +429,12 @@ class TensorFlow(Writing):
         return activations.lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
 
 
-def traced(names, lines):
+def traced(names, lines, *decorators):
     """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
     *body, last = lines
-    body.append("return " + last[4:])
+    body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
     head = f"def traced({', '.join(names)}):"
-    return (head, *("    " + line for line in body), "")
+    return ("", *decorators, head, *("    " + line for line in body), "")
 
 
 def section(layer, axes):
@@ -499,28 +504,31 @@ def by_hand(layer, given, pairs, graph):
         part = f"{letter} : {letter} - {extent - 1} or None" if extent > 1 else ":"
         parts.append(part + (f" : {stride}" if stride > 1 else ""))
     seen = f"x[:, {', '.join(parts)}]" if set(parts) - {":"} else "x"
-    weight, add = "weight", "tf.add(y, product)"
-    if graph:
-        weight, add = "weight if y is None else -weight", "tf.subtract(y, product)"
-    if "w" not in given:  # a sum
-        split = f"for part in tf.split({seen}, {depth}, axis=-1):"
-        return found + ["y = None", split, "    y = part if y is None else tf.add(y, part)"]
+    columns = [groups, filters // groups] if groups > 1 else [filters]
     starts = [
         tuple(at * step for at, step in zip(place, layer["dilation"])) for place in windows.places()
     ]
-    columns = [groups, filters // groups] if groups > 1 else [filters]
-    rows = f"tf.unstack(tf.reshape({given['w']}, {[len(starts), depth] + columns}))"
+    names = f"({', '.join(letters)})"
     if len(letters) == 1:
-        starts = [start for (start,) in starts]
-    names = letters if len(letters) == 1 else f"({', '.join(letters)})"
-    head = f"{names}, row in zip({starts}, {rows})" if len(starts) > 1 else f"row in {rows}"
-    found += [
-        "y = None",
-        f"for {head}:",
-        f"    for part, weight in zip(tf.split({seen}, {depth}, axis=-1), tf.unstack(row)):",
-        f"        product = tf.multiply(part, {weight})",
-        f"        y = product if y is None else {add}",
-    ]
+        starts, names = [start for (start,) in starts], letters
+    w = given.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
+    shape = [len(starts) * depth] + columns
+    found += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
+    outer = len(starts) > 1
+    if outer:
+        found.append(f"for k, {names} in enumerate({starts}):")
+    inner, index = "    " * outer, "k"
+    if depth > 1:
+        found.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
+        inner, seen, index = inner + "    ", "part", f"{depth} * k + c" if outer else "c"
+    weight = f"weights[{index if outer or depth > 1 else 0}]"
+    if graph:
+        weight = f"{weight} if y is None else -{weight}"
+        found.append(f"{inner}# subtracted, since grappler makes one AddN of a chain of additions")
+    found.append(f"{inner}product = tf.multiply({seen}, {weight})")
+    found.append(
+        f"{inner}y = product if y is None else tf.{'subtract' if graph else 'add'}(y, product)"
+    )
     if groups > 1:
         found.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
     return found
@@ -548,10 +556,10 @@ def configured(switches, device, version):
     """
     found, threads = [], switches.get("threads")
     if release(version) < (2, 0):
-        words = {"allow_soft_placement": "True"}
+        found.append("config = tf.ConfigProto(allow_soft_placement=True)")
         if threads:
-            words.update(intra_op_parallelism_threads=threads, inter_op_parallelism_threads="1")
-        found.append(f"config = tf.ConfigProto({keywords(words)})")
+            found.append(f"config.intra_op_parallelism_threads = {threads}")
+            found.append("config.inter_op_parallelism_threads = 1")
         if switches.get("xla") == "1":
             level = "config.graph_options.optimizer_options.global_jit_level"
             found.append(f"{level} = tf.OptimizerOptions.ON_1")

@@ -13,7 +13,7 @@ from probe import backends
 from probe import program as programs
 from probe.backends.source import Shapes
 from probe.case import Case
-from probe.geometry import Pair, around
+from probe.geometry import Padding, Pair, around
 
 Pairs = tuple[Pair, ...]
 Writer = Callable[[Case, Pairs], str]
@@ -27,9 +27,12 @@ def written(name: str) -> Writer:
 
     def lines(case: Case, pairs: Pairs) -> str:
         backend = backends.get(name)().described({}, "cpu", "")
-        word = "" if case.pool else tensorflow_word(case, pairs).lower()
-        named = case.padding if case.padding in ("same", "valid") else word or pairs
-        program = programs.case(case.with_(padding=named).spec() | {"bias": False})
+        named: Padding = tensorflow_word(case, pairs).lower() or pairs
+        if case.pool:  # whose padding is no zeros, or counts them
+            own = case.padding in ("same", "valid") and case.pad_with == "nothing"
+            named = case.padding if own else pairs
+        case = case.with_(padding=named, ceil_mode=case.rounds_up, bias=None)
+        program = programs.case(case.spec())
         return "\n".join(backend.plain(program, Shapes(program, case.input_shape())))
 
     return lines
