@@ -25,6 +25,7 @@ BACKENDS = {
     "torch": "probe.backends.torch:Torch",
     "jax": "probe.backends.jax:Jax",
     "onnxruntime": "probe.backends.onnxruntime:OnnxRuntime",
+    "openvino": "probe.backends.openvino:OpenVino",
     "litert": "probe.backends.litert:LiteRT",
     "opencv": "probe.backends.opencv:OpenCV",
     "numpy": "probe.backends.arrays:Arrays",

@@ -23,7 +23,7 @@ from probe.remedies.candidates import candidates
 from probe.reproduction import layout
 from probe.reproduction.scripts import activations
 
-TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime")
+TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {
     "same, dilated, fused": [
         {"op": "conv2d", "kernel": "3x4", "filters": 6, "padding": "same", "dilation": "1x2"},

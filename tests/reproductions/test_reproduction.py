@@ -328,6 +328,7 @@ ALL = [
     ("onnxruntime", "1.31.1", Case(op="conv1d", kernel=5, padding="same", bias=0.5)),
     ("onnxruntime,weights=argument", "1.31.1", Case(op="matmul", in_channels=3, filters=2, bias=1)),
     ("onnxruntime", "1.31.1", Case(op="avg_pool1d", kernel=3, padding=1)),
+    ("openvino,precision=f32", "2026.4.1", Case(op="conv1d", kernel=5, padding="same", bias=0.5)),
     ("opencv,winograd=0", "4.13.0", Case(op="conv2d", kernel=3, padding="same", stride=2)),
     ("opencv", "4.13.0", Case(op="max_pool1d", kernel=3)),
     ("numpy,threads=1", "2.4.6", Case(op="dot", in_channels=4, bias=0.5)),

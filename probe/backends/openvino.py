@@ -1,0 +1,322 @@
+"""OpenVINO's CPU plugin on models of its opsets, NCHW: ``ov.compile_model(model, "CPU")``.
+
+The sizes of batch and space are open (-1), so one compiled model serves every length. Weights and
+bias are constants, as in users' models; ``weights=argument`` makes them parameters. On processors
+with bfloat16 instructions the plugin computes float32 models in bfloat16 unless it is told
+otherwise: that is what its users get, and ``precision=f32`` is what they write who don't want it.
+float64 is refused, since the plugin would silently compute it in float32.
+"""
+
+import numpy as np
+
+from probe import activations
+from probe.backends import elementwise, pooling, products
+from probe.backends.contract import Key, Unsupported
+from probe.backends.source import Writing, inputs_of, number, straight
+
+#: Those that the plugin computes, and NumPy can hand over.
+DTYPES = ("float32", "float16")
+#: OpenVINO's names of the conventions whose padding depends on the size.
+AUTO_PAD = ("same_upper", "same_lower")
+
+KEYS = {
+    "precision": Key(
+        ("f32", "bf16", "f16"),
+        "bf16 where the processor has instructions for it, else f32",
+        "INFERENCE_PRECISION_HINT: what float32 is computed in",
+    ),
+    "threads": Key(None, "one a physical core", "INFERENCE_NUM_THREADS"),
+    "weights": Key(
+        ("argument", "constant"), "constant", "constant: in the model; argument: its parameters"
+    ),
+}
+#: The properties that switches set.
+PROPERTIES = {
+    "precision": '"INFERENCE_PRECISION_HINT": "{}"',
+    "threads": '"INFERENCE_NUM_THREADS": {}',
+}
+
+#: Activations as expressions of ``x``; every other one is ``ops.name(x)``.
+ACTIVATIONS = {
+    "relu6": "ops.clamp({x}, 0.0, 6.0)",
+    "leaky_relu": "ops.prelu({x}, np.array({alpha}, {dtype}))",
+    "elu": "ops.elu({x}, {alpha})",
+    "selu": "ops.selu({x}, np.array({slope}, {dtype}), np.array({scale}, {dtype}))",
+    "softmax": "ops.softmax({x}, 1)",
+    "hard_sigmoid": "ops.hsigmoid({x})",
+    "gelu": 'ops.gelu({x}, "erf")',
+    "silu": "ops.swish({x})",
+}
+
+
+class OpenVino(Writing):
+    """openvino.compile_model for the CPU, one process a target."""
+
+    name = "openvino"
+    distributions = ("openvino",)
+    module = "openvino"
+    keys = KEYS
+    doc = "OpenVINO's CPU plugin: a model of one operation, constant weights, NCHW"
+    suggestions = (",precision=f32", ",precision=f32,threads=1", ",weights=argument")
+    title = "OpenVINO"
+    version_text = 'ov.__version__.partition("-")[0]'
+    imports = ("import openvino as ov", "from openvino import opset16 as ops")
+    modules = ("openvino",)
+
+    def start(self, switches, device):
+        import openvino
+
+        self.refusals = (RuntimeError, TypeError)
+        self.opened(switches, device, openvino.__version__.partition("-")[0])
+        self.constant_weights = self.holds()
+        core = openvino.Core()
+        return {
+            "library": "openvino",
+            "library_version": self.version,
+            "numpy_version": np.__version__,
+            "devices": [device],
+            "threads": int(switches["threads"]) if "threads" in switches else None,
+            "capability": ", ".join(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
+        }
+
+    def holds(self):
+        """Whether the model holds its weights."""
+        return self.switches.get("weights", "constant") == "constant"
+
+    def check(self, program):
+        dtype = program.steps[0].layer["dtype"]
+        if dtype not in DTYPES:
+            why = (
+                "the CPU plugin computes it in float32" if dtype == "float64" else "NumPy lacks it"
+            )
+            raise Unsupported("dtype=%s: %s" % (dtype, why))
+
+    def emit(self, program, shapes):
+        self.check(program)
+        graph = Graph(program, shapes, self.holds())
+        found = straight(graph, program, shapes, distinct=True)
+        names, inputs = program.operands(), inputs_of(program)
+        held, fed = (names, []) if self.holds() else ([], names)
+        parameters = [graph.parameter(name, graph.sizes()) for name in inputs]
+        parameters += [graph.parameter(name, graph.sizes_of(name)) for name in fed]
+        given = ", ".join(inputs + fed)
+        words = [
+            text.format(self.switches[k]) for k, text in PROPERTIES.items() if k in self.switches
+        ]
+        config = ", {%s}" % ", ".join(words) if words else ""
+        network = parameters + list(found.run)
+        network.append('return ov.compile_model(ov.Model([y], [%s]), "CPU"%s)' % (given, config))
+        make = ("", "def network(%s):" % ", ".join(held), *("    " + line for line in network), "")
+        model = ("model = network(%s)" % ", ".join(held),)
+        return found._replace(
+            make=make if held else make + model,
+            load=found.load + (model if held else ()),
+            run=("y = model(%s)[0]" % ("x" if given == "x" else "[%s]" % given),),
+        )
+
+    def shown(self, program, shapes):
+        return straight(Graph(program, shapes, True), program, shapes, distinct=True).run
+
+    def kernels(self, spec, shapes):
+        """The nodes of the compiled model, such as ``Convolution (brgconv_avx512_f32)``."""
+        recorder = Recorder(self.namespace["ov"])
+        self.watched(spec, shapes, ov=recorder)
+        nodes = [node.get_rt_info() for node in recorder.made.get_runtime_model().get_ordered_ops()]
+        told = [[node[key].astype(str) for key in ("layerType", "primitiveType")] for node in nodes]
+        named = ["%s (%s)" % (kind, how) for kind, how in told if kind not in ("Const", "Input")]
+        return {"runtime-model": named[:-1]}  # the last one is the output
+
+
+class Recorder:
+    """Stands for ``openvino``; keeps the model that is compiled."""
+
+    def __init__(self, ov):
+        self.ov, self.Model = ov, ov.Model
+
+    def compile_model(self, *given):
+        self.made = self.ov.compile_model(*given)
+        return self.made
+
+
+class Graph:
+    """A program as calls of an opset, channels first; see ``source.straight``.
+
+    ``holds``: weights are arrays that become constants, else parameters.
+    """
+
+    def __init__(self, program, shapes, holds):
+        layer = program.steps[0].layer
+        self.program, self.shapes, self.rank = program, shapes, shapes.rank
+        self.holds, self.dtype = holds, "np." + layer["dtype"]
+        self.product = program.single and layer["op"] in products.OPS
+
+    def parameter(self, name, sizes):
+        """The line of an input of the model; -1: an open size."""
+        return "%s = ops.parameter(%s, %s)" % (name, sizes, self.dtype)
+
+    def sizes(self):
+        """The sizes of x, all open but the channels; of several inputs these too."""
+        layer = self.program.steps[0].layer
+        channels = layer["in_channels" if "kernel" in layer else "channels"]
+        if self.program.inputs > 1:
+            return [-1] * (self.rank + 2)
+        if self.product:
+            written = products.left_text(layer, self.shapes)
+            return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]
+        return [-1, channels] + [-1] * self.rank
+
+    def sizes_of(self, operand):
+        """The sizes of an operand as ``operand`` hands it over."""
+        steps = self.program.steps
+        found = ((s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand)
+        layer, name = next(found)
+        if name == "tail":
+            return [-1] * (self.rank + 2)
+        if name != "w":
+            column = "kernel" not in layer or layer["op"] not in products.OPS
+            channels = layer["filters" if "kernel" in layer else "channels"]
+            return [1, channels] + [1] * self.rank if column else [channels]
+        return list(shape_of_weights(layer))
+
+    def enter(self, program, shapes):
+        if not self.product:
+            return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        x = products.left_text(program.steps[0].layer, shapes)
+        return ["x = " + x] if x != "x" else []
+
+    def leave(self, program, shapes):
+        if self.product:
+            return products.restored_text(program.steps[0].layer, "y", shapes)
+        return "np.moveaxis(y, 1, -1)"
+
+    def operand(self, layer, name, at):
+        if name == "tail":
+            return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
+        if layer["op"] in products.OPS:
+            if name == "b":
+                return []
+            w = products.right_text(layer, at)
+            return ["%s = %s" % (at, w + ".T.copy()" if layer["op"] == "dense" else w)]
+        if name != "w":
+            return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
+        found = ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
+        grouped = "%s = %s.reshape(%s)" % (at, at, shape_of_weights(layer))
+        return found + [grouped] * (layer["groups"] > 1)
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """Lines from the values named ``x`` to ``y``."""
+        op = layer["op"]
+        if op in products.OPS:
+            return self.multiplied(layer, x[0], y, list(given.values()))
+        if pooling.kind(layer):
+            return self.pooled(layer, number, x[0], y)
+        if "kernel" in layer:
+            name = "group_convolution" if layer["groups"] > 1 else "convolution"
+            words = [layer["stride"], *self.around(layer, number), layer["dilation"]]
+            words += ['"%s"' % one for one in self.auto(layer)]
+            call = "ops.%s(%s, %s, %s)" % (name, x[0], given["w"], joined(words))
+            bias = ["%s = ops.add(%s, %s)" % (y, y, name) for name in list(given.values())[1:]]
+            return ["%s = %s" % (y, call)] + bias
+        if op in ("add", "multiply"):
+            return ["%s = ops.%s(%s)" % (y, op, ", ".join(x))]
+        if op == "concat":
+            axis = 1 if layer["axis"] == self.rank + 1 else layer["axis"] + (layer["axis"] > 0)
+            return ["%s = ops.concat([%s], %d)" % (y, ", ".join(x), axis)]
+        if op == "product":
+            one, two = (self.last(name) for name in x)
+            product = "ops.matmul(%s, %s, False, %s)" % (one, two, bool(layer["transposed"]))
+            return ["%s = %s" % (y, self.first(product))]
+        return self.between(layer, x[0], y, given)
+
+    def multiplied(self, layer, x, y, given):
+        """A product or a sum; in a network it is over the channels, which come last for it."""
+        if layer["op"] == "sum":
+            return ["%s = ops.reduce_sum(%s, [%d], False)" % (y, x, self.rank + 1)]
+        turned = layer["op"] == "dense"
+        x = x if self.product else self.last(x)
+        call = "ops.matmul(%s, %s, False, %s)" % (x, given[0], turned)
+        call = "ops.add(%s, %s)" % (call, given[1]) if len(given) > 1 else call
+        return ["%s = %s" % (y, call if self.product else self.first(call))]
+
+    def last(self, x):
+        """The expression that puts the channels last."""
+        return "ops.transpose(%s, %s)" % (x, [0, *range(2, self.rank + 2), 1])
+
+    def first(self, x):
+        """The expression that puts them first again."""
+        return "ops.transpose(%s, %s)" % (x, [0, self.rank + 1, *range(1, self.rank + 1)])
+
+    def auto(self, layer):
+        """The word for padding that depends on the size, or none."""
+        return [one for one in AUTO_PAD if one.replace("_upper", "") == layer["padding"]]
+
+    def around(self, layer, number):
+        """Zeros before all axes and behind them: two lists."""
+        if self.auto(layer):
+            return [[0] * self.rank] * 2
+        return [list(one) for one in zip(*self.shapes.around(number))]
+
+    def pooled(self, layer, number, x, y):
+        """``ops.max_pool`` or ``ops.avg_pool``; a maximum leaves padding out."""
+        zeros, auto = layer["pad_with"] == "zeros", self.auto(layer)
+        before, after = self.around(layer, number)
+        kernel, stride, found = layer["kernel"], layer["stride"], []
+        rounding = '"ceil_torch"' if layer["ceil_mode"] else '"floor"'
+        word = ['"%s"' % auto[0] if auto else '"explicit"']
+        if pooling.kind(layer) == "avg":
+            words = [stride, before, after, kernel, not zeros, rounding, *word, layer["dilation"]]
+            return ["%s = ops.avg_pool(%s, %s)" % (y, x, joined(words))]
+        if zeros and auto:
+            raise Unsupported("OpenVINO's max_pool leaves auto_pad's padding out: use explicit one")
+        if zeros and any(before + after):
+            found = ["%s = %s" % (y, padded(x, before, after, 0.0, self.dtype))]
+            x, before, after = y, [0] * self.rank, [0] * self.rank
+        words = [stride, layer["dilation"], before, after, kernel, rounding, *word]
+        return found + ["%s = ops.max_pool(%s, %s).output(0)" % (y, x, joined(words))]
+
+    def between(self, layer, x, y, given):
+        """What stands between a network's windows."""
+        op, parameters = layer["op"], layer["parameters"]
+        if op == "bias":
+            return ["%s = ops.add(%s, %s)" % (y, x, given["b"])]
+        if op == "normalisation":
+            scaled = "ops.multiply(%s, %s)" % (x, given["scale"])
+            return ["%s = ops.add(%s, %s)" % (y, scaled, given["shift"])]
+        if op == "pad":
+            before, after = zip(*layer["padding"])
+            value = parameters.get("value", 0.0)
+            return ["%s = %s" % (y, padded(x, before, after, value, self.dtype))]
+        if op == "extend":
+            axis = 1 + elementwise.extended_axis(layer, self.rank + 2)
+            kept = "ops.slice(%s, [0], [%d], [1], [%d])" % (x, layer["kept"], axis)
+            return ["%s = ops.concat([%s, %s], %d)" % (y, kept, given["tail"], axis)]
+        if op != "activation":
+            raise Unsupported("op=%s: no operation is written for it" % op)
+        name = layer["activation"]
+        words = {"x": x, "dtype": self.dtype, "alpha": parameters.get("alpha", 1.0)}
+        words.update(scale=activations.SCALE, slope=activations.SLOPE)
+        return ["%s = %s" % (y, ACTIVATIONS.get(name, "ops.%s({x})" % name).format(**words))]
+
+
+def shape_of_weights(layer):
+    """The shape of a layer's weights as OpenVINO has them."""
+    filters, channels, groups = layer["filters"], layer["in_channels"], layer["groups"]
+    if layer["op"] == "dense":
+        return filters, channels
+    if layer["op"] in products.OPS:
+        vector = layer["op"] == "dot" and filters == 1
+        return (channels,) if vector else (channels, filters)
+    if groups == 1:
+        return (filters, channels, *layer["kernel"])
+    return (groups, filters // groups, channels // groups, *layer["kernel"])
+
+
+def padded(x, before, after, value, dtype):
+    """``ops.pad`` of the spatial axes."""
+    around = "%s, %s" % ([0, 0, *before], [0, 0, *after])
+    return 'ops.pad(%s, %s, "constant", np.array(%s, %s))' % (x, around, number(value), dtype)
+
+
+def joined(words):
+    """Arguments of a call."""
+    return ", ".join(map(str, words))

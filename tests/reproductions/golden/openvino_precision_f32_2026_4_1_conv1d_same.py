@@ -1,0 +1,129 @@
+"""OpenVINO 2026.4.1: conv1d gives different bits at length 10 and at length 12.
+
+conv1d 5, 1 -> 1, same, length 10 against 12, float32, on openvino,precision=f32.
+Outputs are compared where both sides read the same inputs with the same weights.
+
+Needs numpy and openvino. Exit status: 1 they differ, 0 they don't, 2 it can't run.
+"""
+
+import platform
+import sys
+
+try:
+    import numpy as np
+    import openvino as ov
+    from openvino import opset16 as ops
+except ImportError as error:
+    print("can't run: {}".format(error))
+    sys.exit(2)
+
+
+def numbers(text, *shape):
+    """An array from exact hexadecimal numbers."""
+    return np.array([float.fromhex(one) for one in text.split()], np.float32).reshape(shape)
+
+
+# x is -0.5040862, -0.13806365, 1.3672454, -1.4315643, -0.3249628, 0.45373553, -0.16374984, ...
+x = numbers(
+    "-0x1.021796p-1 -0x1.1ac11ep-3 0x1.5e03ccp+0 -0x1.6e7bp+0 -0x1.4cc30cp-2 0x1.d0a00cp-2 "
+    "-0x1.4f5c14p-3 -0x1.ee391cp-1 -0x1.1d7cfep-2 0x1.146f54p+1 0x1.211f9p-1 0x1.d6bb34p-3",
+    1,
+    12,
+    1,
+)
+# w is 0.9229466, -1.3811823, -1.5525317, 0.665063, -0.36187133
+w = numbers("0x1.d88c74p-1 -0x1.61952ap+0 -0x1.8d72b8p+0 0x1.548324p-1 -0x1.728e66p-2", 5, 1, 1)
+b = numbers("0x1p-1", 1)
+# Outputs that are compared, on the left and on the right.
+COMPARED = [
+    (np.s_[:, 0:8], np.s_[:, 0:8]),
+]
+
+
+def compute(x, w, b):
+    """The outputs, channels last."""
+
+    def network(w, b):
+        x = ops.parameter([-1, 1, -1], np.float32)
+        y = ops.convolution(x, w, [1], [0], [0], [1], "same_upper")
+        y = ops.add(y, b)
+        return ov.compile_model(ov.Model([y], [x]), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+    x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
+    w = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))
+    b = b.reshape((1, -1, 1))
+    model = network(w, b)
+    y = model(x)[0]
+    return np.moveaxis(y, 1, -1)
+
+
+def processor():
+    """The processor's name."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return (names or [platform.processor() or "unknown"])[0]
+
+
+def bits(value):
+    """The bit pattern of a number."""
+    return int(value.view("u4"))
+
+
+def ordered(value):
+    """The number's place among all of its format: neighbours are 1 apart."""
+    number = bits(value)
+    return number if number < 1 << 31 else (1 << 31) - number
+
+
+def text(value):
+    """A number and its bits."""
+    return "{!s} (0x{:08x})".format(value, bits(value))
+
+
+def listed(y, part):
+    """Places and values of a part of an output."""
+    places = np.moveaxis(np.indices(y.shape), 0, -1)[part]
+    return places.reshape(-1, y.ndim).tolist(), y[part].reshape(-1)
+
+
+def compare(one, two):
+    """Prints the outputs that differ: how many do, of how many, and the largest distance."""
+    counted, differing, largest = 0, 0, 0
+    for ours, theirs in COMPARED:
+        (here, a), (there, b) = listed(one, ours), listed(two, theirs)
+        counted += len(a)
+        different = (a != b) & ~((a != a) & (b != b))
+        for k in np.flatnonzero(different):
+            ulp = ordered(b[k]) - ordered(a[k])
+            differing, largest = differing + 1, max(largest, abs(ulp))
+            if differing <= 20:
+                values = here[k], text(a[k]), there[k], text(b[k]), ulp
+                print("left{} = {}, right{} = {}, {:+d} ulp".format(*values))
+    return counted, differing, largest
+
+
+def main():
+    """The exit status."""
+    python, numpy = platform.python_version(), np.__version__
+    print("OpenVINO {}".format(ov.__version__.partition("-")[0]))
+    print("NumPy {}, Python {}".format(numpy, python))
+    print("{} {}".format(platform.machine(), processor()))
+    print("left: length 10; right: length 12")
+    one = compute(np.ascontiguousarray(x[:, :10]), w, b)
+    two = compute(x, w, b)
+    counted, differing, largest = compare(one, two)
+    verdict = "{} of {} outputs differ, up to {} ulp".format(differing, counted, largest)
+    print(verdict if differing else "none of {} outputs differs".format(counted))
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception as error:
+        print("can't run: {}: {}".format(type(error).__name__, error))
+        status = 2
+    sys.exit(status)
