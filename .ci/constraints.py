@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import install  # noqa: E402
-from probe.runtimes import interpreters  # noqa: E402
+from probe.runtimes import packages  # noqa: E402
 
 PROJECT = "probe-numerics"
 BLAMED = re.compile(
@@ -73,9 +73,9 @@ def minors() -> list[str]:
 
 def environment(folder: Path, minor: str) -> Path:
     """The interpreter of an empty environment. Leaves with a message where there is no such."""
-    python = interpreters.find(minor)
+    python = packages.interpreter(minor)
     if python is None:
-        sys.exit(f"constraints: {interpreters.missing(minor)}")
+        sys.exit(f"constraints: {packages.missing(minor)}")
     subprocess.run([python, "-m", "venv", folder], check=True)
     return install.interpreter(folder)
 

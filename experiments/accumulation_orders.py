@@ -18,15 +18,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe import Case, Store, Target, experiment, kernels, window
+from probe import Case, Store, Target, kernels, window
 from probe.campaign import case_row, run_row
-from probe.cli.output import Output, Tell
 from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
+from probe.experiments import frame
 from probe.explain.causes import explain_store
-from probe.explain.rows import order_row, reveal_rows, rounding_row
 from probe.launch import AnySession, open_session
-from probe.order.ways import Way
+from probe.order.summation import Summation
+from probe.printing import Output, Tell
 from probe.store import latest
 from probe.sweep import sweep
 from probe.sweep.observations import output_columns
@@ -111,10 +111,10 @@ GRID_LENGTHS = (5, 6, 8, 9, 13, 16, 21, 33, 53, 64)
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar("differences") as progress:
+    with Store.here(store) as kept, frame.bar("differences") as progress:
         found = sweep(
             GRID[:1] if quick else GRID,
             [Target.parse(text) for text in (QUICK if quick else ORDINARY)],
@@ -184,7 +184,7 @@ class Studies:
         outputs = Counter[int]()
         for row in self._stored("reveals", place):
             outputs[row["at"]] += row["outputs"]
-        known: list[Way] = []
+        known: list[Summation] = []
         for at in study.lengths:
             self.done += 1
             self.tell(self.done, self.total, session.target.text)
@@ -199,7 +199,7 @@ class Studies:
             known = list(dict.fromkeys([*found, *known]))[:MOST_KNOWN]
 
     def _ask(self, target: Target, study: Study, place: dict[str, Any]) -> None:
-        """What the library says it ran, at the first length of every new set of ways."""
+        """What the library says it ran, at the first length of every new set of summations."""
         sets: dict[int, set[tuple[str, str]]] = {}
         for row in self._stored("reveals", place):
             sets.setdefault(row["at"], set()).add((row["order_id"], row["rounding_id"]))
@@ -215,20 +215,20 @@ class Studies:
         study: Study,
         case: Case,
         place: dict[str, Any],
-        known: list[Way],
-    ) -> list[Way]:
-        """Stores one length; the ways of its outputs."""
+        known: list[Summation],
+    ) -> list[Summation]:
+        """Stores one length; the summations of its outputs."""
         side = revealed(session, case, known)
         if side.orders is None:
             raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
-        self.store.append("reveals", reveal_rows(side.orders, place))
-        self.store.append("orders", [order_row(way) for way in side.orders.ways])
-        self.store.append("roundings", [rounding_row(way) for way in side.orders.ways])
+        self.store.append("reveals", side.orders.rows(place))
+        self.store.append("orders", [one.order_row() for one in side.orders.summations])
+        self.store.append("roundings", [one.rounding_row() for one in side.orders.summations])
         if study.whole:
             output = side.operands.y.reshape(case.output_shape())
             columns = output_columns(place, case.length or 0, output, case.dtype)
             self.store.extend("outputs", columns)
-        return side.orders.ways
+        return side.orders.summations
 
     def _failed(self, error: TargetError, place: dict[str, Any]) -> None:
         row = {"target": error.target, "kind": error.kind, "message": error.why}

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe import Case, Target, experiment
+from probe import Case, Target
+from probe.experiments import frame
 
 BATCHES = (1, 2, 3, 4, 8, 16, 32)
 """Each is compared with the last one."""
@@ -106,7 +107,7 @@ KEEP = 2
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
@@ -116,9 +117,9 @@ def main(store: Path, quick: bool) -> bool:
         (PRODUCTS[: 1 if quick else 4], BATCHES, "length"),
     ]
     what = "batch invariance"
-    if experiment.swept(store, what, parts, targets, experiment="batch_invariance", keep=KEEP):
+    if frame.swept(store, what, parts, targets, experiment="batch_invariance", keep=KEEP):
         return True
-    return experiment.explained(store, what)
+    return frame.explained(store, what)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from probe import Case, Target, experiment
+from probe import Case, Target
+from probe.experiments import frame
 from probe.launch import open_session
 
 NAME = "devices"
@@ -71,15 +72,15 @@ def plan(quick: bool) -> list[tuple[list[Case], list[int], str]]:
     return [(cases(k, quick), sorted({k, k + 1, *LENGTHS}), "length") for k in kernels]
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     options = {"experiment": NAME, "keep": KEEP, "sessions": patient}
-    if experiment.swept(store, NAME, plan(quick), targets, **options):
+    if frame.swept(store, NAME, plan(quick), targets, **options):
         return True
-    return experiment.explained(store, NAME)
+    return frame.explained(store, NAME)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe import Case, Target, experiment
+from probe import Case, Target
+from probe.experiments import frame
 
 FILTERS = (1, 3, 8, 16, 31, 64)
 """Each is compared with the last one."""
@@ -64,15 +65,15 @@ KEEP = 2
 QUICK = "reference reference,algorithm=pairwise".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     parts = [(CASES[:2] if quick else CASES, FILTERS, "filters")]
     what = "filter subsets"
-    if experiment.swept(store, what, parts, targets, experiment="filter_subsets", keep=KEEP):
+    if frame.swept(store, what, parts, targets, experiment="filter_subsets", keep=KEEP):
         return True
-    return experiment.explained(store, what)
+    return frame.explained(store, what)
 
 
 if __name__ == "__main__":

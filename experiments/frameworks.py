@@ -17,13 +17,13 @@ from pathlib import Path
 
 from length_sweep import grid
 
-from probe import Case, Store, Target, experiment, load
+from probe import Case, Store, Target, load
 from probe.campaign import case_row
-from probe.cli.output import Output
 from probe.comparison import revealed
 from probe.errors import TargetError
-from probe.explain.rows import order_row, reveal_rows, rounding_row
+from probe.experiments import frame
 from probe.launch import AnySession, open_session
+from probe.printing import Output
 from probe.sweep.observations import output_columns
 from probe.target import unavailable
 
@@ -63,17 +63,17 @@ patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     options = {"experiment": NAME, "keep": KEEP, "sessions": patient}
     parts = [(shapes, lengths, "length") for shapes, lengths in grid(quick)]
-    if experiment.swept(store, f"{NAME}: the grid", parts, targets, **options):
+    if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True
     with Store.here(store) as kept, Output().working(f"{NAME}: all targets at one length"):
         together(kept, targets, TOGETHER[:1] if quick else TOGETHER)
-    return experiment.explained(store, NAME)
+    return frame.explained(store, NAME)
 
 
 def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
@@ -105,9 +105,9 @@ def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> N
     kept.extend("outputs", output_columns(place, case.length or 0, y, case.dtype))
     if side.orders is None:
         return
-    kept.append("reveals", reveal_rows(side.orders, place | {"at": case.length}))
-    kept.append("orders", [order_row(way) for way in side.orders.ways])
-    kept.append("roundings", [rounding_row(way) for way in side.orders.ways])
+    kept.append("reveals", side.orders.rows(place | {"at": case.length}))
+    kept.append("orders", [one.order_row() for one in side.orders.summations])
+    kept.append("roundings", [one.rounding_row() for one in side.orders.summations])
 
 
 if __name__ == "__main__":

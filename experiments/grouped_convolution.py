@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probe import Case, Store, Target, experiment
-from probe.explain.conventions import measure
+from probe import Case, Store, Target
+from probe.experiments import frame
+from probe.experiments.conventions import measure
 
 ONES: dict[str, Any] = {"operands": "count", "in_channels": 2, "filters": 2}
 FULL = Case("conv1d", 3, length=3, padding="2:0", groups=1, **ONES)
@@ -31,13 +32,13 @@ TARGETS = "tensorflow tensorflow,onednn=0 keras torch jax onnxruntime litert ope
 QUICK = ["reference"]
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar("grouped convolution") as progress:
+    with Store.here(store) as kept, frame.bar("grouped convolution") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "grouped_convolution", progress)
-    return experiment.windows_read(found)
+    return frame.windows_read(found)
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
-from probe.cli.show.facts import table
+from probe import Case, Store, Target
+from probe.experiments import frame
+from probe.printing import Output, table
 from probe.sweep import sweep
 from probe.sweep.summary import TargetSummary
 
@@ -92,11 +92,11 @@ def plan(quick: bool) -> list[tuple[list[Case], list[str], list[int]]]:
     return found
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: dict[str, list[TargetSummary]] = {}
-    with Store.here(store) as kept, experiment.bar("length sweep") as progress:
+    with Store.here(store) as kept, frame.bar("length sweep") as progress:
         for shapes, texts, lengths in plan(quick):
             part = sweep(
                 shapes,

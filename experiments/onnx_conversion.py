@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment
-from probe.explain.conventions import measure
+from probe import Case, Store, Target
+from probe.experiments import frame
+from probe.experiments.conventions import measure
 from probe.window import equivalent
 
 CONV = Case("conv2d", 3, 3, 4, length=6, height=6, padding=1, operands="image")
@@ -29,13 +30,13 @@ STRIDES, GROWTH = (1, 2), (0, 1)
 """GROWTH: elements added to the map, so that even and odd sizes are there."""
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar("onnx conversion") as progress:
+    with Store.here(store) as kept, frame.bar("onnx conversion") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "onnx_conversion", progress)
-    return experiment.windows_read(found)
+    return frame.windows_read(found)
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

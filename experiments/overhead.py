@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import Case, Store, Target, experiment, ulp
+from probe import Case, Store, Target, ulp
 from probe.campaign import run_row
-from probe.cli.output import Output
-from probe.cli.show.facts import table
+from probe.experiments import frame
 from probe.launch import InlineSession, open_session
+from probe.printing import Output, table
 from probe.sweep import sweep
 
 SINGLE = "tensorflow,threads=1"
@@ -223,7 +223,7 @@ def measure(quick: bool) -> Iterator[tuple[str, list[Row]]]:
         yield target, list(memory(target, counts, longest))
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")

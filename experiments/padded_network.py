@@ -16,10 +16,11 @@ from pathlib import Path
 
 from rich.text import Text
 
-from probe import Store, Target, experiment
-from probe.cli.output import Output
+from probe import Store, Target
+from probe.experiments import frame
+from probe.experiments.padding import Measured, Request, measure
 from probe.network import Network
-from probe.network.measurement import Measured, Request, measure
+from probe.printing import Output
 from probe.target import unavailable
 
 FIXED = 4096
@@ -85,7 +86,7 @@ SAME_ON = (*MAIN, "tensorflow", "torch", "onnxruntime")
 QUICK = "nine-layers:width=2,blocks=3"
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     with Store.here(store) as kept, Output().progress("padded network") as tell:

@@ -16,9 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from probe import Case, Store, Target, experiment
+from probe import Case, Store, Target
 from probe.errors import InputError
-from probe.explain.conventions import measure
+from probe.experiments import frame
+from probe.experiments.conventions import measure
 from probe.window import equivalent
 
 FOUR = Case("conv1d", 2, length=4, stride=2, padding="same", weights="0,1", operands="count")
@@ -45,13 +46,13 @@ where it has one; else, as in Caffe and PyTorch, (extent - 1) // 2 on both sides
 QUICK = [("reference", "same"), ("reference", "same_lower"), ("reference", "caffe")]
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar("padding conventions") as progress:
+    with Store.here(store) as kept, frame.bar("padding conventions") as progress:
         asked = [(Target.parse(text), case) for text, case in questions(quick)]
         found = measure(asked, kept, "padding_conventions", progress)
-    return experiment.windows_read(found)
+    return frame.windows_read(found)
 
 
 def questions(quick: bool) -> Iterator[tuple[str, Case]]:

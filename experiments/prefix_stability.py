@@ -16,9 +16,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
-from probe.cli.show.facts import table
+from probe import Case, Store, Target
+from probe.experiments import frame
+from probe.printing import Output, table
 from probe.sweep import sweep
 from probe.sweep.summary import Difference, Summary, TargetSummary
 
@@ -72,13 +72,13 @@ machine lacks is stored and shown with the reason."""
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     cases = [REPORT, SAME, GRID[0], GRID[8]] if quick else [REPORT, SAME, *GRID]
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     lengths = range(5, 16) if quick else LENGTHS
-    with Store.here(store) as kept, experiment.bar("prefix stability") as progress:
+    with Store.here(store) as kept, frame.bar("prefix stability") as progress:
         found = sweep(
             cases,
             targets,

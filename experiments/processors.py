@@ -16,11 +16,12 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
+from probe import Case, Store, Target
 from probe.errors import ProbeError
+from probe.experiments import frame
 from probe.installation import install, is_there
-from probe.search.measurement import measure, measured
+from probe.printing import Output
+from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",
@@ -63,7 +64,7 @@ def targets() -> list[str]:
     return [Target.parse(text).text for text in [*native, *early, *once, *again, *twice]]
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Target by target; whether Ctrl-C ended it."""
     out = Output()

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from probe import Case, Store, Target, experiment, load
+from probe import Case, Store, Target, load
+from probe.experiments import frame
+from probe.experiments.reports import Conventions, Operators, Pair, Report, ask
 from probe.launch import open_session
-from probe.reports import Conventions, Operators, Pair, Report, ask
 
 NAME = "public_reports"
 
@@ -375,18 +376,18 @@ REPORTS = [
 """In the order in which the notebook shows them. What a thread's own shape leaves open is said."""
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, explains, shrinks, stores and prints; whether Ctrl-C ended it."""
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     reports = [small(one) for one in REPORTS] if quick else REPORTS
     patient = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     with Store.here(store) as kept:
-        with experiment.bar("public reports") as progress:
+        with frame.bar("public reports") as progress:
             asked = ask(reports, targets, kept, NAME, progress, patient)
         if not asked.interrupted:
             simulate_tf32(kept, 8 if quick else 64 * 197)
-    return experiment.reported(store, asked)
+    return frame.reported(store, asked)
 
 
 def small(report: Report) -> Report:
@@ -413,7 +414,6 @@ def simulate_tf32(kept: Store, rows: int) -> None:
     row: dict[str, Any] = {"subject": "tensorflow/tensorflow#127346", "variant": "simulated TF32"}
     row |= {"size": rows, "repeat": 0, "value": float(apart), "unit": "largest difference"}
     kept.append("measurements", row | {"run_id": load(kept.path).runs.run_id.iloc[-1]})
-    kept.compact()
 
 
 def tf32(array: np.ndarray) -> np.ndarray:

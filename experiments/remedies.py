@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from probe import Case, Store, Target, experiment, schema
-from probe.cli.output import Output
-from probe.cli.show.facts import table
-from probe.network.builder import nine_layers
+from probe import Case, Store, Target, schema
+from probe.experiments import frame
+from probe.network.description import nine_layers
+from probe.printing import Output, table
 from probe.remedies import Measured, Sessions, advise, measure, measure_network, rows
 
 NAME = "remedies"
@@ -86,7 +86,7 @@ PLAN: Plan = [
 QUICK = "reference,algorithm=pairwise,length_switch=9"
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: list[Measured] = []

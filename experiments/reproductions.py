@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from probe import Case, Store, Target, experiment, machine
-from probe.reproduction.trials import Drawn, attempt, draw
+from probe import Case, Store, Target, machine
+from probe.experiments import frame
+from probe.experiments.trials import Drawn, attempt, draw
 
 NAME = "reproductions"
 
@@ -36,7 +37,7 @@ PROCESSES = 1
 QUICK = Target.parse("reference,algorithm=pairwise,length_switch=9")
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Draws, reproduces, stores and prints; whether Ctrl-C ended it."""
     if quick:
@@ -50,9 +51,9 @@ def main(store: Path, quick: bool) -> bool:
 
 def measured(store: Path, source: str, drawn: list[Drawn]) -> bool:
     """Tries every finding of a source; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, experiment.bar(source) as progress:
+    with Store.here(store) as kept, frame.bar(source) as progress:
         tried = attempt(drawn, kept, NAME, PROCESSES, progress)
-    return experiment.reproduced(tried, source, len(drawn))
+    return frame.reproduced(tried, source, len(drawn))
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def found_quickly() -> Iterator[Path]:
     cases = [Case("conv1d", kernel, operands="cancel", bias=0.5) for kernel in (3, 5)]
     with TemporaryDirectory() as folder:
         swept = Path(folder) / "length_sweep"
-        experiment.swept(swept, "findings", [(cases, range(5, 21), "length")], [QUICK])
+        frame.swept(swept, "findings", [(cases, range(5, 21), "length")], [QUICK])
         yield swept
 
 

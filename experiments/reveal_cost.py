@@ -15,14 +15,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment
+from probe import Case, Store, Target
 from probe.campaign import case_row, run_row
-from probe.cli.output import Output
-from probe.explain.rows import order_row, reveal_rows, rounding_row
+from probe.experiments import frame
 from probe.launch import AnySession, open_session
-from probe.order.fprev import fprev_calls
 from probe.order.orders import Orders, reveal
-from probe.order.tree import Tree
+from probe.order.tree import Tree, fprev_calls
+from probe.printing import Output
 
 NAME = "reveal_cost"
 
@@ -71,7 +70,7 @@ def cases(target: str) -> Iterator[Case]:
                 yield Case("conv1d", 5, channels, 8, LENGTH, dtype=dtype)
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     on_one_core()
@@ -106,10 +105,10 @@ def measure(store: Store, session: AnySession, case: Case, run_id: str) -> None:
         return
     found = fastest(session, case)
     store.append("cases", case_row(case))
-    store.append("reveals", reveal_rows(found, place))
-    for way in found.ways:
-        store.append("orders", order_row(way) | {"fprev": cost_of_one(way[0])})
-        store.append("roundings", rounding_row(way))
+    store.append("reveals", found.rows(place))
+    for each in found.summations:
+        store.append("orders", each.order_row() | {"fprev": cost_of_one(each.tree)})
+        store.append("roundings", each.rounding_row())
 
 
 def fastest(session: AnySession, case: Case) -> Orders:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from probe import Case, Store, Target, experiment
-from probe.cli.output import Output
+from probe import Case, Store, Target
 from probe.errors import ProbeError
+from probe.experiments import frame
 from probe.installation import install, remove
+from probe.printing import Output
 from probe.runtimes import environments
 from probe.runtimes.pins import number
-from probe.search.measurement import measure, measured
+from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(
     op="conv2d",
@@ -56,7 +57,7 @@ BETWEEN = """
 QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 
 
-@experiment.script
+@frame.script
 def main(store: Path, quick: bool) -> bool:
     """Release by release; whether Ctrl-C ended it."""
     with Store.here(store) as kept:

@@ -21,7 +21,7 @@ A target is a text such as "tensorflow,onednn=0", as `probe targets` lists them,
 
 Everything is imported when it is first used, so ``import probe`` costs nothing. The rooms are
 modules of their own, which ``probe.ROOMS`` lists along the flow: ``probe.ulp``, ``probe.window``,
-``probe.search``, ...; ``probe.backends`` says how a library of your own becomes a target.
+``probe.thresholds``, ...; ``probe.backends`` says how a library of your own becomes a target.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ _HOMES = {
 ROOMS = {
     "errors": "what was wrong, in one line",
     "public": "what `import probe` offers",
+    "printing": "how results and progress are printed",
     "floats": "formats: bits, values, one rounding from one to another",
     "memory": "whether a run fits into what is free",
     "ulp": "the only comparison: bits, and units in the last place",
-    "program": "what is computed, as steps that read earlier values",
     "schema": "the columns of the store",
     "geometry": "windows: padding, output sizes, what each output reads",
     "activations": "the table of activations, and each library's spelling",
     "operation": "the table of operations, and one of them with its sizes and options",
+    "program": "what is computed, as steps that read earlier values",
     "stable": "convolutions and dense layers that keep their bits at every length",
     "backends": "libraries by name",
     "operands": "operand bits, the same for all time",
@@ -81,20 +82,19 @@ ROOMS = {
     "campaign": "many questions put to targets: starting, reviving, failures, progress, Ctrl-C",
     "sweep": "cases x targets x lengths: run, compared and stored",
     "order": "in which order each output is added: revealed, then replayed",
+    "plots": "pictures of answers",
     "kernels": "what the library itself says that it ran",
     "comparison": "two runs: which outputs must agree, what differs, and why",
     "explain": "why two runs differ, of one case or of a whole store",
-    "search": "for thresholds, by order, and for the release that changed something",
+    "thresholds": "at which lengths a target changes how it adds",
+    "search": "for the release that changed something",
     "network": "many layers, padded",
     "remedies": "what keeps the bits, and what it costs",
     "shrink": "a smaller case that fails alike",
-    "plots": "the pictures",
     "reproduction": "the folder for a bug report",
-    "reports": "public reports, asked of every target",
-    "notebook": "what a notebook reads of a store",
     "answers": "the functions below, and what they return",
+    "experiments": "what the scripts in experiments/ and their notebooks share",
     "cli": "the command line",
-    "experiment": "the frame of the scripts in experiments/",
 }
 """The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""
 

@@ -1,11 +1,12 @@
 """The activations: a row each, with what they compute in NumPy and how each library is asked.
 
 A spelling is lines of source of which the last is an expression in ``x``, the activations, channels
-last; ``{alpha}`` stands for the parameter of those that have one. In NumPy's, ``number`` makes a
-number of x's dtype. PyTorch's x has its channels first. LiteRT's are operators of a graph under the
-schema's names, which take values and numbers, as TensorFlow's converter writes them: RELU and RELU6
-are fused into the operator that makes their x where that can. Caffe's are a layer's type and its
-fields; those after ``softplus`` are OpenCV's own. ONNX's are nodes, see :class:`Node`.
+last; ``{alpha}`` stands for the parameter of those that have one, ``{name}`` for our name of it. In
+NumPy's, ``number`` makes a number of x's dtype. PyTorch's x has its channels first. LiteRT's are
+operators of a graph under the schema's names, which take values and numbers, as TensorFlow's
+converter writes them: RELU and RELU6 are fused into the operator that makes their x where that can.
+Caffe's are a layer's type and its fields; Gelu, Selu, Softsign and HardSigmoid are OpenCV's own.
+ONNX's are nodes, see :class:`Node`.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
@@ -35,23 +36,22 @@ class Activation(NamedTuple):
     """One activation: its spelling in each library, and what is known of its bits.
 
     ``roundings``: how many of its operations round, where all are IEEE's, so that every library has
-    NumPy's bits; None where a library computes the function in its own way. ``alpha``: the
-    parameter's default, None without one. ``at_one``: by library, the spelling where alpha is 1.
-    ``older``: by library, the spelling in releases that lack the name. ``module``: the class of
-    ``torch.nn`` that computes it, empty where models with it are not read.
+    NumPy's bits; None where a library computes the function in its own way. ``at_one``:
+    by library, the spelling where alpha is 1. ``older``: by library, the spelling in releases that
+    lack the name. ``module``: the class of ``torch.nn`` that computes it, empty where models with
+    it are not read.
     """
 
     numpy: str
-    tensorflow: str
-    torch: str
-    jax: str
-    keras: str
     litert: str
     caffe: Tuple[str, str]
     onnx: Tuple[Node, ...]
+    tensorflow: str = "tf.nn.{name}(x)"
+    torch: str = "F.{name}(x)"
+    jax: str = "jax.nn.{name}(x)"
+    keras: str = "keras.activations.{name}(x)"
     module: str = ""
     roundings: Optional[int] = None
-    alpha: Optional[float] = None
     at_one: Mapping[str, str] = {}
     older: Mapping[str, str] = {}
 
@@ -59,10 +59,6 @@ class Activation(NamedTuple):
 ACTIVATIONS: Dict[str, Activation] = {
     "relu": Activation(
         numpy="np.maximum(x, 0)",
-        tensorflow="tf.nn.relu(x)",
-        torch="F.relu(x)",
-        jax="jax.nn.relu(x)",
-        keras="keras.activations.relu(x)",
         litert="RELU(x)",
         caffe=("ReLU", ""),
         onnx=(Node("Relu"),),
@@ -71,10 +67,6 @@ ACTIVATIONS: Dict[str, Activation] = {
     ),
     "relu6": Activation(
         numpy="np.minimum(np.maximum(x, 0), 6)",
-        tensorflow="tf.nn.relu6(x)",
-        torch="F.relu6(x)",
-        jax="jax.nn.relu6(x)",
-        keras="keras.activations.relu6(x)",
         litert="RELU6(x)",
         caffe=("ReLU6", ""),
         onnx=(Node("Clip", (0, 6)),),
@@ -92,14 +84,10 @@ ACTIVATIONS: Dict[str, Activation] = {
         onnx=(Node("LeakyRelu", (), {"alpha": "alpha"}),),
         module="LeakyReLU",
         roundings=1,
-        alpha=1.0,
     ),
     "sigmoid": Activation(
         numpy="1 / (1 + np.exp(-x))",
-        tensorflow="tf.nn.sigmoid(x)",
         torch="torch.sigmoid(x)",
-        jax="jax.nn.sigmoid(x)",
-        keras="keras.activations.sigmoid(x)",
         litert="LOGISTIC(x)",
         caffe=("Sigmoid", ""),
         onnx=(Node("Sigmoid"),),
@@ -107,10 +95,8 @@ ACTIVATIONS: Dict[str, Activation] = {
     ),
     "tanh": Activation(
         numpy="np.tanh(x)",
-        tensorflow="tf.nn.tanh(x)",
         torch="torch.tanh(x)",
         jax="jax.numpy.tanh(x)",
-        keras="keras.activations.tanh(x)",
         litert="TANH(x)",
         caffe=("TanH", ""),
         onnx=(Node("Tanh"),),
@@ -119,10 +105,7 @@ ACTIVATIONS: Dict[str, Activation] = {
     "softmax": Activation(
         numpy="raised = np.exp(x - x.max(axis=-1, keepdims=True))\n"
         "raised / raised.sum(axis=-1, keepdims=True)",
-        tensorflow="tf.nn.softmax(x)",
         torch="F.softmax(x, 1)",
-        jax="jax.nn.softmax(x)",
-        keras="keras.activations.softmax(x)",
         litert="SOFTMAX(x, beta=1.0)",
         caffe=("Softmax", "softmax_param {{ axis: 1 }}"),
         onnx=(Node("Softmax", (), {"axis": 1}),),
@@ -137,16 +120,11 @@ ACTIVATIONS: Dict[str, Activation] = {
         caffe=("ELU", "elu_param {{ alpha: {alpha} }}"),
         onnx=(Node("Elu", (), {"alpha": "alpha"}),),
         module="ELU",
-        alpha=1.0,
         at_one={"tensorflow": "tf.nn.elu(x)", "litert": "ELU(x)"},
     ),
     "selu": Activation(
         numpy=f"scale, slope = number({SCALE}), number({SLOPE})\n"
         "np.where(x > 0, scale * x, scale * (slope * np.expm1(x)))",
-        tensorflow="tf.nn.selu(x)",
-        torch="F.selu(x)",
-        jax="jax.nn.selu(x)",
-        keras="keras.activations.selu(x)",
         litert=f"y = MUL(SUB(EXP(x), 1), {SCALE * SLOPE})\n"
         f"z = MUL(x, {SCALE})\nSELECT(GREATER(x, 0), z, y)",
         caffe=("Selu", ""),
@@ -155,10 +133,6 @@ ACTIVATIONS: Dict[str, Activation] = {
     ),
     "softplus": Activation(
         numpy="np.logaddexp(x, number(0))",
-        tensorflow="tf.nn.softplus(x)",
-        torch="F.softplus(x)",
-        jax="jax.nn.softplus(x)",
-        keras="keras.activations.softplus(x)",
         litert="LOG(ADD(EXP(x), 1))",
         caffe=("BNLL", ""),
         onnx=(Node("Softplus"),),
@@ -166,10 +140,7 @@ ACTIVATIONS: Dict[str, Activation] = {
     ),
     "softsign": Activation(
         numpy="x / (1 + np.abs(x))",
-        tensorflow="tf.nn.softsign(x)",
-        torch="F.softsign(x)",
         jax="jax.nn.soft_sign(x)",
-        keras="keras.activations.softsign(x)",
         litert="DIV(x, ADD(ABS(x), 1))",
         caffe=("Softsign", ""),
         onnx=(Node("Softsign"),),
@@ -179,10 +150,7 @@ ACTIVATIONS: Dict[str, Activation] = {
         numpy="wide = x.astype(np.float64)\n"
         "erf = np.vectorize(math.erf, otypes=[np.float64])\n"
         "wide * 0.5 * (1 + erf(wide / math.sqrt(2)))",
-        tensorflow="tf.nn.gelu(x)",
-        torch="F.gelu(x)",
         jax="jax.nn.gelu(x, approximate=False)",
-        keras="keras.activations.gelu(x)",
         litert="GELU(x)",
         caffe=("Gelu", ""),
         onnx=(  # the nodes that exporters write, which ONNX Runtime fuses
@@ -196,10 +164,6 @@ ACTIVATIONS: Dict[str, Activation] = {
     ),
     "silu": Activation(
         numpy="x * (1 / (1 + np.exp(-x)))",
-        tensorflow="tf.nn.silu(x)",
-        torch="F.silu(x)",
-        jax="jax.nn.silu(x)",
-        keras="keras.activations.silu(x)",
         litert="MUL(x, LOGISTIC(x))",
         caffe=("Swish", ""),
         onnx=(Node("Sigmoid"), Node("Mul", ("x",))),
@@ -210,8 +174,6 @@ ACTIVATIONS: Dict[str, Activation] = {
         numpy="np.minimum(np.maximum(x + 3, 0), 6) / 6",
         tensorflow="tf.nn.relu6(x + 3) / 6",
         torch="F.relu6(x + 3) / 6",
-        jax="jax.nn.hard_sigmoid(x)",
-        keras="keras.activations.hard_sigmoid(x)",
         litert="MUL(RELU6(ADD(x, 3)), 1 / 6)",
         caffe=("HardSigmoid", f"hard_sigmoid_param {{{{ alpha: {1 / 6} beta: 0.5 }}}}"),
         onnx=(Node("HardSigmoid", (), {"alpha": 1 / 6, "beta": 0.5}),),
@@ -251,7 +213,7 @@ def lines(
         text = row.at_one.get(library, text)
     if older:
         text = row.older.get(library, text)
-    return re.sub(r"\bx\b", x, text.format(alpha=alpha)).split("\n")
+    return re.sub(r"\bx\b", x, text.format(name=name, alpha=alpha)).split("\n")
 
 
 def caffe(name: str, alpha: float = 1.0) -> Tuple[str, str]:

@@ -40,7 +40,7 @@ def count(name: str, value: object, least: int = 1) -> int:
 
 
 def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
-    """One size for each of ``rank`` axes, from ``5``, ``"5"``, ``"1x5"`` or ``(1, 5)``."""
+    """Returns one size for each of ``rank`` axes, from ``5``, ``"5"``, ``"1x5"`` or ``(1, 5)``."""
     if isinstance(value, str):
         entries: list[object] = list(value.split("x"))
     elif isinstance(value, (tuple, list, np.ndarray)):
@@ -145,7 +145,7 @@ def _pair(entry: object, given: object) -> Pair:
 
 
 def padding_text(found: Padding) -> str:
-    """The padding as the command line writes it; ``padding`` gives it back."""
+    """Returns the padding as the command line writes it; ``padding`` gives it back."""
     if isinstance(found, str):
         return found
     sides = [f"{before}" if before == after else f"{before}:{after}" for before, after in found]
@@ -164,7 +164,7 @@ def length(op: str, value: object, rank: int) -> int | None:
 
 
 def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
-    """The kernel on every axis; 1 for an operation without one."""
+    """Returns the kernel on every axis; 1 for an operation without one."""
     if size is not None:
         return sizes("kernel", size, rank)
     if OPERATIONS[op].windows:
@@ -173,7 +173,7 @@ def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
 
 
 def height(value: Sizes, rank: int) -> tuple[int, ...]:
-    """The spatial axes before the last."""
+    """Returns the spatial axes before the last."""
     if rank > 1:
         return sizes("height", value, rank - 1)
     why = f"this operator has {'one' if rank else 'no'} spatial axis" + " only" * rank

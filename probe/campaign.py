@@ -22,7 +22,7 @@ from probe import backends, machine, schema
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.launch.waiting import completed
+from probe.launch.pipes import completed
 from probe.runtimes.runtime import Missing
 from probe.store import Store
 from probe.target import Target, runtime
@@ -87,15 +87,11 @@ class Campaign(ABC, Generic[Question]):
     ) -> None:
         self.store, self.experiment, self.tell = store, experiment, progress or silent
         self.opens, self.close = opens, close
-        self.tally = self.tallied()
+        self.tally = Tally()
         self.parts: dict[str, Part[Question]] = {}
         self.done = self.total = 0
         self.stop = False
         self.lock = threading.Lock()
-
-    def tallied(self) -> Tally:
-        """The tally before anything is asked."""
-        return Tally()
 
     @abstractmethod
     def ask(self, part: Part[Question], question: Question) -> None:

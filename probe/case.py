@@ -122,6 +122,7 @@ class Case(Layer):
         for name, value in put.items():
             object.__setattr__(self, name, value)
         arguments.check_absent(op, put)
+        self._check_padding()
         self._check_split()
         self._check_fit()
 
@@ -135,11 +136,6 @@ class Case(Layer):
         if isinstance(self.bias, tuple) and len(self.bias) != self.filters:
             why = f"{len(self.bias)} numbers for {self.filters} filters"
             raise InputError("bias", self.bias, why, "give one number, or one for each filter")
-        if self.pool and not isinstance(self.padding, str):
-            for pair, extent in zip(self.padding, self.effective_kernel, strict=True):
-                if max(pair) >= extent:
-                    why = f"a window of {extent} would hold padding alone"
-                    raise InputError("padding", self.padding_text, why, f"use {extent - 1} or less")
         axes = self.other_axes
         if self.length is not None and self.spatial_rank:
             axes = (*axes, self.length)
@@ -150,6 +146,14 @@ class Case(Layer):
                 extent = self.effective_kernel[axis]
                 why = f"shorter than the kernel, which spans {extent}; padding={self.padding_text}"
                 raise InputError(name, size, why, f"write {name}={self._shortest(axis)} or more")
+
+    def _check_padding(self) -> None:
+        """Raises InputError where a pooling window may hold explicit padding alone."""
+        if self.pool and not isinstance(self.padding, str):
+            for pair, extent in zip(self.padding, self.effective_kernel, strict=True):
+                if max(pair) >= extent:
+                    why = f"a window of {extent} would hold padding alone"
+                    raise InputError("padding", self.padding_text, why, f"use {extent - 1} or less")
 
     def _check_split(self) -> None:
         """Raises InputError where a split leaves one part, or would split groups."""
@@ -225,7 +229,7 @@ class Case(Layer):
         return (batch or self.batch, *self.output_spatial(length), self.filters)
 
     def with_(self, **changes: Any) -> Case:
-        """The same case with other arguments of ``Case``.
+        """Returns the same case with other arguments of ``Case``.
 
         What follows from another argument follows it: a depthwise case's groups and, unless they
         were given apart, its filters are its channels.
@@ -239,7 +243,7 @@ class Case(Layer):
         return Case(**{**known, **changes})
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments that make this case, each in its normal form."""
+        """Returns the arguments that make this case, each in its normal form."""
         names = {"kind": "operands"}
         return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+
 
 class ProbeError(Exception):
     """Base of all errors that a user may see as one line. ``exit_code`` is the command's status."""

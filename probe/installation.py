@@ -18,7 +18,7 @@ from probe import backends, machine, target
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import TIME_LIMIT, WORKER, Session
-from probe.runtimes import emulation, environments, interpreters, packages, pins, runtime, sysroot
+from probe.runtimes import emulation, environments, packages, pins, runtime, sysroot
 from probe.runtimes.environments import Environment
 from probe.runtimes.packages import Failed
 from probe.runtimes.runtime import Runtime
@@ -40,6 +40,16 @@ class Installed:
     facts: dict[str, Any]
     seconds: float
     already: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``probe install --json`` prints."""
+        return {
+            "target": self.target.text,
+            "environment": self.environment.name if self.environment else None,
+            "already": self.already,
+            "seconds": self.seconds,
+            **self.facts,
+        }
 
 
 def install(where: Target, tell: Tell | None = None, root: Path | None = None) -> Installed:
@@ -133,9 +143,9 @@ def _make(
 
 
 def _native(folder: Path, recipe: pins.Recipe, then: Callable[[], None]) -> None:
-    python = interpreters.find(recipe.python)
+    python = packages.interpreter(recipe.python)
     if python is None:
-        raise Failed(interpreters.missing(recipe.python))
+        raise Failed(packages.missing(recipe.python))
     folder.parent.mkdir(parents=True, exist_ok=True)
     packages.create(folder, python)
     then()

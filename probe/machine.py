@@ -14,20 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from probe import schema
+from probe.backends import onednn
 
 _ISA = (
-    ("avx512_core_amx", {"amx_tile", "amx_bf16", "amx_int8", "avx512_fp16"}),
-    ("avx512_core_fp16", {"avx512_fp16", "avx512_bf16", "avx512bw", "avx512vl", "avx512dq"}),
-    ("avx512_core_bf16", {"avx512_bf16", "avx512bw", "avx512vl", "avx512dq"}),
-    ("avx512_core_vnni", {"avx512_vnni", "avx512bw", "avx512vl", "avx512dq"}),
-    ("avx512_core", {"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
-    ("avx2_vnni", {"avx_vnni", "avx2", "fma"}),
-    ("avx2", {"avx2", "fma"}),
-    ("avx", {"avx"}),
-    ("sse41", {"sse4_1"}),
-    ("sve", {"sve"}),
-    ("asimd", {"asimd"}),
-    ("asimd", {"neon"}),
+    *reversed(onednn.ISA.items()),
+    *(("sve", ("sve",)), ("asimd", ("asimd",)), ("asimd", ("neon",))),
 )
 """oneDNN's names of the vector extensions, widest first, and the processor flags of each."""
 
@@ -84,7 +75,7 @@ def label() -> str:
 def isa() -> str | None:
     """Widest vector extension of this processor in oneDNN's spelling; None if it can't be read."""
     flags = set(_cpu().get("flags", "").split())
-    return next((name for name, needed in _ISA if needed <= flags), None)
+    return next((name for name, needed in _ISA if flags.issuperset(needed)), None)
 
 
 def cores() -> int:

@@ -34,7 +34,8 @@ class Operation(NamedTuple):
     number. ``weighted``: it has weights, filters and a
     bias; without them all weights are 1. ``batched``: it takes more than one input. ``pool``:
     ``max``, ``avg`` or empty. ``roundings``: how many of its operations round, None where their
-    order or the library decides.
+    order or the library decides. ``arrays``: operands beside the input and, where it is weighted,
+    the weights ``w`` and the bias ``b``.
     """
 
     kind: str
@@ -44,6 +45,12 @@ class Operation(NamedTuple):
     batched: bool = True
     pool: str = ""
     roundings: Optional[int] = None
+    arrays: Tuple[str, ...] = ()
+
+    @property
+    def of_cases(self) -> bool:
+        """Whether a case can have it: its specs say kernel, channels, filters and bias."""
+        return self.spatial_rank is not None
 
     @property
     def windows(self) -> bool:
@@ -73,10 +80,10 @@ OPERATIONS: Dict[str, Operation] = {
     "avg_pool1d": Operation("pool", 1, depthwise=True, pool="avg"),
     "avg_pool2d": Operation("pool", 2, depthwise=True, pool="avg"),
     "pad": Operation("pad", None, roundings=0),
-    SPLICE: Operation("pad", None, roundings=0),
+    SPLICE: Operation("pad", None, roundings=0, arrays=("tail",)),
     "activation": Operation("elementwise", None),
-    "bias": Operation("elementwise", None, roundings=1),
-    "normalisation": Operation("elementwise", None, roundings=2),
+    "bias": Operation("elementwise", None, roundings=1, arrays=("b",)),
+    "normalisation": Operation("elementwise", None, roundings=2, arrays=("scale", "shift")),
     "add": Operation("join", None, roundings=1),
     "multiply": Operation("join", None, roundings=1),
     "concat": Operation("join", None, roundings=0),
@@ -91,7 +98,7 @@ def names(*kinds: str) -> Tuple[str, ...]:
     return tuple(name for kind in kinds for name, row in OPERATIONS.items() if row.kind == kind)
 
 
-OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.spatial_rank is not None)
+OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.of_cases)
 """Operations that a case can have."""
 
 OF_NETWORKS = names("convolution", "pool") + ("dense", "pad") + names("elementwise")

@@ -8,6 +8,8 @@ The child reads this file: it runs on Python 3.6.
 
 from typing import Any, Dict, NamedTuple, Tuple
 
+from probe import operation
+
 
 class Step(NamedTuple):
     """One operation; ``arrays``: ``{"w": "w3"}``."""
@@ -36,17 +38,12 @@ class Program(NamedTuple):
         return list(found)
 
 
-#: Operands of a layer beside its inputs, where its ``op`` alone says which; see ``operands``.
-OPERANDS = {"bias": ("b",), "normalisation": ("scale", "shift"), "extend": ("tail",)}
-
-
 def operands(layer):
     """The names of the arrays that a layer has beside its inputs."""
-    if "kernel" not in layer:
-        return OPERANDS.get(layer["op"], ())
-    if "_pool" in layer["op"] or layer["op"] == "sum":
-        return ()
-    return ("w", "b") if layer["bias"] else ("w",)
+    row = operation.of(layer)
+    if row.weighted:
+        return ("w", "b") if layer["bias"] else ("w",)
+    return row.arrays
 
 
 def case(spec):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.comparison import Comparison
 from probe.explain import explain as explained
@@ -37,13 +37,14 @@ class Explained(Answer):
 
         found, evidence = self.found, self.evidence
         words = [found.words(side) for side in (found.left, found.right)]
-        if evidence is not None and evidence.left.way and evidence.right.way:
+        if evidence is not None and evidence.left.summation and evidence.right.summation:
             return picture.figure(evidence, (words[0], words[1]))
         if not found.compared:
             return None
-        ways = found.left.way(found.pairs.left[0]), found.right.way(found.pairs.right[0])
-        shown = [(way, word) for way, word in zip(ways, words, strict=True) if way is not None]
-        return picture.ways(shown) if shown else None
+        sides = ((found.left, found.pairs.left), (found.right, found.pairs.right))
+        each = [side.summation(places[0]) for side, places in sides]
+        shown = [(one, word) for one, word in zip(each, words, strict=True) if one is not None]
+        return picture.summations(shown) if shown else None
 
 
 def explain(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, targets_of
 from probe.arguments import count, sizes
 from probe.campaign import Tell, silent
 from probe.errors import InputError, TargetError
@@ -73,10 +73,11 @@ class Examined(Answer):
             for each in one.comparisons[:1]
             if (first := each.first) is not None
         ]
+        shown = "; ".join(firsts) or "none"
         return (
             f"{told['name']}, {layers}, against fixed length {self.fixed:,}",
             "; ".join(verdicts),
-            f"first layer that differs: {'; '.join(firsts) or 'none'}",
+            "; ".join(filter(None, [f"first layer that differs: {shown}", self.model.note])),
         )
 
     def drawn(self) -> Figure | None:
@@ -84,7 +85,6 @@ class Examined(Answer):
         import pandas
 
         from probe import plots
-        from probe.plots import networks
 
         shown = [one for one in self.found if one.comparisons]
         if not shown:
@@ -97,7 +97,7 @@ class Examined(Answer):
             tables = [[_ulp(at) for at in one.layers] for one in report.comparisons]
             own = [[at.own for at in one.layers] for one in report.comparisons]
             frames = [pandas.DataFrame(np.array(t).T, names, contents) for t in (tables, own)]
-            networks.layer_map(axes, frames[0], frames[1])
+            plots.layer_map(axes, frames[0], frames[1])
             axes.set(xlabel="positions of content", title=report.target)
             ulps.append(frames[0].to_numpy())
         plots.ulp_legend(figure, *ulps)

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case
-from probe.comparison import Run, revealed, way_json
+from probe.comparison import Run, revealed
 from probe.errors import InputError
-from probe.explain.rows import ranges
 from probe.launch import open_session
 from probe.order import functions
 from probe.order.orders import require_length
+from probe.order.summation import ranges
 from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DRAWN = 3
-"""Ways of adding that are drawn, the most frequent first."""
+"""Summations that are drawn, the most frequent first."""
 
 
 @dataclass(repr=False)
@@ -32,7 +32,7 @@ class Ordered(Answer):
     found: Run
 
     def report(self) -> dict[str, Any]:
-        """``ranges`` of a way: start, stop, ... of the flat indices of its outputs."""
+        """``ranges`` of a summation: start, stop, ... of the flat indices of its outputs."""
         side = self.found
         told: dict[str, Any] = {
             "case": side.case.to_json(),
@@ -50,7 +50,7 @@ class Ordered(Answer):
             return told | none | {"calls": None, "checks": None, "seconds": None}
         orders = side.orders
         return told | {
-            "orders": _ways(side),
+            "orders": _orders(side),
             "replayed": int((orders.replayed & side.replays).sum()),
             "not_a_sum": int(orders.not_a_sum.sum()),
             "calls": orders.calls,
@@ -64,8 +64,8 @@ class Ordered(Answer):
             why = "not a sum in one order" if told["not_a_sum"] else side.refusal or "not known"
             about = f"{why}: {told['outputs']:,} of {told['outputs']:,} outputs have no order"
             return (self._asked(), about, side.evidence)
-        ways, first = told["orders"], told["orders"][0]
-        counted = f"{len(ways):,} way{'s' * (len(ways) > 1)} of adding"
+        count, first = len(told["orders"]), told["orders"][0]
+        counted = f"{count:,} summation{'s' * (count > 1)}"
         fused = {"all": "every product fused (FMA)", "none": "no product fused"}
         rounding = fused.get(first["rounding"], "some products fused (FMA)")
         return (
@@ -82,30 +82,32 @@ class Ordered(Answer):
     @property
     def tree(self) -> str | None:
         """The order of most outputs, such as ``(((0+1)+2)+3)``; None where none is known."""
-        ways = self.report()["orders"]
-        return ways[0]["tree"] if ways else None
+        orders = self.report()["orders"]
+        return orders[0]["tree"] if orders else None
 
     def drawn(self) -> Figure | None:
-        """The trees of the most frequent ways of adding."""
+        """The trees of the most frequent summations."""
         from probe.reproduction import picture
 
         orders = self.found.orders
-        if orders is None or not orders.ways:
+        if orders is None or not orders.summations:
             return None
         counts = orders.counts()
         ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:DRAWN]
         outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
-        return picture.ways([(orders.ways[number], outputs[number]) for number in ranked])
+        return picture.summations(
+            [(orders.summations[number], outputs[number]) for number in ranked]
+        )
 
 
-def _ways(side: Run) -> list[dict[str, Any]]:
-    """The ways of adding of a side whose orders are known, the most frequent first."""
+def _orders(side: Run) -> list[dict[str, Any]]:
+    """The summations of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []
-    for number, way in enumerate(side.orders.ways):
+    for number, summation in enumerate(side.orders.summations):
         mine = side.orders.index == number
         where = {"outputs": int(mine.sum()), "ranges": ranges(mine)}
-        told.append(way_json(way, side.case.dtype) | where)
+        told.append(summation.to_json(side.case.dtype) | where)
     return sorted(told, key=lambda one: -one["outputs"])
 
 
@@ -134,7 +136,7 @@ def order(
     ...     return halves(x[: len(x) // 2]) + halves(x[len(x) // 2 :])
     >>> probe.order(halves, 5)
     5 float32 numbers by halves
-    1 way of adding; replayed 1 of 1 outputs
+    1 summation; replayed 1 of 1 outputs
     no product fused, sums in float32: ((0+1)+(2+(3+4)))
 
     Errors: InputError, also where f fails or returns no number; TargetError.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.campaign import Tell
 from probe.case import Case
 from probe.errors import InputError
@@ -46,18 +46,17 @@ class Remedied(Answer):
         import pandas
 
         from probe import plots
-        from probe.plots import remedies as drawn
 
         told = pandas.DataFrame(rows(self.found)["remedies"])
         costs = told.of_fixed.dropna()
         if costs.empty:
             return None
         figure, (axes,) = plots.panels(1, 1, 7.5, 1.4 + 0.28 * len(costs))
-        drawn.cost_bars(axes, told, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
+        plots.cost_bars(axes, told, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
         axes.set_xlabel(
             f"time at {self.found.content:,} over the default's at {self.found.fixed:,}"
         )
-        drawn.verdict_legend(figure)
+        plots.verdict_legend(figure)
         return figure
 
 

@@ -1,4 +1,4 @@
-"""The folder to attach to a bug report, asked in Python or by ``probe reproduce``."""
+"""The folder to attach to a bug report, the smallest case, and a run as a file of NumPy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe.answers import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
+from probe import floats
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
+from probe.campaign import Tell
 from probe.case import Case
+from probe.comparison import Pairs, Run, revealed
 from probe.errors import InputError
+from probe.explain import explain as explained
 from probe.explain.runs import checked, named
+from probe.launch import open_session
+from probe.reproduction import emulate
 from probe.reproduction import folder as room
+from probe.reproduction.failing import failing
 from probe.reproduction.folder import Reproduction
+from probe.reproduction.kept import Kept
 from probe.reproduction.report import form_of
 from probe.shrink import BUDGET, Finding
 from probe.target import Target
@@ -106,3 +114,84 @@ def reproduce(
         also=asked,
     )
     return written(made, Path(out), form, kernels)
+
+
+LISTED = 4096
+"""Operands of a smallest case up to which they are part of its JSON."""
+
+
+def shrunk(
+    finding: Finding,
+    targets: tuple[Target, Target],
+    by: str,
+    budget: int,
+    any_cause: bool,
+    progress: Tell,
+) -> dict[str, Any]:
+    """Makes a failing case smaller; what ``probe shrink --json`` prints. Errors: TargetError.
+
+    ``targets``: of both sides. ``by``, ``any_cause``: as :func:`reproduce` has them. ``budget``:
+    smaller cases to try.
+    """
+    with failing(*targets) as failed:
+        kept = Kept(failed, finding, any_cause)
+        found = room.shrunken(
+            *(failed, finding, by, budget),
+            lambda calls, best: progress(calls, budget, best.label),
+            kept,
+        )
+        explanation = failed.explained(found.finding)
+        after = kept.after(explanation, found.finding)
+        runs = failed.runs
+    smallest = found.finding
+    return {
+        "targets": [target.text for target in targets],
+        "case": smallest.to_json(),
+        "label": smallest.label,
+        "operands": _operands(smallest),
+        "shown": found.shown,
+        "calls": found.calls,
+        "runs": runs,
+        "ended": found.ended,
+        "near": room.near_json(found),
+        **room.effects_json(kept.before, after, kept.told(after)),
+        "compared": explanation.compared,
+        "differing": len(explanation.differing),
+        "max_ulp": explanation.max_ulp,
+        "by_order": explanation.by_order,
+        "causes": explanation.causes,
+    }
+
+
+def _operands(finding: Finding) -> dict[str, Any] | None:
+    """x, w and b as nested lists, exact in JSON's numbers; None for large cases."""
+    if finding.x.size + finding.w.size > LISTED:
+        return None
+    found = {"x": finding.x, "w": finding.w} | ({} if finding.b is None else {"b": finding.b})
+    dtype = finding.case.dtype
+    return {name: floats.widen(array, dtype).tolist() for name, array in found.items()}
+
+
+def emulated(
+    case: Case, target: Target, file: Path, against: int | None, vary: str | None, partial: bool
+) -> dict[str, Any]:
+    """Writes a run as a file that replays it with NumPy; what ``probe emulate --json`` prints.
+
+    ``against``: the value of the axis ``vary`` at which a second run is put in too. ``partial``:
+    leave out outputs that do not replay. Errors: TargetError; NotReproduced.
+    """
+    sides: list[Run]
+    pairs: Pairs | None = None
+    if against is not None:
+        found = explained(case, target, None, against, vary=vary)
+        sides, pairs = [found.left, found.right], found.pairs
+    else:
+        with open_session(target) as session:
+            sides = [revealed(session, case)]
+    emulate.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
+    return {
+        "out": str(file),
+        "bytes": file.stat().st_size,
+        "runs": [side.named() | {"outputs": side.replays.size} for side in sides],
+        "replayed": sum(int(side.replays.sum()) for side in sides),
+    }

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers import DEFAULT_TARGET, Answer, case_of, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
 from probe.campaign import Campaign, Part, Tell, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
-from probe.search import by_order
-from probe.search.by_order import ByOrder
+from probe.printing import up_to
 from probe.store import Store
 from probe.sweep import Plans, Summary, axis_values
 from probe.sweep import sweep as swept
 from probe.target import Target
+from probe.thresholds import by_order
+from probe.thresholds.by_order import ByOrder
 from probe.window import axis_of
 
 if TYPE_CHECKING:
@@ -53,7 +55,6 @@ class Swept(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         told = self.report()
-        far = "" if told["max_ulp"] is None else f", up to {told['max_ulp']:,} ulp"
         count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
         each = [
             f"{name}: differs at {_few(sorted({one.at for one in found.differences}))}"
@@ -64,7 +65,7 @@ class Swept(Answer):
         stable = "every length agrees with the longest, with these operands"
         return (
             _asked(self.case, self.found.vary, self.values, self.found.targets),
-            count + far * bool(told["differing"]),
+            count + up_to(told["max_ulp"]) * bool(told["differing"]),
             "; ".join(each) or stable.replace("length", self.found.vary),
         )
 
@@ -99,7 +100,7 @@ class ByOrders:
 
 @dataclass(repr=False)
 class SweptByOrder(Answer):
-    """A case at many values of an axis, whose ways of adding are compared, whatever the data."""
+    """A case at many values of an axis, whose summations are compared, whatever the data."""
 
     found: ByOrders
     case: Case
@@ -204,8 +205,9 @@ def sweep(
 
     ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels; None:
     length, of a dense layer batch), such as ``range(5, 41)``. ``target``: one or several.
-    ``by``: ``bits``, or ``order``: the ways of adding are compared, whatever the operands.
-    ``store``: a folder; what is there is not measured again; None keeps nothing. ``control``:
+    ``by``: ``bits``, or ``order``: the summations are compared, whatever the operands.
+    ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
+    again; None keeps nothing. ``control``:
     ``every`` shape runs again, or only ``differing`` ones.
     ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
     side. Errors: InputError before anything runs. A target's failure is part of the answer.
@@ -218,23 +220,19 @@ def sweep(
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
     Plans([case], vary, *axis_values(values, vary))
-    kept = Store.here(Path(store)) if isinstance(store, str | Path) else store
-    if by == "order":
-        job = _ByOrder(values, vary, kept, progress)
-        if job.run([(one, [case]) for one in chosen]).interrupted:
-            raise KeyboardInterrupt
-        if kept is not None:
-            kept.compact()
-        return SweptByOrder(job.orders(), case, values, vary)
-    found = swept(
-        *([case], chosen, values, vary, kept),
-        control=control,
-        workers=workers,
-        keep=keep,
-        progress=progress,
-    )
-    if kept is not None and not found.interrupted:
-        kept.compact()
+    with Store.here(store) if isinstance(store, str | Path) else nullcontext(store) as kept:
+        if by == "order":
+            job = _ByOrder(values, vary, kept, progress)
+            if job.run([(one, [case]) for one in chosen]).interrupted:
+                raise KeyboardInterrupt
+            return SweptByOrder(job.orders(), case, values, vary)
+        found = swept(
+            *([case], chosen, values, vary, kept),
+            control=control,
+            workers=workers,
+            keep=keep,
+            progress=progress,
+        )
     return Swept(found, case, values)
 
 
@@ -255,6 +253,10 @@ class _ByOrder(Campaign[Case]):
         super().__init__(progress=progress)
         self.values, self.vary, self.kept = values, vary, kept
         self.found: dict[str, ByOrder] = {}
+
+    def size(self, question: Case) -> int:
+        """Nothing: the sweep itself counts the values of its axis."""
+        return 0
 
     def ask(self, part: Part[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""

@@ -5,12 +5,12 @@ or gemv and dot where a side has one row or column. float16 has no BLAS and goes
 loops, sums go through its pairwise summation, and bfloat16 it does not have.
 """
 
-from typing import Callable, Dict
-
 import numpy as np
 
-from probe.backends import products
-from probe.backends.contract import Backend, Key, Operator, OutOfMemory, Unsupported
+from probe import activations
+from probe.backends import elementwise, products
+from probe.backends.contract import Key, Unsupported
+from probe.backends.source import Writing, assigned, number, straight
 
 #: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
@@ -20,21 +20,15 @@ KEYS = {
     "isa": Key(tuple(CORES), "the best this CPU has", "the most that OpenBLAS's kernels may use"),
 }
 
-
-def total(x, w):
-    """The sums of a sum; its weights are 1 and stay out of it."""
-    return np.sum(x, axis=-1)
-
-
-FUNCTIONS: Dict[str, Callable] = {
-    "matmul": np.matmul,
-    "dot": np.dot,
-    "sum": total,
-    "dense": np.matmul,
+CALLS = {
+    "matmul": "np.matmul({x}, {w})",
+    "dot": "np.dot({x}, {w})",
+    "sum": "np.sum({x}, axis=-1)",
+    "dense": "np.matmul({x}, {w})",
 }
 
 
-class Arrays(Backend):
+class Arrays(Writing):
     """NumPy on its own arrays."""
 
     name = "numpy"
@@ -43,6 +37,8 @@ class Arrays(Backend):
     keys = KEYS
     doc = "NumPy: x @ w, np.dot, np.sum"
     suggestions = (",threads=1", ",isa=avx2", ",isa=sse41")
+    title = "NumPy"
+    version_text = "np.__version__"
 
     @classmethod
     def environment(cls, switches, device):
@@ -56,12 +52,62 @@ class Arrays(Backend):
 
     def start(self, switches, device):
         """Nothing to import; the facts are NumPy's and its BLAS's."""
+        self.opened(switches, device, np.__version__)
         versions = {"library_version": np.__version__, "numpy_version": np.__version__}
         threads = int(switches["threads"]) if "threads" in switches else None
         return dict(versions, library="numpy", devices=["cpu"], threads=threads, blas=blas())
 
-    def operator(self, spec):
-        return Product(spec)
+    def guarded(self, call):
+        def quiet(*given):
+            with np.errstate(all="ignore"):
+                return call(*given)
+
+        return Writing.guarded(self, quiet)
+
+    def emit(self, program, shapes):
+        layer = program.steps[0].layer
+        if layer["dtype"] == "bfloat16":
+            raise Unsupported("dtype=bfloat16: NumPy has none")
+        source = straight(self, program, shapes)
+        return source._replace(standard=("math",) * ("math." in " ".join(source.run)))
+
+    def enter(self, program, shapes):
+        layer = program.steps[0].layer
+        return assigned("x", products.left_text(layer, shapes)) if program.single else []
+
+    def operand(self, layer, name, at):
+        return assigned(at, products.right_text(layer, at)) if name == "w" else []
+
+    def leave(self, program, shapes):
+        layer = program.steps[-1].layer
+        return products.restored_text(layer, "y", shapes) if program.single else "y"
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        if layer["op"] == "activation":
+            return activation(layer, x[0], y)
+        if "kernel" not in layer:
+            words = shapes.rank, "numpy", padded, "np.concatenate"
+            return [f"{y} = {elementwise.text(layer, x[0], given, *words)}"]
+        if layer["op"] not in CALLS:
+            raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
+        call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
+        return [f"{y} = {call}" + f" + {given.get('b')}" * ("b" in given)]
+
+
+def padded(x, pairs, value):
+    """``np.pad`` along the spatial axes."""
+    pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
+    return f'np.pad({x}, {pairs}, "constant", constant_values={number(value)})'
+
+
+def activation(layer, x, y):
+    """Lines of an activation, in the dtype of x."""
+    alpha = layer["parameters"].get("alpha", 1.0)
+    *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
+    if "number(" in " ".join([*before, last]):
+        before.insert(0, f"number = {x}.dtype.type")
+    return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]
 
 
 def blas():
@@ -71,37 +117,3 @@ def blas():
         return f"{found['name']} {found['version']}"
     except (KeyError, TypeError):
         return None
-
-
-class Product(Operator):
-    """One spec. Values are NumPy arrays as users have them."""
-
-    def __init__(self, spec):
-        Operator.__init__(self, spec)
-        if spec["op"] not in FUNCTIONS:
-            raise Unsupported(f"op={spec['op']}: NumPy has {', '.join(FUNCTIONS)}")
-        if spec["dtype"] == "bfloat16":
-            raise Unsupported("dtype=bfloat16: NumPy has none")
-        function = FUNCTIONS[spec["op"]]
-
-        def call(x, w, b):
-            try:
-                with np.errstate(all="ignore"):
-                    y = function(x, w)
-                    return y if b is None else y + b
-            except MemoryError as error:
-                raise OutOfMemory(str(error)) from None
-
-        self.call = call
-
-    def input(self, x):
-        return products.left(self.spec, x)
-
-    def weights(self, w):
-        return products.right(self.spec, w)
-
-    def bias(self, b):
-        return b
-
-    def output(self, y):
-        return np.ascontiguousarray(products.restored(self.spec, np.asarray(y)))

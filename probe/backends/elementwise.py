@@ -23,6 +23,26 @@ def first(axis, count):
     return (slice(None),) * axis + (slice(count),)
 
 
+def text(layer, x, given, rank, library, padded, join):
+    """The expression of what stands between windows, in a library whose arrays are channels last.
+
+    ``given``: names of its operands. ``rank``: of the spatial axes. ``library``: a column of
+    ``probe.activations``. ``padded(x, pairs, value)``: text. ``join``: concatenates along ``axis``.
+    """
+    op, parameters = layer["op"], layer["parameters"]
+    if op == "bias":
+        return "%s + %s" % (x, given["b"])
+    if op == "normalisation":
+        return "%s * %s + %s" % (x, given["scale"], given["shift"])
+    if op == "pad":
+        return padded(x, layer["padding"], parameters.get("value", 0.0))
+    if op == "extend":
+        axis = extended_axis(layer, rank + 2)
+        kept = ":, " * axis + ":%d" % layer["kept"]
+        return "%s([%s[%s], %s], axis=%d)" % (join, x, kept, given["tail"], axis)
+    return activations.lines(layer["activation"], library, parameters.get("alpha", 1.0), x)[-1]
+
+
 def function(spec, arrays):
     """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name.
 

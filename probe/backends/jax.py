@@ -1,21 +1,23 @@
-"""JAX as its users call it: ``lax.conv_general_dilated`` under ``jax.jit``, channels last.
+"""JAX as its users call it: ``jax.lax`` and ``jax.numpy`` under ``jax.jit``, channels last.
 
-That is Flax's layout. The weights are arguments of the compiled function. XLA compiles one program
-for every shape.
+That is Flax's layout. A network is one function, so XLA may fuse what stands between its layers
+into them; weights are arguments of the compiled function, as parameters of a model are. XLA
+compiles one program for every shape. float64 is enabled for its own calls alone.
 """
 
-import functools
 import re
 
 import numpy as np
 
-from probe import floats
-from probe.backends import jax_chain, jax_pooling, jax_products, pooling, products
-from probe.backends._old import WithChain
-from probe.backends.contract import Key, Operator, Unavailable
-from probe.backends.jax_arrays import Arrays, said
+from probe.backends import elementwise, pooling, products
+from probe.backends.contract import Key, Unavailable
+from probe.backends.source import Text, Writing, defined, indented, keywords, number, straight
 
-LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
+LAYOUTS = {
+    1: '("NWC", "WIO", "NWC")',
+    2: '("NHWC", "HWIO", "NHWC")',
+    3: '("NDHWC", "DHWIO", "NDHWC")',
+}
 
 KEYS = {
     "threads": Key(None, "one a core", "threads of XLA's CPU client"),
@@ -24,8 +26,18 @@ KEYS = {
 }
 GPU_KEYS = ("deterministic", "tf32")
 
+PRODUCTS = {
+    "matmul": "jnp.matmul({x}, {w})",
+    "dot": "jnp.dot({x}, {w})",
+    "dense": "jnp.dot({x}, {w})",
+    "sum": "jnp.sum({x}, axis=-1)",
+}
 
-class Jax(WithChain):
+#: What an instruction of XLA's program does; these only name, hold or pass on values.
+SILENT = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "copy"}
+
+
+class Jax(Writing):
     """jax.lax under jit, one process a target."""
 
     name = "jax"
@@ -35,6 +47,10 @@ class Jax(WithChain):
     devices = ("cpu", "gpu:N")
     doc = "jax.lax.conv_general_dilated and jnp.matmul, jitted, channels last"
     suggestions = (",threads=1", ",threads=2", "@gpu:0", "@gpu:0,tf32=0", "@gpu:0,deterministic=1")
+    title = "JAX"
+    version_text = "jax.__version__"
+    imports = ("import jax", "import jax.numpy as jnp", "from jax import lax")
+    modules = ("jax",)
 
     @classmethod
     def environment(cls, switches, device):
@@ -59,10 +75,9 @@ class Jax(WithChain):
                 )
         import jax
 
-        self.jax, self.device = jax, the_device(jax, device)
-        precision = {"0": "highest", "1": "default"}.get(switches.get("tf32"))
-        if precision:
-            jax.config.update("jax_default_matmul_precision", precision)
+        found = self._seen(jax, device)
+        self.refusals = (NotImplementedError, TypeError, ValueError, RuntimeError)
+        self.opened(switches, device, jax.__version__)
         facts = {
             "library": "jax",
             "library_version": jax.__version__,
@@ -71,39 +86,99 @@ class Jax(WithChain):
             "devices": [device],
             "threads": int(switches["threads"]) if "threads" in switches else None,
         }
-        return facts if device == "cpu" else dict(facts, gpu=self.device.device_kind)
+        return facts if device == "cpu" else dict(facts, gpu=found.device_kind)
 
-    def operator(self, spec):
-        return JaxOperator(self.jax, spec, self.device)
+    def _seen(self, jax, device):
+        """JAX's device of that name. Raises Unavailable where JAX doesn't see it."""
+        platform, _, number = device.partition(":")
+        try:
+            found = jax.devices(platform)
+        except (RuntimeError, AssertionError) as error:  # the latter where it has no plugin at all
+            raise Unavailable(f"JAX has no {platform} here: {self.said(error)}") from None
+        if int(number or 0) >= len(found):
+            raise Unavailable(f"JAX sees {len(found)} {platform} devices, so there is no {device}")
+        return found[int(number or 0)]
 
-    def chain(self, specs, operands):
-        """All layers in one jitted function."""
-        windows = functools.partial(convolution, self.jax)
-        return jax_chain.Chain(self.jax, specs, operands, self.device, windows)
+    def setup(self):
+        found, update = [], "jax.config.update"
+        if "tf32" in self.switches:
+            precision = {"0": "highest", "1": "default"}[self.switches["tf32"]]
+            found.append(f'{update}("jax_default_matmul_precision", "{precision}")')
+        if self.device != "cpu":
+            number = self.device.partition(":")[2]
+            found.append(f'{update}("jax_default_device", jax.devices("gpu")[{number}])')
+        return tuple(found)
+
+    def emit(self, program, shapes):
+        source = straight(self, program, shapes)
+        given = ["x"] + program.operands()
+        source = source._replace(
+            make=("@jax.jit",) + defined("computed", given, source.run),
+            run=(f"y = computed({', '.join(given)}).block_until_ready()",),
+        )
+        if program.steps[0].layer["dtype"] != "float64":
+            return source
+        own = self.release() >= (0, 8)
+        make = () if own else ("from jax.experimental import enable_x64", "")
+        head = f"with {'jax.' * own}enable_x64(True):"
+        stages = {name: getattr(source, name) for name in ("enter", "load", "run")}
+        wide = {name: (head, *indented(lines)) for name, lines in stages.items() if lines}
+        return source._replace(make=make + source.make, **wide)
+
+    def shown(self, program, shapes):
+        return straight(self, program, shapes).run
+
+    def enter(self, program, shapes):
+        x = products.left_text(program.steps[0].layer, shapes) if program.single else "x"
+        return ["x = " + array(x, program.steps[0].layer)]
+
+    def operand(self, layer, name, at):
+        return [f"{at} = {array(products.right_text(layer, at) if name == 'w' else at, layer)}"]
+
+    def leave(self, program, shapes):
+        layer = program.steps[-1].layer
+        found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
+        return products.restored_text(layer, found, shapes) if program.single else found
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        x, op = x[0], layer["op"]
+        if pooling.kind(layer):
+            return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
+        if "kernel" not in layer:
+            words = shapes.rank, "jax", padded, "jnp.concatenate"
+            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
+        if op in products.OPS:
+            found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
+        else:
+            found = [f"{y} = {convolution(layer, x, given['w'])}"]
+        return found + [f"{y} = {y} + {given.get('b')}"] * ("b" in given)
 
     def kernels(self, spec, shapes):
         """The operations of XLA's program, in its order."""
-        operator = self.operator(spec)
-        x, w = (np.zeros(shapes[name], floats.container(spec["dtype"])) for name in "xw")
-        b = np.zeros(spec["filters"], w.dtype) if spec["bias"] else None
-        given = operator.input(x), operator.weights(w), operator.bias(b)
-        return {"xla-program": operations(operator.program(*given))}
+        found = Lowering(self.namespace["jax"])
+        self.watched(spec, shapes, jax=found)
+        return {"xla-program": operations(found.text)}
 
 
-def the_device(jax, device):
-    """JAX's device of that name. Raises Unavailable where it doesn't see it."""
-    platform, _, number = device.partition(":")
-    try:
-        found = jax.devices(platform)
-    except (RuntimeError, AssertionError) as error:  # the latter where it has no plugin at all
-        raise Unavailable(f"JAX has no {platform} here: {said(error)}") from None
-    if int(number or 0) >= len(found):
-        raise Unavailable(f"JAX sees {len(found)} {platform} devices, so there is no {device}")
-    return found[int(number or 0)]
+class Lowering:
+    """Stands for ``jax``; what it jits leaves XLA's text of the program that is compiled."""
 
+    def __init__(self, jax):
+        self.jax, self.text = jax, ""
 
-#: What an instruction of XLA's program does; these only name, hold or pass on values.
-SILENT = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "copy"}
+    def __getattr__(self, name):
+        return getattr(self.jax, name)
+
+    def jit(self, function):
+        """``jax.jit``."""
+        jitted = self.jax.jit(function)
+
+        def call(*given):
+            self.text = jitted.lower(*given).compile().as_text()
+            return jitted(*given)
+
+        return call
 
 
 def operations(program):
@@ -119,57 +194,60 @@ def operations(program):
     return names
 
 
-class JaxOperator(Operator):
-    """One spec, compiled by the first call at each shape. Values are arrays on the device."""
-
-    def __init__(self, jax, spec, device):
-        Operator.__init__(self, spec)
-        self.arrays = Arrays(jax, device, spec["dtype"])
-        product = spec["op"] in products.OPS
-        made = jax_products.operator(jax, spec) if product else convolution(jax, spec)
-        self.jitted = jitted = jax.jit(made)
-        self.call = self.arrays.refusing(lambda x, w, b: jitted(x, w, b).block_until_ready())
-
-    def program(self, x, w, b):
-        """XLA's text of the program that it compiles for these values."""
-        lower = self.arrays.enabled(lambda *given: self.jitted.lower(*given).compile().as_text())
-        return lower(x, w, b)
-
-    def input(self, x):
-        return self.arrays.put(products.left(self.spec, x))
-
-    def weights(self, w):
-        return self.arrays.put(products.right(self.spec, w))
-
-    def bias(self, b):
-        return None if b is None else self.arrays.put(b)
-
-    def output(self, y):
-        return products.restored(self.spec, self.arrays.container(y))
+def array(text, layer):
+    """An array of JAX's own: a copy, since JAX may share NumPy's memory."""
+    return f"jnp.array({text}{', jnp.bfloat16' * (layer['dtype'] == 'bfloat16')})"
 
 
-def convolution(jax, spec):
-    """f(x, w, b) of arrays for a convolution or a pool."""
-    if pooling.kind(spec):
-        pooled = jax_pooling.operator(jax, spec)
-        return lambda x, w, b: pooled(x)
-    keywords = {
-        "window_strides": tuple(spec["stride"]),
-        "padding": padding(spec),
-        "rhs_dilation": tuple(spec["dilation"]),
-        "dimension_numbers": LAYOUTS[len(spec["kernel"])],
-        "feature_group_count": spec["groups"],
-    }
-
-    def run(x, w, b):
-        y = jax.lax.conv_general_dilated(x, w, **keywords)
-        return y if b is None else y + b
-
-    return run
+def convolution(layer, x, w):
+    """``lax.conv_general_dilated``, which takes conventions by name and a pair for each axis."""
+    padding = layer["padding"]
+    around = f'"{padding.upper()}"' if isinstance(padding, str) else str(pairs(padding))
+    words = {"window_strides": str(tuple(layer["stride"])), "padding": around}
+    if set(layer["dilation"]) != {1}:
+        words["rhs_dilation"] = str(tuple(layer["dilation"]))
+    words["dimension_numbers"] = LAYOUTS[len(layer["kernel"])]
+    if layer["groups"] > 1:
+        words["feature_group_count"] = str(layer["groups"])
+    return f"lax.conv_general_dilated({x}, {w}, {keywords(words)})"
 
 
-def padding(spec):
-    """The argument of that name: pairs, or "SAME" (TensorFlow's windows), "SAME_LOWER", "VALID"."""
-    if isinstance(spec["padding"], str):
-        return spec["padding"].upper()
-    return [tuple(pair) for pair in spec["padding"]]
+def pairs(padding):
+    """Padding before and after each axis."""
+    return tuple(tuple(pair) for pair in padding)
+
+
+def padded(x, padding, value):
+    """``jnp.pad`` along the spatial axes."""
+    fill = f", constant_values={number(value)}" if value else ""
+    return f"jnp.pad({x}, {((0, 0), *pairs(padding), (0, 0))}{fill})"
+
+
+def pooled(layer, x, sizes):
+    """``lax.reduce_window``, as Flax and Haiku pool; its padding is the start value."""
+    largest = pooling.kind(layer) == "max"
+    start = "-jnp.inf, lax.max" if largest else "0.0, lax.add"
+    steps = f"{(1, *layer['kernel'], 1)}, {(1, *layer['stride'], 1)}"
+
+    def reduced(x, padding):
+        words = {"padding": str(((0, 0), *padding, (0, 0)))}
+        if set(layer["dilation"]) != {1}:
+            words["window_dilation"] = str((1, *layer["dilation"], 1))
+        return f"lax.reduce_window({x.text}, {start}, {steps}, {keywords(words)})"
+
+    def native(x, found):
+        if not largest or layer["pad_with"] == "zeros":
+            return None
+        return Text(reduced(x, [(one.before, one.after + one.beyond) for one in found]))
+
+    def whole(x):
+        total = reduced(x, [(0, 0)] * len(layer["kernel"]))
+        return Text(total if largest else f"({total} / {int(np.prod(layer['kernel']))})")
+
+    library = pooling.Library(
+        lambda x, padding, value: Text(padded(x.text, padding, value)),
+        whole,
+        lambda x: Text(f"jnp.ones_like({x.text})"),
+        native,
+    )
+    return pooling.pool(layer, library, sizes)(Text(x)).text

@@ -13,14 +13,20 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
   goes before a ``valid`` one.
 """
 
-import numpy as np
-
-from probe import floats
-from probe.backends import keras_chain, keras_pooling, pooling, products, tensorflow_chain
+from probe.backends import elementwise, pooling, products
 from probe.backends import tensorflow as below
-from probe.backends._old import WithChain
-from probe.backends.contract import Key, Operator, Unavailable, Unsupported
-from probe.backends.tensorflow_operators import refusing, said
+from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.source import (
+    Text,
+    Writing,
+    defined,
+    keywords,
+    number,
+    one_or_all,
+    returned,
+    straight,
+)
+from probe.geometry import BY_SIZE
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -31,91 +37,8 @@ KEYS = dict(
     backend=Key(BACKENDS, "tensorflow", "the library below Keras"),
 )
 
-LAYERS = {
-    "conv1d": ("Conv1D", "ZeroPadding1D"),
-    "conv2d": ("Conv2D", "ZeroPadding2D"),
-    "conv3d": ("Conv3D", "ZeroPadding3D"),
-    "depthwise_conv2d": ("DepthwiseConv2D", "ZeroPadding2D"),
-}
 
-
-def layers(keras, spec):
-    """(convolution, padding layer or None) of a spec, built, for every length and batch."""
-    if spec["op"] in ("matmul", "dense"):
-        layer = keras.layers.Dense(spec["filters"], use_bias=spec["bias"], dtype=spec["dtype"])
-        layer.build((None, spec["in_channels"]))
-        return layer, None
-    if spec["op"] not in LAYERS:
-        raise Unsupported(f"op={spec['op']}: Keras has no layer for it")
-    name, padding_name = LAYERS[spec["op"]]
-    explicit = not isinstance(spec["padding"], str)
-    options = {
-        "kernel_size": tuple(spec["kernel"]),
-        "strides": tuple(spec["stride"]),
-        "dilation_rate": tuple(spec["dilation"]),
-        "padding": "valid" if explicit else spec["padding"],
-        "use_bias": spec["bias"],
-        "data_format": "channels_last",
-        "dtype": spec["dtype"],
-    }
-    if spec["op"] == "depthwise_conv2d":
-        options["depth_multiplier"] = spec["filters"] // spec["in_channels"]
-    else:
-        options.update(filters=spec["filters"], groups=spec["groups"])
-    layer = getattr(keras.layers, name)(**options)
-    layer.build((None,) * (1 + len(spec["kernel"])) + (spec["in_channels"],))
-    if not explicit:
-        return layer, None
-    pairs = tuple(tuple(pair) for pair in spec["padding"])
-    around = {"padding": pairs[0] if len(pairs) == 1 else pairs, "dtype": spec["dtype"]}
-    if len(pairs) > 1:
-        around["data_format"] = "channels_last"
-    return layer, getattr(keras.layers, padding_name)(**around)
-
-
-class Layers(Operator):
-    """Layers of one spec. New weights are assigned by the first call that brings them."""
-
-    def __init__(self, keras, spec, wrap):
-        """``wrap(f)`` gives what is called instead of f(x): eager, traced or compiled."""
-        Operator.__init__(self, spec)
-        self.keras, self.narrow = keras, spec["dtype"] == "bfloat16"
-        layer, padding = layers(keras, spec)
-        run = wrap(layer if padding is None else lambda x: layer(padding(x)))
-        kept_w, kept_b = None, None
-
-        def call(x, w, b):
-            nonlocal kept_w, kept_b
-            if w is not kept_w:
-                kept_w = w
-                layer.kernel.assign(w)
-            if b is not kept_b:
-                kept_b = b
-                layer.bias.assign(b)
-            return run(x)
-
-        self.call, self.shape = call, tuple(layer.kernel.shape)
-
-    def _tensor(self, array):
-        array = np.array(array, order="C")  # a copy: JAX and PyTorch may share an array's memory
-        array = floats.from_container(array, "bfloat16") if self.narrow else array
-        return self.keras.ops.convert_to_tensor(array)
-
-    def input(self, x):
-        return self._tensor(products.left(self.spec, x))
-
-    def weights(self, w):
-        return self._tensor(np.reshape(w, self.shape))
-
-    def bias(self, b):
-        return None if b is None else self._tensor(b)
-
-    def output(self, y):
-        y = np.ascontiguousarray(self.keras.ops.convert_to_numpy(y))
-        return products.restored(self.spec, y.view(np.uint16) if self.narrow else y)
-
-
-class Keras(WithChain):
+class Keras(Writing):
     """Keras 3 on TensorFlow, JAX or PyTorch."""
 
     name = "keras"
@@ -128,6 +51,9 @@ class Keras(WithChain):
         *(",onednn=0", ",onednn=0,contraction=0", ",isa=avx2", ",mode=graph", ",xla=1"),
         *(",backend=jax", ",backend=torch", "@gpu:0"),
     )
+    title = "Keras"
+    version_text = "keras.__version__"
+    holds_weights = True
 
     @classmethod
     def conflict(cls, switches):
@@ -158,76 +84,214 @@ class Keras(WithChain):
             variables["JAX_PLATFORMS"] = "cpu"
         return dict(variables, KERAS_BACKEND=library)
 
+    def described(self, switches, device, version):
+        self.library = switches.get("backend", "tensorflow")
+        self.graph = switches.get("mode") == "graph" or switches.get("xla") == "1"
+        more = ("import tensorflow as tf",) if self.library == "tensorflow" else ()
+        self.imports, self.modules = ("import keras",) + more, ("keras", self.library)
+        return Writing.described(self, switches, device, version)
+
     def start(self, switches, device):
-        """Imports Keras, which imports the library below; TensorFlow is configured before."""
-        self.switches, self.library = switches, switches.get("backend", "tensorflow")
-        found = {"threads": None}
-        if self.library == "tensorflow":
+        """Imports Keras, which imports the library below; its memory is channels last here."""
+        library = switches.get("backend", "tensorflow")
+        self.refusals = (ValueError, TypeError, NotImplementedError, RuntimeError)
+        if library == "tensorflow":
             import tensorflow as tf
 
-            self.tf = tf
-            below.configure(tf, switches, device)
-            found = below.facts(tf, switches)
+            below.require_gpu(tf, device)
+            self.refusals = below.refusals(tf)
+            self.exhausted = (MemoryError, tf.errors.ResourceExhaustedError)
         elif device != "cpu":
-            raise Unavailable(f"keras,backend={self.library} runs on the CPU alone here")
+            raise Unavailable(f"keras,backend={library} runs on the CPU alone here")
         import keras
 
-        self.keras = keras
         if not hasattr(keras, "ops"):
             raise Unavailable(f"Keras {keras.__version__} is older than 3; use tensorflow instead")
+        self.opened(switches, device, keras.__version__)
+        keras.config.set_image_data_format("channels_last")  # whatever a user's keras.json says
+        found = below.facts(tf, switches) if library == "tensorflow" else {"threads": None}
         names = {"library": "keras", "library_version": keras.__version__, "devices": [device]}
-        below_version = __import__(self.library).__version__
-        return dict(found, **dict(names, below=f"{self.library} {below_version}"))
+        below_version = __import__(library).__version__
+        return dict(found, **dict(names, below=f"{library} {below_version}"))
 
-    def operator(self, spec):
-        """Raises Unsupported where the layer's constructor does, or its library narrows."""
-        self._check(spec)
-        try:
-            kind = keras_pooling.KerasPool if pooling.kind(spec) else Layers
-            made = kind(self.keras, spec, lambda run: self._wrapped(run, spec))
-        except (ValueError, TypeError, NotImplementedError) as error:
-            raise Unsupported("Keras refuses: " + said(error)) from None
-        if self.library == "tensorflow":
-            made.call = refusing(self.tf, made.call)
-        return made
+    def setup(self):
+        if self.library != "tensorflow":
+            return ()
+        return below.configured(self.switches, self.device, "2.16")
 
-    def _check(self, spec):
-        """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
-        if spec["dtype"] != "float64":
-            return
+    def said(self, error):
+        return below.said(error)
+
+    def emit(self, program, shapes):
+        self.check(program)
+        source = straight(self, program, shapes)._replace(make=made(program))
         if self.library == "jax":
+            return source._replace(run=source.run + ("y.block_until_ready()",))
+        if not self.graph:
+            return source
+        traced = (f"@tf.function({self.traced(program, shapes)})",)
+        traced += defined("model", ["x"], source.run)
+        run = ("y = model(x)",)
+        if all("kernel" in step.layer for step in program.steps):
+            return source._replace(make=source.make + ("",) + traced, run=run)
+        return source._replace(load=source.load + ("",) + traced, run=run)  # it captures operands
+
+    def traced(self, program, shapes):
+        """The arguments of ``tf.function``: one trace for all sizes."""
+        layer = program.steps[0].layer
+        shape = None  # of an activation alone: the same lines for every rank
+        if "kernel" in layer or not program.single:
+            axes = shapes.rank + 2
+            if program.single:
+                axes -= products.left_text(layer, shapes).count("0")
+            shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
+        compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
+        return f"input_signature=[tf.TensorSpec({shape}, tf.{layer['dtype']})]{compiled}"
+
+    def shown(self, program, shapes):
+        """With each layer where it is called."""
+        found = "\n".join(straight(self, program, shapes).run)
+        for line in made(program):
+            name, _, layer = line.partition(" = ")
+            found = found.replace(name + "(", layer + "(")
+        return tuple(found.splitlines())
+
+    def check(self, program):
+        """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
+        wide = [step.layer["op"] for step in program.steps if step.layer["dtype"] == "float64"]
+        if wide and self.library == "jax":
             raise Unsupported("dtype=float64: JAX below computes it in float32 by default")
-        if self.library == "torch" and spec["op"] in ("matmul", "dense"):
+        if self.library == "torch" and set(wide) & {"matmul", "dense"}:
             raise Unsupported("dtype=float64: Keras multiplies matrices in float32 on PyTorch")
 
-    def chain(self, specs, operands):
-        """A model's layers, called eagerly or traced as one."""
-        for spec in specs:
-            self._check(spec)
-        first = dict(specs[0], in_channels=tensorflow_chain.channels(specs[0]))
-        return keras_chain.Chain(
-            *(self.keras, specs, operands),
-            *(lambda spec: layers(self.keras, spec), self._wrapped, first),
+    def enter(self, program, shapes):
+        layer = program.steps[0].layer
+        x = products.left_text(layer, shapes) if program.single else "x"
+        return [f"x = {self.tensor(x, layer)}"]
+
+    def operand(self, layer, name, at):
+        if "kernel" not in layer:
+            return [f"{at} = {self.tensor(at, layer)}"]
+        if name == "b":
+            return [f"layer{at[1:]}.bias.assign({at})"]
+        w = products.right_text(layer, at)
+        if layer["op"] == "depthwise_conv2d":
+            channels = layer["in_channels"]
+            w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
+        return [f"layer{at[1:]}.kernel.assign({w})"]
+
+    def leave(self, program, shapes):
+        y = 'keras.ops.cast(y, "float32")' if returned(program) == "bfloat16" else "y"
+        array = f"keras.ops.convert_to_numpy({y})"
+        layer = program.steps[-1].layer
+        return products.restored_text(layer, array, shapes) if program.single else array
+
+    def tensor(self, array, layer):
+        """A tensor of an array; JAX and PyTorch share an array's memory, so they get a copy."""
+        copied = "" if self.library == "tensorflow" else ".copy()"
+        kind = ', "bfloat16"' if layer["dtype"] == "bfloat16" else ""
+        return f"keras.ops.convert_to_tensor({array}{copied}{kind})"
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
+        x = x[0]
+        if pooling.kind(layer):
+            return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
+        if "kernel" not in layer:
+            words = shapes.rank, "keras", padded, "keras.ops.concatenate"
+            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
+        found, name = [], given.get("w", "w")[1:]
+        if not isinstance(layer["padding"], str):
+            before, x = x, "x" if x == "x" else y
+            found = [f"{x} = zeros{name}({before})"]
+        return found + [f"{y} = layer{name}({x})"]
+
+    def pooled(self, layer, x, number, shapes):
+        """The expression of a pooling layer: ``valid``, ``same``, or ``keras.ops.pad`` before."""
+        name, padding = pool_name(shapes.program, number), layer["padding"]
+        if padding in ("valid", "same") and not layer["ceil_mode"]:
+            return f"{name}({x})"
+        library = pooling.Library(
+            lambda x, pairs, value: Text(padded(x.text, pairs, value)),
+            lambda x: Text(f"{name}({x.text})"),
+            lambda x: Text(f"keras.ops.ones_like({x.text})"),
         )
+        known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
+        sizes = shapes.spatial(number) if known else [None] * len(layer["kernel"])
+        return pooling.pool(layer, library, sizes)(Text(x)).text
 
-    def _wrapped(self, run, spec):
-        if self.library == "jax":
-            return lambda x: run(x).block_until_ready()
-        if self.switches.get("mode") != "graph" and self.switches.get("xla") != "1":
-            return run
-        traced = {}  # by rank: a product may be of one matrix or of a stack of them
 
-        def call(x):
-            rank = len(x.shape)
-            if rank not in traced:
-                traced[rank] = self._traced(run, spec, rank)
-            return traced[rank](x)
+def made(program):
+    """Lines that make and build a program's layers, one of each operand ``w``."""
+    found = {}
+    for at, step in enumerate(program.steps):
+        if pooling.kind(step.layer):
+            name = pool_name(program, at)
+            found[name] = [f"{name} = {pooling_layer(step.layer)}"]
+        elif "kernel" in step.layer:
+            name = step.arrays.get("w", "w")[1:]
+            found[name] = layer_lines(step.layer, name)
+    return tuple(line for lines in found.values() for line in lines)
 
-        return call
 
-    def _traced(self, run, spec, rank):
-        """A tf.function for all sizes of that many dimensions."""
-        compiled = True if self.switches.get("xla") == "1" else None
-        shape = (None,) * (rank - 1) + (spec["in_channels"],)
-        signature = [self.tf.TensorSpec(shape, getattr(self.tf, spec["dtype"]))]
-        return self.tf.function(run, input_signature=signature, jit_compile=compiled)
+def pool_name(program, at):
+    """The name of the pooling layer of step ``at``."""
+    return "pool" if program.single else f"pool{at}"
+
+
+def layer_lines(layer, name):
+    """Lines that make ``layer`` and, for explicit padding, ``zeros``, with ``name`` behind."""
+    op, dtype, found = layer["op"], typed(layer), []
+    words = {"use_bias": str(layer["bias"])}
+    if op in ("matmul", "dense"):
+        made = f"keras.layers.Dense({layer['filters']}, {keywords(dict(words, **dtype))})"
+        shape = (None, layer["in_channels"])
+        return [f"layer{name} = {made}", f"layer{name}.build({shape})"]
+    if op not in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d"):
+        raise Unsupported(f"op={op}: Keras has no layer for it")
+    rank, padding = len(layer["kernel"]), layer["padding"]
+    if not isinstance(padding, str):
+        pairs, padding = tuple(tuple(pair) for pair in padding), "valid"
+        given = ", ".join([str(pairs[0] if rank == 1 else pairs)] + [keywords(dtype)] * bool(dtype))
+        found = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({given})"]
+    steps = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
+    if set(layer["dilation"]) != {1}:
+        steps["dilation_rate"] = one_or_all(layer["dilation"])
+    kernel = one_or_all(layer["kernel"])
+    if op == "depthwise_conv2d":
+        call = f"DepthwiseConv2D({kernel}"
+        steps["depth_multiplier"] = str(layer["filters"] // layer["in_channels"])
+    else:
+        call = f"Conv{rank}D({layer['filters']}, {kernel}"
+        if layer["groups"] > 1:
+            steps["groups"] = str(layer["groups"])
+    steps.update(words, **dtype)
+    shape = (None,) * (1 + rank) + (layer["in_channels"],)
+    found += [f"layer{name} = keras.layers.{call}, {keywords(steps)})"]
+    return found + [f"layer{name}.build({shape})"]
+
+
+def pooling_layer(layer):
+    """The expression of a pooling layer. Raises Unsupported where Keras has none."""
+    name = {"max": "MaxPooling", "avg": "AveragePooling"}[pooling.kind(layer)]
+    name = f"keras.layers.{name}{len(layer['kernel'])}D"
+    if set(layer["dilation"]) != {1}:
+        raise Unsupported(f"{name} has no dilation")
+    own = layer["padding"] == "same" and not layer["ceil_mode"]
+    if own and layer["pad_with"] == "zeros":
+        raise Unsupported("Keras' SAME pooling leaves padding out: use explicit padding")
+    words = dict({"padding": '"same"' if own else '"valid"'}, **typed(layer))
+    sizes = f"{one_or_all(layer['kernel'])}, {one_or_all(layer['stride'])}"
+    return f"{name}({sizes}, {keywords(words)})"
+
+
+def typed(layer):
+    """The word for a layer's dtype where it isn't Keras' default."""
+    dtype = layer["dtype"]
+    return {} if dtype == "float32" else {"dtype": f'"{dtype}"'}
+
+
+def padded(x, pairs, value):
+    """``keras.ops.pad`` along the spatial axes."""
+    fill = f", constant_values={number(value)}" if value else ""
+    return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"

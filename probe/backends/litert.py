@@ -1,25 +1,50 @@
-"""LiteRT's interpreter on a model of one operator, built here: weights are constants by nature.
+"""LiteRT's interpreter on .tflite models, written as TensorFlow's converter writes them.
 
-``conv1d`` is the CONV_2D with height 1 that converters make of it. What CONV_2D can't pad itself
-(anything but TensorFlow's SAME and VALID) goes through PAD first, as they write it. The models are
-in ``litert_model`` and ``litert_pooling``, those of whole networks in ``litert_chain``; new weights
-are copied into a finished model's bytes.
+A model holds its weights, and has one shape. ReLU and ReLU6 are fused into the operator before
+them, padding is PAD or PADV2 (TensorFlow's SAME and VALID are the operators' own), and what LiteRT
+has no operator for is made of those that the converter makes it of. Only folding is left out: a
+bias or a scale behind an operator stays ADD and MUL, since folded into its weights it is another
+sum. One spatial axis gets a height of 1 for the whole model, where a converter reshapes around
+every layer; so ``conv1d`` is CONV_2D. ``matmul`` and ``dense`` are FULLY_CONNECTED, and the bias of
+what has none is zeros. The format itself is in ``litert_model``.
 """
+
+import functools
+import re
+from operator import itemgetter
 
 import numpy as np
 
-from probe.backends import litert_chain, litert_model, pooling
-from probe.backends._old import WithChain
-from probe.backends.contract import Key, Operator, Unsupported
-from probe.backends.litert_pooling import LiteRTPool
+from probe import activations
+from probe.backends import elementwise, pooling
+from probe.backends.contract import Key, Unsupported
+from probe.backends.litert_model import Graph, Model
+from probe.backends.source import Shapes, Source, Writing
+from probe.geometry import Windows
+from probe.program import case
 
 KEYS = {
     "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
     "threads": Key(None, "1", "threads of the interpreter"),
 }
+#: Dtypes that LiteRT's kernels have.
+DTYPES = ("float32", "float16")
+#: Spec's op -> the schema's operator.
+OPERATORS = {
+    "conv1d": "CONV_2D",
+    "conv2d": "CONV_2D",
+    "conv3d": "CONV_3D",
+    "depthwise_conv2d": "DEPTHWISE_CONV_2D",
+    "matmul": "FULLY_CONNECTED",
+    "dense": "FULLY_CONNECTED",
+    "max": "MAX_POOL_2D",
+    "avg": "AVERAGE_POOL_2D",
+    "add": "ADD",
+    "multiply": "MUL",
+}
 
 
-class LiteRT(WithChain):
+class LiteRT(Writing):
     """ai_edge_litert's Interpreter, one process a target."""
 
     name = "litert"
@@ -28,57 +53,73 @@ class LiteRT(WithChain):
     keys = KEYS
     doc = "a .tflite model of one operator, or of a whole network; XNNPACK"
     suggestions = (",xnnpack=0", ",threads=2", ",xnnpack=0,threads=2")
+    title = "LiteRT"
+    version_text = 'metadata.version("ai-edge-litert")'
+    standard = ("from importlib import metadata",)
+    modules = ("ai-edge-litert",)
+    constant_weights = True
+
+    def described(self, switches, device, version):
+        resolver = ", OpResolverType" * (switches.get("xnnpack") == "0")
+        self.imports = ("from ai_edge_litert.interpreter import Interpreter" + resolver,)
+        return Writing.described(self, switches, device, version)
 
     def start(self, switches, device):
         from importlib import metadata
 
-        from ai_edge_litert import interpreter, schema_py_generated
-
-        self.schema, self.interpreter = schema_py_generated, interpreter
-        resolvers = interpreter.OpResolverType
-        built_in = switches.get("xnnpack") == "0"
-        self.options = {
-            "num_threads": int(switches["threads"]) if "threads" in switches else None,
-            "experimental_op_resolver_type": (
-                resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES if built_in else resolvers.AUTO
-            ),
-        }
+        version = metadata.version(self.distributions[0])
+        self.refusals = (RuntimeError, ValueError)
+        self.opened(switches, device, version)
         return {
             "library": "litert",
-            "library_version": metadata.version(self.distributions[0]),
+            "library_version": version,
             "numpy_version": np.__version__,
             "devices": [device],
             "threads": int(switches.get("threads", 1)),
         }
 
     def operator(self, spec):
-        if pooling.kind(spec):
-            return LiteRTPool(self.schema, self._running, spec)
-        return Convolution(self, spec)
+        supported(spec)
+        return Writing.operator(self, spec)
 
-    def chain(self, specs, operands):
-        return litert_chain.Chain(self.schema, self._running, specs, operands)
-
-    def _running(self, content):
-        return running(self.loaded(content))
-
-    def loaded(self, content):
-        """An interpreter of a model's bytes. Raises Unsupported where LiteRT refuses it."""
-        try:
-            made = self.interpreter.Interpreter(model_content=content, **self.options)
-            made.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise Unsupported("LiteRT refuses: " + said(error)) from None
-        return made
+    def emit(self, program, shapes):
+        graph = Graph(program.steps[0].layer["dtype"], shapes.shape)
+        model = Model(graph, written(graph, program))
+        words = ["model_content=model"]
+        if "threads" in self.switches:
+            words.append("num_threads=" + self.switches["threads"])
+        if self.switches.get("xnnpack") == "0":
+            built_in = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+            words.append("experimental_op_resolver_type=" + built_in)
+        return Source(
+            enter=("x = x[:, None]",) if graph.flat else (),
+            load=(
+                "interpreter = Interpreter(%s)" % ", ".join(words),
+                "interpreter.allocate_tensors()",
+                'source = interpreter.get_input_details()[0]["index"]',
+                'sink = interpreter.get_output_details()[0]["index"]',
+            ),
+            run=(
+                "interpreter.set_tensor(source, x)",
+                "interpreter.invoke()",
+                "y = interpreter.get_tensor(sink)",
+            ),
+            leave="y[:, 0]" if graph.flat else "y",
+            held=("model",),
+            hold=model,
+        )
 
     def kernels(self, spec, shapes):
         """The operators that the interpreter runs, each with who runs it."""
         if pooling.kind(spec):
             return {}
-        operator = self.operator(spec)
-        x, w = (np.zeros(shapes[name], spec["dtype"]) for name in "xw")
-        made = operator.interpreter(operator.input(x).shape, operator.weights(w), None)
-        return {"interpreter": runners(made._get_ops_details())}
+        program = case(spec)
+        source = self.emit(program, Shapes(program, shapes["x"]))
+        named = dict(shapes, b=(spec["filters"],))
+        zeros = {name: np.zeros(named[name], spec["dtype"]) for name in program.operands()}
+        names = dict(self.namespace, **source.hold(zeros))
+        self.guarded(lambda: exec("\n".join(source.load), names))()
+        return {"interpreter": runners(names["interpreter"]._get_ops_details())}
 
 
 def runners(details):
@@ -97,72 +138,181 @@ def runners(details):
     return names[::-1]
 
 
-class Convolution(Operator):
-    """One convolution or product: a model for each shape, an interpreter for it and the weights."""
-
-    constant_weights = True
-
-    def __init__(self, backend, spec):
-        Operator.__init__(self, spec)
-        litert_model.supported(spec)
-        self.backend = backend
-        self.models = {}
-        self.call = self._interpreting()
-
-    def _interpreting(self):
-        """A call that keeps the interpreter of its last shape and weights."""
-        kept_w = kept_b = shape = run = None
-
-        def call(x, w, b):
-            nonlocal kept_w, kept_b, shape, run
-            if w is not kept_w or b is not kept_b or x.shape != shape:
-                run = None  # where this is refused, the next call is not answered by the last model
-                kept_w, kept_b, shape = w, b, x.shape
-            if run is None:
-                run = self._runner(x.shape, w, b)
-            return run(x)
-
-        return call
-
-    def interpreter(self, shape, w, b):
-        """An interpreter for inputs of this shape, as ``input`` gives them. Raises Unsupported."""
-        if shape not in self.models:
-            self.models = {shape: litert_model.Model(self.backend.schema, self.spec, shape)}
-        return self.backend.loaded(self.models[shape].content(w, b))
-
-    def _runner(self, shape, w, b):
-        """f(x) -> y for inputs of this shape, with these weights and bias."""
-        return running(self.interpreter(shape, w, b))
-
-    def input(self, x):
-        return np.array(x[:, None] if litert_model.flat(self.spec) else x, order="C")
-
-    def weights(self, w):
-        return litert_model.weights(self.spec, w)
-
-    def bias(self, b):
-        return None if b is None else b.copy()
-
-    def output(self, y):
-        return y[:, 0] if litert_model.flat(self.spec) else y
+def supported(spec):
+    """Raises Unsupported where no model is built for a spec, or LiteRT has no such numbers."""
+    if pooling.kind(spec):
+        if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
+            raise Unsupported("LiteRT's pooling has float32 and no dilation")
+    elif "kernel" in spec and spec["op"] not in OPERATORS:
+        raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
+    if spec["dtype"] not in DTYPES:
+        raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
 
 
-def running(made):
-    """f(x) -> y of an interpreter."""
-    source = made.get_input_details()[0]["index"]
-    sink = made.get_output_details()[0]["index"]
-
-    def run(x):
-        try:
-            made.set_tensor(source, x)
-            made.invoke()
-            return made.get_tensor(sink)
-        except (RuntimeError, ValueError) as error:
-            raise Unsupported("LiteRT refuses: " + said(error)) from None
-
-    return run
+def written(graph, program):
+    """Records the steps of a program; the Value of the last one. Raises Unsupported."""
+    if program.inputs > 1:
+        raise Unsupported("inputs=%d: LiteRT's models are built for one" % program.inputs)
+    values, reads = [graph.x], [value for step in program.steps for value in step.reads]
+    for step in program.steps:
+        supported(step.layer)
+        values.append(layer(graph, step, [values[one] for one in step.reads]))
+        values[-1].shared |= reads.count(len(values) - 1) > 1
+    if not graph.operations:
+        return graph.operator("RESHAPE", [values[-1], sizes(graph, graph.x.shape)], graph.x.shape)
+    return values[-1]
 
 
-def said(error):
-    """The first line of what LiteRT says, at most 300 characters."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+def layer(graph, step, xs):
+    """The Value behind one step, which reads the Values ``xs``."""
+    spec, x, op = step.layer, xs[0], step.layer["op"]
+    if pooling.kind(spec):
+        return pooled(graph, spec, x)
+    if OPERATORS.get(op) == "FULLY_CONNECTED":
+        shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
+        inputs = [x] + operands(graph, step)
+        return graph.operator("FULLY_CONNECTED", inputs, shape, keepNumDims=keep)
+    if "kernel" in spec:
+        return convolution(graph, step, x)
+    if op in ("add", "multiply"):
+        return graph.each(OPERATORS[op], *xs)
+    if op == "concat":
+        return joined(graph, graph.axis(spec["axis"]), xs)
+    if op == "product":
+        shape = x.shape[:-1] + (xs[1].shape[-2 if spec["transposed"] else -1],)
+        return graph.operator("BATCH_MATMUL", xs, shape, adjY=spec["transposed"])
+    if op == "pad":
+        return graph.padded(x, spec["padding"], spec["parameters"].get("value", 0.0))
+    if op == "extend":
+        return extended(graph, step, x)
+    if op == "activation":
+        return activation(graph, spec, x)
+    if op not in ("bias", "normalisation"):
+        raise Unsupported(f"op={op}: no LiteRT model is built for it here")
+    channels = x.shape[-1:]
+    held = {name: graph.operand(name, channels, itemgetter(at)) for name, at in step.arrays.items()}
+    if op == "bias":
+        return graph.each("ADD", x, held["b"])
+    return graph.each("ADD", graph.each("MUL", x, held["scale"]), held["shift"])
+
+
+def operands(graph, step):
+    """The weights and the bias of a step; zeros where it has none."""
+    spec, w, b = step.layer, step.arrays["w"], step.arrays.get("b")
+    found = [graph.operand("w", kernel_shape(spec), lambda given: weights(spec, given[w]))]
+    if b is None:
+        return found + [graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
+    return found + [graph.operand("b", (spec["filters"],), itemgetter(b))]
+
+
+def ahead(spec, name):
+    """Sizes of ``kernel``, ``stride`` or ``dilation``, behind a 1 for the height of a flat spec."""
+    return [1] * (len(spec["kernel"]) == 1) + list(spec[name])
+
+
+def convolution(graph, step, x):
+    """A convolution, behind PAD where its padding is neither SAME nor VALID."""
+    spec = step.layer
+    same, inputs = spec["padding"] == "same", operands(graph, step)
+    shape, pads = outputs(spec, x)
+    if not same:
+        x = graph.padded(x, pads)
+    fields = {"padding": "SAME" if same else "VALID"}
+    steps = zip("WHD", ahead(spec, "stride")[::-1], ahead(spec, "dilation")[::-1])
+    for axis, stride, dilation in steps:
+        fields["stride" + axis] = stride
+        fields[f"dilation{axis}Factor"] = dilation
+    if spec["op"] == "depthwise_conv2d":
+        fields["depthMultiplier"] = spec["filters"] // spec["in_channels"]
+    return graph.operator(OPERATORS[spec["op"]], [x] + inputs, shape, **fields)
+
+
+def outputs(spec, x):
+    """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
+    rank = len(spec["kernel"])
+    spans = Windows.of(spec).spans(x.shape[-1 - rank : -1])
+    if not all(one.outputs for one in spans):
+        raise Unsupported(f"input {list(x.shape)}: no window fits into it")
+    sizes = x.shape[: -1 - rank] + tuple(one.outputs for one in spans)
+    return sizes + (spec["filters"],), [(one.before, one.after) for one in spans]
+
+
+def pooled(graph, spec, x):
+    """A pool: a maximum or an average of what is there by LiteRT's SAME, else behind a PAD."""
+    (high, wide), (down, along) = ahead(spec, "kernel"), ahead(spec, "stride")
+    fields = {"filterHeight": high, "filterWidth": wide, "strideH": down, "strideW": along}
+    whole = dict(spec, padding="valid", ceil_mode=False)
+
+    def operator(x, padding):
+        shape = outputs(dict(whole, padding=padding), x)[0][:-1] + x.shape[-1:]
+        name, words = OPERATORS[pooling.kind(spec)], dict(fields, padding=padding.upper())
+        return graph.operator(name, [x], shape, **words)
+
+    def native(x, found):
+        own = spec["padding"] == "same" and spec["pad_with"] != "zeros"
+        return operator(x, "same") if own and not any(one.beyond for one in found) else None
+
+    library = pooling.Library(
+        graph.padded,
+        lambda x: operator(x, "valid"),
+        lambda x: graph.constant("ones", np.ones((1,) + x.shape[1:-1] + (1,), graph.dtype)),
+        native,
+    )
+    return pooling.pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1])(x)
+
+
+def activation(graph, spec, x):
+    """The operators of an activation: each name in its spelling is one."""
+    spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
+    names = re.findall(r"(\w+)\(", " ".join(spelled))
+    given = {name: functools.partial(graph.each, name) for name in names}
+    return activations.compiled(spelled, given)(x)
+
+
+def extended(graph, step, x):
+    """The first positions of an axis with constant ones behind; what does nothing is left out."""
+    spec, tail = step.layer, step.arrays["tail"]
+    axis = graph.axis(elementwise.extended_axis(spec, len(x.shape) - graph.flat))
+    kept, shape = spec["kept"], list(x.shape)
+    if shape[axis] != kept:
+        shape[axis] = kept
+        begin = sizes(graph, [0] * len(shape))
+        x = graph.operator("SLICE", [x, begin, sizes(graph, shape)], shape)
+    if not spec["behind"]:
+        return x
+    shape[axis] = spec["behind"]
+    return joined(graph, axis, [x, graph.operand("tail", shape, itemgetter(tail))])
+
+
+def joined(graph, axis, xs):
+    """Values one behind the other along an axis."""
+    shape = list(xs[0].shape)
+    shape[axis] = sum(one.shape[axis] for one in xs)
+    return graph.operator("CONCATENATION", xs, shape, axis=axis)
+
+
+def sizes(graph, numbers):
+    """A constant of whole numbers."""
+    return graph.constant("sizes", np.array(numbers, np.int32))
+
+
+def kernel_shape(spec):
+    """The shape of the operator's weights."""
+    kernel, filters = tuple(ahead(spec, "kernel")), spec["filters"]
+    channels = spec["in_channels"] // spec["groups"]
+    if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
+        return (filters, channels)
+    if spec["op"] == "conv3d":
+        return kernel + (channels, filters)
+    if spec["op"] == "depthwise_conv2d":
+        return (1,) + kernel + (filters,)
+    return (filters,) + kernel + (channels,)
+
+
+def weights(spec, w):
+    """A container array (*kernel, channels/groups, filters) in the operator's layout."""
+    if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
+        w = w.reshape(w.shape[-2:]).T
+    if OPERATORS[spec["op"]] == "CONV_2D":
+        w = np.moveaxis(w, -1, 0)
+    return w.reshape(kernel_shape(spec))

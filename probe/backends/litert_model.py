@@ -1,129 +1,213 @@
-"""A .tflite model of one convolution or matrix product, and these as parts of larger models.
+"""A .tflite model as it is written: tensors, constants and operators of LiteRT's own schema.
 
-The bias is zeros where the spec has none, as converters write it. What an operator can't pad itself
-goes through PAD first. ``matmul`` is FULLY_CONNECTED over the last axis, and so is ``dense``.
+A Graph is recorded without LiteRT; its Model is packed once by the schema of an installed one, no
+TensorFlow is needed, and arrays are copied into the finished bytes. Buffer 0 of a model is empty by
+definition; every constant has its own.
 """
+
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
 from probe.backends.contract import Unsupported
-from probe.backends.litert_graph import Graph
-from probe.geometry import Windows
 
-#: Dtypes that LiteRT's kernels have.
-DTYPES = ("float32", "float16")
-#: Spec's op -> the schema's operator and its options.
-OPERATORS = {
-    "conv2d": ("CONV_2D", "Conv2DOptions"),
-    "conv3d": ("CONV_3D", "Conv3DOptions"),
-    "depthwise_conv2d": ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"),
-    "matmul": ("FULLY_CONNECTED", "FullyConnectedOptions"),
-    "dense": ("FULLY_CONNECTED", "FullyConnectedOptions"),
+#: Arrays' dtypes -> the schema's.
+TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "bool": "BOOL"}
+#: Operators with options -> the schema's name for these.
+OPTIONS = {
+    "BATCH_MATMUL": "BatchMatMul",
+    "CONV_2D": "Conv2D",
+    "CONV_3D": "Conv3D",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2D",
+    "FULLY_CONNECTED": "FullyConnected",
+    "MAX_POOL_2D": "Pool2D",
+    "AVERAGE_POOL_2D": "Pool2D",
+    "PADV2": "PadV2",
+    "LEAKY_RELU": "LeakyRelu",
 }
-PRODUCTS = ("matmul", "dense")
+_SAME = "ABS ADD CONCATENATION DIV EXP GELU GREATER MUL PAD SELECT SLICE SOFTMAX SUB"
+OPTIONS.update((name, name.title()) for name in _SAME.split())
+#: Operators that apply an activation themselves, and those activations, as converters fuse them.
+FUSING = (
+    *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "AVERAGE_POOL_2D"),
+    *("ADD", "SUB", "MUL", "DIV"),
+)
+FUSED = ("RELU", "RELU6")
+#: Options whose values are names of an enumeration of the schema.
+NAMED = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType"}
+SCHEMA_VERSION = 3
+ALIGNMENT = 16  # of a buffer's bytes: the schema's force_align, which the Python packer ignores
+
+#: ``content``: an array, f(operands) -> array, or None for what is computed.
+Tensor = namedtuple("Tensor", "name shape dtype content")
+#: ``inputs``: numbers of tensors, ``output``: one; ``fields``: of the options.
+Operation = namedtuple("Operation", "name inputs output fields")
 
 
-def supported(spec):
-    """Raises Unsupported where no model is built for the spec."""
-    if two_dimensional(spec)["op"] not in OPERATORS:
-        raise Unsupported(f"op={spec['op']}: no LiteRT model is built for it here")
-    if spec["dtype"] not in DTYPES:
-        raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
+class Value:
+    """One tensor of a graph. ``shared``: whether more than one operator reads it."""
+
+    shared = False
+
+    def __init__(self, graph, index, shape):
+        self.graph, self.index, self.shape = graph, index, tuple(shape)
+
+    def __truediv__(self, other):
+        return self.graph.each("DIV", self, other)
 
 
-def weights(spec, w):
-    """A container array (*kernel, channels/groups, filters) in the operator's layout, a copy."""
-    spec = two_dimensional(spec)
-    if spec["op"] in PRODUCTS:
-        w = w.reshape(w.shape[-2:]).T
-    if spec["op"] == "conv2d":
-        w = np.moveaxis(w, -1, 0)
-    return np.array(w, order="C").reshape(kernel_shape(spec))
+class Graph:
+    """A model of one input ``x``, as it is recorded. ``dtype``: of what is computed.
+
+    ``shape``: (batch, *spatial, channels); one spatial axis gets a height of 1: ``flat``.
+    """
+
+    def __init__(self, dtype, shape):
+        self.dtype, self.tensors, self.operations = dtype, [], []
+        self.flat = len(shape) == 3
+        self.x = self._tensor("x", shape[:1] + (1,) * self.flat + shape[1:], dtype)
+
+    def axis(self, axis):
+        """Where an axis of (batch, *spatial, channels) is in the model."""
+        return axis + (self.flat and axis > 0)
+
+    def constant(self, name, array):
+        """A Value whose numbers the model holds."""
+        return self._tensor(name, array.shape, str(array.dtype), array)
+
+    def operand(self, name, shape, layout):
+        """A Value whose numbers the model holds: ``layout(operands)``, an array of this shape."""
+        return self._tensor(name, shape, self.dtype, layout)
+
+    def operator(self, name, inputs, shape, **fields):
+        """The Value of one operator's output. ``fields``: of its options."""
+        y = self._tensor(name.lower(), shape, "bool" if name == "GREATER" else self.dtype)
+        self.operations.append(Operation(name, [one.index for one in inputs], y.index, fields))
+        return y
+
+    def each(self, name, x, *others, **fields):
+        """The Value of an operator that gives a number for each of x; ``others`` may be numbers.
+
+        RELU and RELU6 are fused into the operator that makes x where that can.
+        """
+        if name in FUSED and self.operations and not x.shared:
+            last = self.operations[-1]
+            free = last.name in FUSING and "fusedActivationFunction" not in last.fields
+            if free and last.output == x.index:
+                last.fields["fusedActivationFunction"] = name
+                return x
+        inputs = [x] + [one if isinstance(one, Value) else self._number(one) for one in others]
+        return self.operator(name, inputs, x.shape, **fields)
+
+    def padded(self, x, pairs, value=0.0):
+        """x with ``value`` around it; ``pairs`` of its last axes but the channels.
+
+        x itself where they are all 0.
+        """
+        ahead = len(x.shape) - 1 - len(pairs)
+        pairs = np.array([(0, 0)] * ahead + [tuple(pair) for pair in pairs] + [(0, 0)], np.int32)
+        if not pairs.any():
+            return x
+        shape = [size + before + after for size, (before, after) in zip(x.shape, pairs.tolist())]
+        inputs = [x, self.constant("pads", pairs)] + ([self._number(value)] if value else [])
+        return self.operator("PADV2" if value else "PAD", inputs, shape)
+
+    def _number(self, number):
+        return self.constant("number", np.array(number, self.dtype))
+
+    def _tensor(self, name, shape, dtype, content=None):
+        self.tensors.append(Tensor(name, [int(size) for size in shape], dtype, content))
+        return Value(self, len(self.tensors) - 1, shape)
 
 
 class Model:
-    """A finished model for inputs of one shape, into whose bytes weights are copied."""
+    """A graph up to its value ``y``; calling it with operands by name gives ``{"model": bytes}``.
 
-    def __init__(self, schema, spec, shape):
-        """``shape``: the input's; of a conv1d and a matmul (batch, 1, length, channels).
-
-        Raises Unsupported where no window fits into the input.
-        """
-        supported(spec)
-        graph = Graph(schema, spec["dtype"], shape)
-        w = np.zeros(kernel_shape(two_dimensional(spec)), spec["dtype"])
-        b = np.zeros(spec["filters"], spec["dtype"])
-        w, b = graph.constant("w", w), graph.constant("b", b)
-        self._packed = graph.packed(operator(graph, spec, graph.x, w, b), "convolution")
-        root = schema.Model.GetRootAs(self._packed, 0)
-        self._weights, self._bias = (root.Buffers(one.buffer).DataAsNumpy() for one in (w, b))
-
-    def content(self, w, b):
-        """The model's bytes with these weights (in the operator's layout) and bias, or None."""
-        self._weights[:] = w.reshape(-1).view(np.uint8)
-        self._bias[:] = 0 if b is None else b.view(np.uint8)
-        return bytes(self._packed)
-
-
-def operator(graph, spec, x, w, b):
-    """The Value of a spec's output for the Values x, w and b. Raises Unsupported: no window fits.
-
-    x has the shape that ``Model`` takes; that of a matmul may have any number of axes.
+    Raises Unsupported where LiteRT, whose schema packs it, is not installed.
     """
-    spec = two_dimensional(spec)
-    if spec["op"] in PRODUCTS:
-        shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
-        options = "FullyConnectedOptions"
-        return graph.operator("FULLY_CONNECTED", [x, w, b], shape, options, keepNumDims=keep)
-    spans = Windows.of(spec).spans(x.shape[1:-1])
-    sizes = tuple(one.outputs for one in spans)
-    if not all(sizes):
-        raise Unsupported(f"input {list(x.shape)}: no window fits into it")
-    if spec["padding"] != "same":
-        pads = [(one.before, one.after) for one in spans]
-        x = graph.padded(x, [(0, 0)] + pads + [(0, 0)])
-    name, options = OPERATORS[spec["op"]]
-    shape, fields = x.shape[:1] + sizes + (spec["filters"],), _fields(graph.schema, spec)
-    return graph.operator(name, [x, w, b], shape, options, **fields)
+
+    def __init__(self, graph, y):
+        self.graph, self.y, self.places = graph, y, []
+        self.packed: Any = None
+
+    def __call__(self, operands):
+        if self.packed is None:
+            self._pack()
+        for place, layout in self.places:
+            place[:] = np.ascontiguousarray(layout(operands)).reshape(-1).view(np.uint8)
+        return {"model": bytes(self.packed)}
+
+    def _pack(self):
+        try:
+            from ai_edge_litert import schema_py_generated as schema
+        except ImportError:
+            raise Unsupported("LiteRT where ai-edge-litert is not installed") from None
+        graph, model = schema.SubGraphT(), schema.ModelT()
+        operations = self.graph.operations
+        codes = list(dict.fromkeys(one.name for one in operations))
+        model.operatorCodes = [_code(schema, name) for name in codes]
+        model.buffers = [_aligned_buffer(schema)]
+        graph.name, graph.inputs, graph.outputs = "main", [self.graph.x.index], [self.y.index]
+        graph.tensors = [_tensor(schema, one, model.buffers) for one in self.graph.tensors]
+        graph.operators = [_operator(schema, one, codes) for one in operations]
+        model.version, model.subgraphs = SCHEMA_VERSION, [graph]
+        builder = schema.flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+        self.packed = bytearray(builder.Output())
+        buffers = schema.Model.GetRootAs(self.packed, 0).Buffers
+        for made, one in zip(graph.tensors, self.graph.tensors):
+            if callable(one.content):
+                self.places.append((buffers(made.buffer).DataAsNumpy(), one.content))
 
 
-def _fields(schema, spec):
-    """Strides, dilations and padding of a convolution."""
-    same = spec["padding"] == "same"
-    found = {"padding": schema.Padding.SAME if same else schema.Padding.VALID}
-    axes = ("D", "H", "W")[-len(spec["kernel"]) :]
-    for axis, stride, dilation in zip(axes, spec["stride"], spec["dilation"]):
-        found["stride" + axis] = stride
-        found[f"dilation{axis}Factor"] = dilation
-    if spec["op"] == "depthwise_conv2d":
-        found["depthMultiplier"] = spec["filters"] // spec["in_channels"]
-    return found
+def _tensor(schema, one, buffers):
+    """A TensorT of the schema; what it holds gets a buffer."""
+    made = schema.TensorT()
+    made.name, made.shape, made.buffer = one.name, one.shape, 0
+    made.type = getattr(schema.TensorType, TYPES[one.dtype])
+    if one.content is not None:
+        held = np.zeros(one.shape, one.dtype) if callable(one.content) else one.content
+        made.buffer = len(buffers)
+        buffers.append(_aligned_buffer(schema))
+        buffers[-1].data = np.ascontiguousarray(held).reshape(-1).view(np.uint8)
+    return made
 
 
-def kernel_shape(spec):
-    """The shape of the operator's weights, for any spec but a conv1d."""
-    kernel, filters = tuple(spec["kernel"]), spec["filters"]
-    channels = spec["in_channels"] // spec["groups"]
-    if spec["op"] in PRODUCTS:
-        return (filters, channels)
-    if spec["op"] == "conv3d":
-        return kernel + (channels, filters)
-    if spec["op"] == "depthwise_conv2d":
-        return (1,) + kernel + (filters,)
-    return (filters,) + kernel + (channels,)
+def _operator(schema, one, codes):
+    """An OperatorT of the schema."""
+    made = schema.OperatorT()
+    made.opcodeIndex, made.inputs, made.outputs = codes.index(one.name), one.inputs, [one.output]
+    if one.name in OPTIONS:
+        options = OPTIONS[one.name] + "Options"
+        made.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+        made.builtinOptions = getattr(schema, options + "T")()
+        for field, value in one.fields.items():
+            value = getattr(getattr(schema, NAMED[field]), value) if field in NAMED else value
+            setattr(made.builtinOptions, field, value)
+    return made
 
 
-def flat(spec):
-    """Whether a spec of one spatial axis gets one of size 1 before it."""
-    return len(spec["kernel"]) == 1
+def _code(schema, name):
+    made, code = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
+    made.builtinCode, made.deprecatedBuiltinCode, made.version = code, min(code, 127), 1
+    return made
 
 
-def two_dimensional(spec):
-    """The spec itself, or for ``conv1d`` that of a conv2d of height 1."""
-    if spec["op"] != "conv1d":
-        return spec
-    changed = {key: [1] + list(spec[key]) for key in ("kernel", "stride", "dilation")}
-    padding = spec["padding"]
-    if not isinstance(padding, str):
-        changed["padding"] = [[0, 0]] + list(padding)
-    return dict(spec, op="conv2d", **changed)
+def _aligned_buffer(schema):
+    """A BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
+
+    def pack(self, builder):
+        data = None
+        if self.data is not None:
+            size = len(self.data)
+            builder.StartVector(1, size, ALIGNMENT)
+            builder.head -= size
+            builder.Bytes[builder.head : builder.head + size] = self.data.tobytes()
+            data = builder.EndVector()
+        schema.BufferStart(builder)
+        if data is not None:
+            schema.BufferAddData(builder, data)
+        return schema.BufferEnd(builder)
+
+    return type("AlignedBuffer", (schema.BufferT,), {"Pack": pack})()

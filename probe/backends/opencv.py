@@ -1,16 +1,26 @@
-"""Caffe models, run for real: ``cv2.dnn.readNetFromCaffe`` on a prototxt of one layer, NCHW.
+"""Caffe models, run for real: ``cv2.dnn.readNetFromCaffe`` on a prototxt, NCHW.
 
-A convolution's ``blobs`` take the weights before the first pass. After it they are packed, and new
-ones change nothing, so new weights mean a new net (some 30 microseconds). ``matmul`` and ``dense``
-are InnerProduct, which reads its weights from the bytes of a model alone: see ``caffe``.
-The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV's.
+The names, and that pooling rounds sizes up, are Caffe's; the kernels are OpenCV's. A model has one
+shape, and one spatial axis gets a height of 1. Of a single convolution ``blobs`` take the weights
+before the first pass; after it they are packed, and new ones change nothing, so new weights mean a
+new net (some 30 microseconds). ``matmul`` and ``dense`` are InnerProduct, which reads its weights
+from the bytes of a model alone, and so do the layers of a network.
+
+Layers of a network are those that Caffe's users have: ``Scale`` for normalisations and, with ones,
+for biases (OpenCV reads no ``Bias``); ``Permute`` around ``InnerProduct`` for a product over the
+channels, the operator of ``matmul``, which a 1x1 convolution is not; ``Slice`` and ``Concat`` with
+a constant input for padding of its own, crops and ``extend``. Activations that Caffe lacks are
+OpenCV's own layers, under its names for them.
 """
+
+from operator import itemgetter
 
 import numpy as np
 
-from probe.backends import caffe, caffe_layers, channels_first, opencv_chain, pooling
-from probe.backends._old import WithChain
-from probe.backends.contract import Key, Operator, OutOfMemory, Unavailable, Unsupported
+from probe import activations
+from probe.backends import caffe, elementwise
+from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.source import Source, Writing
 
 KEYS = {
     "winograd": Key(("0", "1"), "1", "Winograd's algorithm for 3x3 kernels of stride 1"),
@@ -18,7 +28,7 @@ KEYS = {
 }
 
 
-class OpenCV(WithChain):
+class OpenCV(Writing):
     """cv2.dnn on Caffe's prototxt, one process a target."""
 
     name = "opencv"
@@ -27,19 +37,23 @@ class OpenCV(WithChain):
     keys = KEYS
     doc = "a Caffe model of one layer, or of a whole network, in OpenCV's cv2.dnn, NCHW"
     suggestions = (",winograd=0", ",threads=1", ",winograd=0,threads=1")
+    title = "OpenCV"
+    version_text = "cv2.__version__"
+    imports = ("import cv2",)
+    modules = ("opencv-python-headless",)
+    constant_weights = True
 
     def start(self, switches, device):
         """OpenCV 5 reads no Caffe models: Unavailable."""
         import cv2
 
-        self.cv2, self.winograd = cv2, switches.get("winograd", "1") == "1"
         if not hasattr(cv2.dnn, "readNetFromCaffe"):
             why = f"OpenCV {cv2.__version__} reads no Caffe models"
             raise Unavailable(why + '; pip install "opencv-python-headless<5"')
         if hasattr(cv2, "utils") and hasattr(cv2.utils, "logging"):
             cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-        if "threads" in switches:
-            cv2.setNumThreads(int(switches["threads"]))
+        self.refusals = (cv2.error,)
+        self.opened(switches, device, cv2.__version__)
         return {
             "library": "opencv",
             "library_version": cv2.__version__,
@@ -48,119 +62,222 @@ class OpenCV(WithChain):
             "threads": cv2.getNumThreads(),
         }
 
+    def setup(self):
+        threads = self.switches.get("threads")
+        return (f"cv2.setNumThreads({threads})",) if threads else ()
+
+    def said(self, error):
+        return " ".join(str(getattr(error, "err", "") or error).split())[:300]
+
     def operator(self, spec):
-        caffe_layers.supported(spec)
-        product = spec["op"] in caffe_layers.PRODUCTS
-        return InnerProduct(self, spec) if product else CaffeLayer(self, spec)
+        caffe.supported(spec)
+        return Writing.operator(self, spec)
 
-    def chain(self, specs, operands):
-        return opencv_chain.Chain(self, specs, operands)
+    def emit(self, program, shapes):
+        step, shape = program.steps[0], shapes.shape
+        if not program.single or "kernel" not in step.layer:
+            return self.network(program, shape)
+        caffe.supported(step.layer)
+        if step.layer["op"] in caffe.PRODUCTS:
+            return self.product(step, shape)
+        return self.windowed(step, shape)
 
-    def net(self, prototxt, weights=b""):
-        """The cv2.dnn.Net of a model's text and the bytes of its weights."""
-        given = [np.frombuffer(prototxt.encode(), np.uint8)]
-        given += [np.frombuffer(weights, np.uint8)] if weights else []
-        net = self.cv2.dnn.readNetFromCaffe(*given)
-        net.enableWinograd(self.winograd)
-        return net
+    def net(self, prototxt, weights=False):
+        """Lines that make a net of a model's text, and of the bytes ``caffemodel`` if any."""
+        given = "np.frombuffer(prototxt.encode(), np.uint8)"
+        given += ", np.frombuffer(caffemodel, np.uint8)" * weights
+        plain = ["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0")
+        made = f"net = cv2.dnn.readNetFromCaffe({given})"
+        return ['prototxt = """', *caffe.laid_out(prototxt), '"""', made] + plain
 
-    def refusing(self, call):
-        """``call`` with OpenCV's refusals turned into Unsupported."""
+    def product(self, step, shape):
+        """One matrix product, over the last axis of x."""
+        prototxt = caffe.prototxt(step.layer, shape, ())
+        model = caffe.Model(shape)
+        model.weights.append(("y", "InnerProduct", blobs_of(step)))
+        return Source(
+            load=tuple(self.net(prototxt, True)),
+            run=("net.setInput(x)", "y = net.forward()"),
+            held=("caffemodel",),
+            hold=model.caffemodel,
+        )
 
-        def guarded(*values):
-            try:
-                return call(*values)
-            except self.cv2.error as error:
-                said = " ".join(str(error.err or error).split())[:300]
-                if error.code == self.cv2.Error.StsNoMem:
-                    raise OutOfMemory(said) from None
-                raise Unsupported("OpenCV refuses: " + said) from None
+    def windowed(self, step, shape):
+        """One convolution or pool, whose outputs NumPy crops."""
+        layer, flat = step.layer, len(shape) == 3
+        plan = caffe.plan(layer, shape[1:-1])
+        load = self.net(
+            caffe.prototxt(layer, caffe.channels_first(shape), [one.pad for one in plan])
+        )
+        if step.arrays:
+            w = step.arrays["w"]
+            if layer["op"].startswith("depthwise"):
+                load.append(f"{w} = {w}.reshape({(*layer['kernel'], 1, layer['filters'])})")
+            load.append(f"{w} = np.ascontiguousarray(np.moveaxis({w}, (-1, -2), (0, 1)))")
+            load += [f"{w} = {w}[:, :, None]"] * flat
+            load.append(f'net.getLayer("y").blobs = [{", ".join(step.arrays.values())}]')
+        ends = [caffe.shown(one.kept) for one in plan]
+        index = ", ".join([":", ":"] + ["0"] * flat + ends)
+        crop = (f"y = y[{index}]",) if flat or set(ends) != {":"} else ()
+        return Source(
+            enter=entering(flat),
+            load=tuple(load),
+            run=("net.setInput(x)", "y = net.forward()", *crop),
+            leave="np.moveaxis(y, 1, -1)",
+        )
 
-        return guarded
-
-
-class CaffeLayer(Operator):
-    """One convolution or pool. A net is made for each shape; weights are constants of it."""
-
-    constant_weights = True
-
-    def __init__(self, backend, spec):
-        Operator.__init__(self, spec)
-        self.backend, self.pool = backend, pooling.kind(spec)
-        self.flat = len(spec["kernel"]) == 1  # Caffe's one-dimensional layers have a height of 1
-        self.call = backend.refusing(self._call())
-
-    def _call(self):
-        kept_w = kept_b = kept_shape = net = keep = None
-
-        def call(x, w, b):
-            nonlocal kept_w, kept_b, kept_shape, net, keep
-            if net is None or w is not kept_w or b is not kept_b or x.shape != kept_shape:
-                kept_w, kept_b, kept_shape = w, b, x.shape
-                plan = caffe_layers.plan(self.spec, x.shape[3:] if self.flat else x.shape[2:])
-                net = self.net(x.shape, plan, w, b)
-                ends = [slice(one.drop, one.drop + one.outputs) for one in plan]
-                keep = (slice(None), slice(None)) + (slice(None),) * self.flat + tuple(ends)
-            net.setInput(x)
-            return net.forward()[keep]
-
-        return call
-
-    def net(self, shape, plan, w, b):
-        """The cv2.dnn.Net of a prototxt with these weights."""
-        pads = [one.pad for one in plan]
-        net = self.backend.net(caffe_layers.prototxt(self.spec, shape, pads))
-        if not self.pool:
-            net.getLayer("y").blobs = [w] if b is None else [w, b]
-        return net
-
-    def input(self, x):
-        return channels_first.activations(x[:, None] if self.flat else x)
-
-    def weights(self, w):
-        return None if self.pool else caffe_layers.weights(self.spec, w)
-
-    def bias(self, b):
-        return None if b is None else channels_first.copied(b)
-
-    def output(self, y):
-        y = np.ascontiguousarray(y[:, :, 0] if self.flat else y)
-        return channels_first.channels_last(y)
+    def network(self, program, shape):
+        """All steps as one model, which OpenCV fuses as it does every model."""
+        if program.inputs > 1:
+            raise Unsupported(f"inputs={program.inputs}: Caffe models are built for one")
+        model = caffe.Model(shape)
+        values = [model.x]
+        for step in program.steps:
+            values.append(layer(model, step, [values[one] for one in step.reads]))
+        if values[-1].name != model.last:
+            model.layer("Split", [values[-1]], values[-1].shape)
+        load = self.net(model.prototxt(), bool(model.weights)) if model.lines else []
+        for name, (array, _) in model.constants.items():
+            load.append(f'net.setInput({array}, "{name}")')
+        given = 'x, "x"' if model.constants else "x"
+        run = (f"net.setInput({given})", "y = net.forward()") if model.lines else ("y = x",)
+        source = Source(
+            enter=entering(model.flat),
+            load=tuple(load),
+            run=run,
+            leave="np.moveaxis(y[:, :, 0], 1, -1)" if model.flat else "np.moveaxis(y, 1, -1)",
+        )
+        if not model.weights:
+            return source
+        return source._replace(held=("caffemodel",), hold=model.caffemodel)
 
 
-class InnerProduct(Operator):
-    """Caffe's matrix product, over the last axis of x."""
+def entering(flat):
+    """Lines that give x this shape."""
+    found = ("x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",)
+    return found + ("x = x[:, :, None]",) * flat
 
-    constant_weights = True
 
-    def __init__(self, backend, spec):
-        Operator.__init__(self, spec)
-        self.backend = backend
-        self.call = backend.refusing(self._call())
+def blobs_of(step):
+    """A layer's weights as functions of the operands, which give arrays in Caffe's layout."""
+    own = [itemgetter(at) for at in step.arrays.values()]
+    if step.layer["op"] == "bias":
+        return [lambda given: np.ones_like(own[0](given)), own[0]]
+    if "w" in step.arrays:
+        return [lambda given: weights(step.layer, own[0](given))] + own[1:]
+    return own
 
-    def _call(self):
-        kept_w = kept_b = kept_shape = net = None
 
-        def call(x, w, b):
-            nonlocal kept_w, kept_b, kept_shape, net
-            if net is None or w is not kept_w or b is not kept_b or x.shape != kept_shape:
-                kept_w, kept_b, kept_shape = w, b, x.shape
-                blobs = [w] if b is None else [w, b]
-                text = caffe_layers.prototxt(self.spec, x.shape, ())
-                net = self.backend.net(text, caffe.caffemodel("y", "InnerProduct", blobs))
-            net.setInput(x)
-            return net.forward()
+def weights(layer, w):
+    """A container array (*kernel, channels/groups, filters) as Caffe's blob has it."""
+    if layer["op"] in caffe.PRODUCTS:
+        return w.reshape(w.shape[-2:]).T
+    if layer["op"].startswith("depthwise"):
+        w = w.reshape((*layer["kernel"], 1, layer["filters"]))
+    return np.moveaxis(w[None] if len(layer["kernel"]) == 1 else w, (-1, -2), (0, 1))
 
-        return call
 
-    def input(self, x):
-        return channels_first.copied(x)
+def layer(model, step, xs):
+    """The Value behind one step, which reads the Values ``xs``."""
+    spec, x, op = step.layer, xs[0], step.layer["op"]
+    caffe.supported(spec)
+    if op in caffe.PRODUCTS:
+        return product(model, step, x)
+    if "kernel" in spec:
+        return windowed(model, step, x)
+    if op == "pad":
+        return padded(model, x, spec["padding"], spec["parameters"].get("value", 0.0))
+    if op == "extend":
+        return extended(model, step, x)
+    if op == "concat":
+        return joined(model, model.axis(spec["axis"]), xs)
+    if op in ("add", "multiply"):
+        fields = "eltwise_param { operation: %s }" % {"add": "SUM", "multiply": "PROD"}[op]
+        return model.layer("Eltwise", xs, x.shape, fields)
+    if op == "activation":
+        alpha = spec["parameters"].get("alpha", 1.0)
+        kind, fields = activations.caffe(spec["activation"], alpha)
+        return model.layer(kind, [x], x.shape, fields)
+    if op not in ("bias", "normalisation"):
+        raise Unsupported(f"op={op}: no Caffe layer is built for it here")
+    return model.layer("Scale", [x], x.shape, "scale_param { bias_term: true }", blobs_of(step))
 
-    def weights(self, w):
-        return caffe_layers.weights(self.spec, w)
 
-    def bias(self, b):
-        return None if b is None else channels_first.copied(b)
+def windowed(model, step, x):
+    """A convolution or a pool, and what is cropped off it."""
+    spec = step.layer
+    plan = caffe.plan(spec, x.shape[-len(spec["kernel"]) :])
+    kind, fields = caffe.parameters(spec, [one.pad for one in plan])
+    ahead = x.shape[2 : len(x.shape) - len(plan)]
+    shape = (x.shape[0], spec["filters"]) + ahead + tuple(one.there for one in plan)
+    y = model.layer(kind, [x], shape, fields, blobs_of(step))
+    for axis, one in enumerate(plan, len(shape) - len(plan)):
+        start, stop, _ = one.kept.indices(one.there)
+        if start == stop:
+            raise Unsupported(f"input {list(x.shape)}: no window fits into it")
+        y = cropped(model, y, axis, start, stop - start)
+    return y
 
-    def output(self, y):
-        return np.ascontiguousarray(y)
+
+def product(model, step, x):
+    """The product over the channels, which are put last for it."""
+    spec, last = step.layer, len(x.shape) - 1
+    x = permuted(model, x, [0] + list(range(2, last + 1)) + [1])
+    kind, fields = caffe.parameters(spec, (), last)
+    y = model.layer(kind, [x], x.shape[:-1] + (spec["filters"],), fields, blobs_of(step))
+    return permuted(model, y, [0, last] + list(range(1, last)))
+
+
+def permuted(model, x, order):
+    """x with its axes in another order."""
+    fields = " ".join("order: %d" % axis for axis in order)
+    shape = [x.shape[axis] for axis in order]
+    return model.layer("Permute", [x], shape, "permute_param { %s }" % fields)
+
+
+def padded(model, x, pairs, value):
+    """x with ``value`` around its last axes, one axis after the other."""
+    for axis, pair in enumerate(pairs, len(x.shape) - len(pairs)):
+        shapes = [resized(x.shape, axis, count) for count in pair]
+        parts = [
+            model.constant(f"np.full({shape}, {value}, np.float32)", shape) if shape[axis] else None
+            for shape in shapes
+        ]
+        x = joined(model, axis, [parts[0], x, parts[1]])
+    return x
+
+
+def extended(model, step, x):
+    """The first positions of an axis with constant ones behind; what does nothing is left out."""
+    spec, array = step.layer, f"np.moveaxis({step.arrays['tail']}, -1, 1)"
+    axis = model.axis(elementwise.extended_axis(spec, model.rank))
+    array = f"np.ascontiguousarray({array + '[:, :, None]' * model.flat})"
+    tail = resized(x.shape, axis, spec["behind"])
+    x = cropped(model, x, axis, 0, spec["kept"])
+    return joined(model, axis, [x, model.constant(array, tail) if spec["behind"] else None])
+
+
+def cropped(model, x, axis, start, count):
+    """Some positions of an axis; x itself where they are all."""
+    end, size = start + count, x.shape[axis]
+    points = [point for point in (start, end) if 0 < point < size]
+    if not points:
+        return x
+    fields = " ".join(["axis: %d" % axis] + ["slice_point: %d" % point for point in points])
+    of = (int(start > 0), len(points) + 1)
+    shape = resized(x.shape, axis, count)
+    return model.layer("Slice", [x], shape, "slice_param { %s }" % fields, of=of)
+
+
+def joined(model, axis, parts):
+    """Values one behind the other along an axis; None are left out."""
+    parts = [one for one in parts if one is not None]
+    if len(parts) == 1:
+        return parts[0]
+    shape = resized(parts[0].shape, axis, sum(one.shape[axis] for one in parts))
+    return model.layer("Concat", parts, shape, "concat_param { axis: %d }" % axis)
+
+
+def resized(shape, axis, size):
+    """A shape with another size of one axis."""
+    return shape[:axis] + (size,) + shape[axis + 1 :]

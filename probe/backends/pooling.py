@@ -7,7 +7,7 @@ or ``zeros`` (a maximum of 0, counted). What lies beyond the padding is never co
 """
 
 from probe import operation
-from probe.backends.contract import Operator
+from probe.backends.contract import Operator, Unsupported
 from probe.geometry import BY_SIZE, Windows
 
 
@@ -17,10 +17,10 @@ def kind(spec):
 
 
 def spans(spec, sizes):
-    """The Span of every axis. ValueError where one needs a size that is open, as in a graph."""
+    """The Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
     needed = spec["ceil_mode"] or spec["padding"] in BY_SIZE
     if needed and any(size is None for size in sizes):
-        raise ValueError("ceil_mode and SAME by hand need sizes, open in a graph: use mode=eager")
+        raise Unsupported("ceil_mode and SAME by hand need sizes, open in a graph: use mode=eager")
     return Windows.of(spec).spans([None if size is None else int(size) for size in sizes])
 
 

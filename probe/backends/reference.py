@@ -12,7 +12,7 @@ from collections import namedtuple
 import numpy as np
 
 from probe import floats
-from probe.backends import pooling, reference_pooling, reference_transforms
+from probe.backends import pooling, reference_transforms
 from probe.backends.contract import Backend, Key, Operator, Unsupported
 from probe.geometry import Windows
 
@@ -271,6 +271,56 @@ class ReferenceOperator(Operator):
         return np.ascontiguousarray(self.arithmetic.narrow(np.moveaxis(y, 0, -1)))
 
 
+class ReferencePool(Operator):
+    """The maximum, or the sum in the order of the window, divided once.
+
+    Values are channels-last arrays of the arithmetic's working dtype.
+    """
+
+    def __init__(self, spec, arithmetic):
+        Operator.__init__(self, spec)
+        self.arithmetic = arithmetic
+
+    def bind(self, operands):
+        return self._max if pooling.kind(self.spec) == "max" else self._mean
+
+    def input(self, x):
+        return self.arithmetic.widen(x)
+
+    def output(self, y):
+        return np.ascontiguousarray(self.arithmetic.narrow(y))
+
+    def _max(self, x):
+        inside = 0.0 if self.spec["pad_with"] == "zeros" else -np.inf
+        taps = self._taps(x, inside, -np.inf)
+        total = next(taps)
+        for tap in taps:
+            total = np.maximum(total, tap)
+        return total
+
+    def _mean(self, x):
+        with np.errstate(all="ignore"):
+            total = None
+            for tap in self._taps(x, 0.0, 0.0):
+                total = tap if total is None else self.arithmetic.add(total, tap)
+            counted = float(self.spec["pad_with"] == "zeros")
+            count = sum(self._taps(np.ones_like(x[:1, ..., :1]), counted, 0.0))
+            return self.arithmetic.rounded(total / count)
+
+    def _taps(self, x, inside, beyond):
+        """What every place of the window meets, (batch, *outputs, channels), row by row."""
+        windows = Windows.of(self.spec)
+        found = windows.spans(x.shape[1:-1])
+        none = [(0, 0)]
+        pads = none + [(one.before, one.after) for one in found] + none
+        x = np.pad(x, pads, "constant", constant_values=inside)
+        pads = none + [(0, one.beyond) for one in found] + none
+        x = np.pad(x, pads, "constant", constant_values=beyond)
+        outputs = [one.outputs for one in found]
+        for place in windows.places():
+            yield x[(slice(None),) + windows.seen(place, outputs)]
+
+
 class Reference(Backend):
     """NumPy, and nothing else."""
 
@@ -292,7 +342,7 @@ class Reference(Backend):
         """Raises Unsupported where the algorithm has no form for the spec."""
         arithmetic = Arithmetic(spec["dtype"])
         if pooling.kind(spec):
-            return reference_pooling.ReferencePool(spec, arithmetic)
+            return ReferencePool(spec, arithmetic)
         short = summing(spec, SUMS["sequential"], arithmetic)
         if self.algorithm in TRANSFORMS:
             long = TRANSFORMS[self.algorithm](spec, arithmetic)

@@ -14,7 +14,7 @@ import numpy as np
 
 from probe import floats
 from probe import program as programs
-from probe.backends import elementwise
+from probe.backends import elementwise, products
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
 from probe.geometry import BY_SIZE, Windows
 
@@ -57,17 +57,21 @@ class Writing(Backend):
 
     ``title``           its name as users write it
     ``version_text``    the expression of its version in a script
+    ``standard``        modules of Python's own, or statements that import of them, which that needs
     ``imports``         import statements, after NumPy's
     ``modules``         distributions that a script needs beside NumPy
+    ``holds_weights``   whether ``load`` puts operands into what ``make`` made, such as layers
     ``refusals``        exceptions by which it refuses an operator, and
     ``exhausted``       by which it says that memory is short: set when it is started
     """
 
     title = ""
     version_text = ""
+    standard: Lines = ()
     imports: Lines = ()
     modules: Lines = ()
     constant_weights = False
+    holds_weights = False
     refusals: Tuple[Any, ...] = ()
     exhausted: Tuple[Any, ...] = (MemoryError,)
 
@@ -97,7 +101,7 @@ class Writing(Backend):
         """Raises Unsupported for what the library has at no size, as soon as it is asked for."""
 
     def shown(self, program, shapes):
-        """The lines that compute a program, without those that load and convert."""
+        """The lines from ``x`` to ``y`` for a reader, without what only compiles or waits."""
         return self.emit(program, shapes).run
 
     def watched(self, spec, shapes, **names):
@@ -121,8 +125,8 @@ class Writing(Backend):
         return Written(self, program)
 
     def release(self):
-        """(major, minor) of the version."""
-        return release(self.version)
+        """(major, minor) of the version; later than any where none is given."""
+        return release(self.version or "999")
 
     def said(self, error):
         """What an error of the library says, in one line of at most 300 characters."""
@@ -147,7 +151,13 @@ class Writing(Backend):
 
 def short_of_memory(error):
     """Whether a library's general error says that it could not allocate."""
-    texts = ("can't allocate memory", "Failed to allocate memory", "bad_alloc")
+    texts = (
+        "can't allocate memory",
+        "Failed to allocate memory",
+        "Insufficient memory",
+        "bad_alloc",
+        "RESOURCE_EXHAUSTED",
+    )
     return any(text in str(error) for text in texts)
 
 
@@ -264,29 +274,55 @@ class Compiled(Operator):
         Operator.__init__(self, spec)
         self.source, self.backend = source, backend
         self.constant_weights = backend.constant_weights
-        self.dtype, self.narrow = spec["dtype"], spec["dtype"] == "bfloat16"
+        self.dtype, self.returned = spec["dtype"], returned(program)
         self.names = program.operands()
+        self.dtypes = {
+            at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
+        }
         functions = backend.guarded(compiled)(source, program, backend.namespace)
         self._enter, self._load, self._leave = functions
 
     def input(self, x):
-        return self._enter(floats.widen(x, self.dtype).astype(np.float32) if self.narrow else x)
+        return self._enter(_entering(x, self.dtype))
 
     def bind(self, operands):
-        given = [self._array(operands[name]) for name in self.names]
+        given = [
+            _entering(np.ascontiguousarray(operands[name]), self.dtypes[name])
+            for name in self.names
+        ]
         source = self.source
         if source.hold is not None:
             held = source.hold(dict(zip(self.names, given)))
             given += [held[name] for name in source.held]
-        return self.backend.guarded(self.backend.guarded(self._load)(*given))
+        load = self.backend.guarded(self._load)
+        run = self.backend.guarded(load(*given))
+        if not self.backend.holds_weights:
+            return run
+        self.loaded = run
 
-    def _array(self, array):
-        array = np.ascontiguousarray(array)
-        return floats.widen(array, self.dtype).astype(np.float32) if self.narrow else array
+        def reloaded(x):
+            if self.loaded is not run:  # other operands came meanwhile
+                load(*given)
+                self.loaded = run
+            return run(x)
+
+        return reloaded
 
     def output(self, y):
         y = np.ascontiguousarray(self._leave(y))
-        return floats.round_float32_to(y, self.dtype) if self.narrow else y
+        narrow = self.returned == "bfloat16"
+        return floats.round_float32_to(y, self.returned) if narrow else y
+
+
+def _entering(array, dtype):
+    """A container array as lines get it."""
+    return floats.widen(array, dtype).astype(np.float32) if dtype == "bfloat16" else array
+
+
+def returned(program):
+    """The dtype of a program's output."""
+    layer = program.steps[-1].layer
+    return layer.get("to", layer["dtype"])
 
 
 class Written(Operator):
@@ -344,7 +380,26 @@ def compiled(source, program, namespace):
 
 def _function(name, parameters, lines, result):
     head = "def %s(%s):" % (name, ", ".join(parameters))
-    return [head] + ["    " + line for line in lines] + ["    return " + result]
+    return [head, *indented(lines), "    return " + result]
+
+
+def joins_windows(program):
+    """Whether what is rewritten are windows by themselves: neither split ones nor products."""
+    layers = [step.layer for step in program.steps]
+    rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
+    return not any("split" in one or one["op"] in products.OPS for one in rewritten)
+
+
+def defined(name, parameters, lines):
+    """The lines of a function that returns what its last line assigns to ``y``."""
+    *body, last = lines
+    head = "def %s(%s):" % (name, ", ".join(parameters))
+    return (head, *indented(body + [last.replace("y = ", "return ", 1)]), "")
+
+
+def indented(lines):
+    """The lines of a block."""
+    return tuple("    " + line for line in lines)
 
 
 def assigned(name, expression):

@@ -1,23 +1,38 @@
 """TensorFlow as its users call it: ``tf.nn``, eager from 2.0 on, fed placeholders before.
 
-Its switches are here, for ``keras`` too; its operators are in ``tensorflow_operators``.
+Explicit padding goes to the operator where it takes it (conv2d, depthwise_conv2d without dilation,
+the maximum of two axes), and through ``tf.pad`` elsewhere. The bias is ``tf.nn.bias_add`` after the
+operator. A matrix takes the kernel ``MatMul``, a stack of them (a batch of more than one)
+``BatchMatMulV2``, as users' arrays of two and three dimensions do.
+
+A graph is the function ``traced`` in the lines: a tf.function whose sizes are open, so that there
+is one trace for all lengths, or before 2.0 the graph of a session. Its input is always fed: with a
+constant one it would be folded before oneDNN's rewrite. A single operator gets its weights as
+arguments (``weights=constant``: as constants of the graph); those of a network are tensors that the
+function captures, as a model's variables are.
 """
+
+import re
 
 import numpy as np
 
-from probe.backends import (
-    onednn,
-    pooling,
-    products,
-    tensorflow_chain,
-    tensorflow_elementwise,
-    tensorflow_operators,
-    tensorflow_pooling,
-    tensorflow_products,
+from probe import activations
+from probe.backends import elementwise, onednn, pooling, products
+from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.source import (
+    Text,
+    Writing,
+    assigned,
+    inputs_of,
+    joins_windows,
+    keywords,
+    number,
+    one_or_all,
+    release,
+    returned,
+    straight,
 )
-from probe.backends._old import WithChain
-from probe.backends.contract import Key, Unavailable
-from probe.backends.tensorflow_operators import release
+from probe.geometry import BY_SIZE, Windows
 
 #: Switches of every target that runs on TensorFlow; ``keras`` has them too.
 SWITCHES = {
@@ -58,6 +73,466 @@ KEYS = {
     ),
 }
 
+#: Places in a graph, operator names and colours: what an error's line holds beside its message.
+NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
+#: Errors that tell where before what.
+HEADINGS = ("in user code", "Graph execution error")
+
+
+class TensorFlow(Writing):
+    """tf.nn, one process a target."""
+
+    name = "tensorflow"
+    distributions = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
+    module = "tensorflow"
+    keys = KEYS
+    devices = ("cpu", "gpu:N")
+    doc = "tf.nn, eager from 2.0 on"
+    suggestions = (
+        *(",onednn=0", ",onednn=0,contraction=0", ",onednn=0,threads=1", ",onednn=1"),
+        *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",isa=avx512_core_amx"),
+        *(",threads=1", ",threads=2", ",mode=graph", ",xla=1", ",weights=constant"),
+        *(",deterministic=1", ",algorithm=elementwise", "@gpu:0", "@gpu:0,deterministic=1"),
+    )
+    title = "TensorFlow"
+    version_text = "tf.__version__"
+    imports = ("import tensorflow as tf",)
+    modules = ("tensorflow",)
+
+    @classmethod
+    def conflict(cls, switches):
+        """Eager operators are neither compiled nor part of a graph."""
+        if switches.get("mode") != "eager":
+            return ()
+        for key, value in (("xla", "1"), ("weights", "constant")):
+            if switches.get(key) == value:
+                return (key, f"{value} needs a graph, and mode=eager has none", "leave out mode")
+        return ()
+
+    @classmethod
+    def environment(cls, switches, device):
+        return environment(switches, device)
+
+    def start(self, switches, device):
+        import tensorflow as tf
+
+        old, eager = release(tf.__version__) < (2, 0), switches.get("mode") == "eager"
+        if old and eager and not hasattr(tf, "enable_eager_execution"):  # which is from 1.7 on
+            why = f"TensorFlow {tf.__version__} has no eager mode; leave out mode=eager"
+            raise Unavailable(why)
+        if not old:
+            require_gpu(tf, device)
+        self.refusals, self.exhausted = refusals(tf), (tf.errors.ResourceExhaustedError,)
+        self.opened(switches, device, tf.__version__)
+        return dict(facts(tf, switches), devices=[device], mode=self.mode())
+
+    def setup(self):
+        return configured(self.switches, self.device, self.version)
+
+    def mode(self):
+        """How lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
+        switches = self.switches
+        if self.release() < (2, 0) and switches.get("mode") != "eager":
+            return "session"
+        graph = switches.get("mode") == "graph" or switches.get("weights") == "constant"
+        return "graph" if graph or switches.get("xla") == "1" else "eager"
+
+    def said(self, error):
+        return said(error)
+
+    def stable(self, spec, accumulate=None):
+        return self.operator(spec if pooling.kind(spec) else dict(spec, stable=accumulate))
+
+    def program(self, program):
+        if self.switches.get("algorithm") == "elementwise":
+            raise Unsupported("no program of a whole network is built for this library")
+        return Writing.program(self, program)
+
+    def joins(self, program):
+        elementwise = self.switches.get("algorithm") == "elementwise"
+        return self.mode() == "eager" and not elementwise and joins_windows(program)
+
+    def emit(self, program, shapes):
+        if self.constant and not (program.single and "kernel" in program.steps[0].layer):
+            switches = dict(self.switches, mode="graph")
+            del switches["weights"]
+            graph = TensorFlow().described(switches, self.device, self.version)
+            return graph.emit(program, shapes)
+        source, mode = straight(self, program, shapes), self.mode()
+        if mode == "eager":
+            source = source._replace(load=source.load + sections(program, shapes))
+        else:
+            write = self.in_session if mode == "session" else self.in_function
+            source = write(source, program, shapes)
+        if any("stable" in step.layer for step in program.steps):
+            line = "from probe.stable.tensorflow import conv, dense"
+            source = source._replace(make=(line,) + source.make)
+        if self.device.startswith("gpu") and mode != "session" and self.release() >= (2, 12):
+            source = source._replace(run=source.run + ("tf.test.experimental.sync_devices()",))
+        return source
+
+    @property
+    def constant(self):
+        """Whether weights are constants of the graph."""
+        return self.switches.get("weights") == "constant"
+
+    def in_function(self, source, program, shapes):
+        """The Source whose ``run`` calls a tf.function with the lines of ``source``."""
+        layer, names = program.steps[0].layer, program.operands()
+        argument = program.single and not self.constant
+        given = inputs_of(program) + names if argument else ["x"]
+        found = [f"tf.TensorSpec({one}, tf.{layer['dtype']})" for one in self.fed(program, shapes)]
+        options = f"input_signature=[{', '.join(found[: len(given)])}]"
+        if self.switches.get("xla") == "1":
+            word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
+            options += f", {word}=True"
+        lines = traced(given, source.run, f"@tf.function({options})")
+        run = (f"y = traced({', '.join(given)})",)
+        if argument:
+            return source._replace(make=lines, run=run)
+        return source._replace(load=source.load + lines, run=run)
+
+    def in_session(self, source, program, shapes):
+        """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
+        names = [] if self.constant else program.operands()
+        given, body = inputs_of(program) + names, source.run
+        dtype = program.steps[0].layer["dtype"]
+        if dtype == "bfloat16":  # fed and fetched as float32
+            casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in given)
+            body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
+        fed = [f"tf.placeholder(tf.{dtype}, {one})" for one in self.fed(program, shapes)]
+        where = self.device if ":" in self.device else f"{self.device}:0"
+        lines = traced(given, body)
+        lines += (
+            f'with tf.Graph().as_default(), tf.device("/{where}"):',
+            f"    fed = [{', '.join(fed[: len(given)])}]",
+        )
+        if self.release() >= (1, 2):
+            session = "tf.Session(config=config).make_callable(traced(*fed), fed)"
+            lines += (f"    call = {session}",)
+            run = (f"y = call({', '.join(given)})",)
+        else:
+            lines += ("    outputs, session = traced(*fed), tf.Session(config=config)",)
+            run = (f"y = session.run(outputs, dict(zip(fed, [{', '.join(given)}])))",)
+        if self.constant:
+            return source._replace(load=source.load + lines, run=run)
+        return source._replace(make=lines, run=run)
+
+    def fed(self, program, shapes):
+        """Shapes of the input and of the operands as texts; batch and sizes are open."""
+        layer = program.steps[0].layer
+        names = program.operands()
+        if program.single and "kernel" not in layer:  # the same lines for every rank
+            return ["None"] * (program.inputs + len(names))
+        axes = shapes.rank + 2
+        if program.single and self.flat(layer):
+            axes -= products.left_text(layer, shapes).count("0")
+        outer = (None,) * (axes - 1)
+        if not (program.single or shapes.stacked or self.mode() == "session"):
+            outer = (1,) + outer[1:]
+        found = {
+            at: self.operand_shape(step.layer, name, shapes.rank)
+            for step in program.steps
+            for name, at in step.arrays.items()
+        }
+        channels = layer.get("in_channels", layer.get("channels"))
+        return [str(outer + (channels,))] + [str(found[name]) for name in names]
+
+    def operand_shape(self, layer, name, rank):
+        """The shape of an operand as the call takes it, with None for what is open."""
+        if name == "tail":
+            return (None,) * (rank + 1) + (layer["channels"],)
+        if name != "w":
+            return (layer["filters"] if "kernel" in layer else layer["channels"],)
+        channels, filters, groups = layer["in_channels"], layer["filters"], layer["groups"]
+        if self.flat(layer):
+            vector = layer["op"] == "dot" and filters == 1
+            return (channels,) if vector else (channels, filters)
+        if self.multiplied(layer):
+            return tuple(layer["kernel"]) + (channels, filters // channels)
+        return tuple(layer["kernel"]) + (channels // groups, filters)
+
+    def by_hand(self, layer):
+        """Whether lines compute a layer by elementwise operations."""
+        chosen = self.switches.get("algorithm") == "elementwise" and "kernel" in layer
+        return "stable" in layer or (chosen and not pooling.kind(layer))
+
+    def flat(self, layer):
+        """Whether a layer is a product whose arrays are handed over as matrices and vectors."""
+        return layer["op"] in products.OPS and not self.by_hand(layer)
+
+    def multiplied(self, layer):
+        """Whether a layer's weights are (*kernel, channels, multiplier)."""
+        return layer["op"] == "depthwise_conv2d" and not self.by_hand(layer)
+
+    def enter(self, program, shapes):
+        layer = program.steps[0].layer
+        written = program.single and self.flat(layer)
+        x = products.left_text(layer, shapes) if written else "x"
+        return assigned("x", x if self.mode() == "session" else tensor(x, layer))
+
+    def operand(self, layer, name, at):
+        array = at
+        if name == "w" and self.flat(layer):
+            array = products.right_text(layer, at)
+        elif name == "w" and self.multiplied(layer):
+            array = f"{at}.reshape({self.operand_shape(layer, name, 2)})"
+        fed = self.constant or self.mode() == "session"
+        return assigned(at, array if fed else tensor(array, layer))
+
+    def leave(self, program, shapes):
+        layer, array = program.steps[-1].layer, "y"
+        if self.mode() != "session":
+            narrow = returned(program) == "bfloat16"
+            array = ("tf.cast(y, tf.float32)" if narrow else "y") + ".numpy()"
+        if program.single and self.flat(layer):
+            return products.restored_text(layer, array, shapes)
+        return array
+
+    def lines(self, layer, number, x, y, given, shapes):
+        """Lines from the values named ``x`` to ``y``; see ``source.straight``."""
+        if self.constant:
+            given = {name: tensor(at, layer) for name, at in given.items()}
+        if pooling.kind(layer):
+            text = self.pooled(layer, x[0], number, shapes)
+            total, quotient, count = text.partition(" / ")
+            if y == x[0] or not quotient:
+                return [f"{y} = {text}"]
+            return [f"{y} = {total}", f"{y} = {y} / {count}"]
+        if "kernel" not in layer:
+            return [f"{y} = {self.between(layer, x, given, shapes)}"]
+        if "stable" in layer:
+            return [f"{y} = {stable(layer, x[0], given)}"]
+        if self.by_hand(layer):
+            found = by_hand(layer, given, shapes.around(number), self.mode() != "eager")
+        elif layer["op"] in products.OPS:
+            return self.product(layer, x[0], y, given, shapes)
+        else:
+            found = self.convolution(layer, x[0], y, given["w"])
+        return found + [f"{y} = tf.nn.bias_add({y}, {b})" for b in [given.get("b")] if b]
+
+    def product(self, layer, x, y, given, shapes):
+        """Lines of a matrix product or a sum; a network's is one of the rows of all positions."""
+        op, w, b = layer["op"], given.get("w"), given.get("b")
+        if op == "sum":
+            return [f"{y} = tf.reduce_sum({x}, 2)"]
+        add = f"{y} = tf.nn.bias_add({y}, {b})"
+        if not shapes.program.single:
+            rows = f"tf.reshape({x}, [-1, {layer['in_channels']}])"
+            found = [f"outer = tf.shape({x})[:-1]", f"{y} = tf.matmul({rows}, {w})", add]
+            found.append(f"{y} = tf.reshape({y}, tf.concat([outer, [{layer['filters']}]], 0))")
+            return [line for line in found if b or line is not add]
+        if self.mode() == "session" and op == "dot":
+            raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
+        if self.mode() == "session" and op == "matmul" and shapes.stacked:
+            raise Unsupported("batch: TensorFlow before 2.0 has no stack of matrices times one")
+        found = [f"{y} = tf.matmul({x}, {w})"]
+        if op == "dot":
+            found = [f"{y} = tf.tensordot({x}, {w}, 1)"]
+            written = products.left_text(layer, shapes) + products.right_text(layer, "w")
+            if written.count("0") > 2:  # of a vector
+                add = f"{y} = {y} + {b}"
+        return found + [add] * bool(b)
+
+    def convolution(self, layer, x, y, w):
+        """Lines of a ``tf.nn`` convolution, behind ``tf.pad`` where it takes no padding itself."""
+        op, padding, release = layer["op"], layer["padding"], self.release()
+        stride, dilation = list(layer["stride"]), list(layer["dilation"])
+        dilated = set(dilation) != {1}
+        if op == "conv1d":
+            words, more = {"stride": stride[0]}, {"dilations": dilation[0]}
+        elif op == "depthwise_conv2d":
+            if dilated and set(stride) != {1}:
+                both = "tf.nn.depthwise_conv2d has strides or dilations, and warns about both"
+                raise Unsupported(both)
+            words = {"strides": [1] + stride + [1]}
+            more = {"rate" if release < (2, 0) else "dilations": dilation}
+        elif (op == "conv2d" and release >= (2, 0)) or (op == "conv3d" and dilated):
+            words, more = {"strides": stride}, {"dilations": dilation}
+        else:  # releases up to 1.5 do not know the word for dilations
+            words, more = {"strides": [1] + stride + [1]}, {"dilations": [1] + dilation + [1]}
+        found, own = [], op == "conv2d" and release >= (2, 0)
+        own = own or (op == "depthwise_conv2d" and not dilated and release >= (2, 4))
+        if isinstance(padding, str):
+            words["padding"] = f'"{padding.upper()}"'
+        elif own:
+            words["padding"] = outside(padding)
+        else:
+            before, x = x, "x" if x == "x" else y
+            found, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
+        if op == "conv3d" and dilated:  # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
+            op = "convolution"
+        words.update(more if dilated else {})
+        return found + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]
+
+    def pooled(self, layer, x, number, shapes):
+        """The expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
+        kind, rank, padding = pooling.kind(layer), len(layer["kernel"]), layer["padding"]
+        name = f"tf.nn.{kind}_pool{rank}d"
+        if set(layer["dilation"]) != {1}:
+            raise Unsupported(f"{name} has no dilation")
+        sizes = [list(layer["kernel"]), list(layer["stride"])]
+        if self.release() >= (2, 0):
+            windows = ", ".join(map(one_or_all, sizes))
+        else:  # where the operator of two axes has this name
+            name = f"tf.nn.{kind}_pool" if rank == 2 else name
+            windows = ", ".join(str([1] + size + [1]) for size in sizes)
+        if padding in ("valid", "same") and not layer["ceil_mode"]:
+            if padding == "same" and layer["pad_with"] == "zeros":
+                why = "SAME of tf.nn's pooling leaves padding out: use explicit padding"
+                raise Unsupported(why)
+            return f'{name}({x}, {windows}, padding="{padding.upper()}")'
+        pads_itself = name == "tf.nn.max_pool2d" and self.release() >= (2, 4)
+
+        def native(x, found):
+            pairs = [(one.before, one.after) for one in found]
+            if not pads_itself or layer["pad_with"] == "zeros" or any(s.beyond for s in found):
+                return None
+            return Text(f"{name}({x.text}, {windows}, padding={outside(pairs)})")
+
+        library = pooling.Library(
+            lambda x, pairs, value: Text(padded(x.text, pairs, value)),
+            lambda x: Text(f'{name}({x.text}, {windows}, padding="VALID")'),
+            lambda x: Text(f"tf.ones_like({x.text})"),
+            native,
+        )
+        known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
+        found = shapes.spatial(number) if known else [None] * rank
+        return pooling.pool(layer, library, found)(Text(x)).text
+
+    def between(self, layer, x, given, shapes):
+        """The expression of what stands between a network's windows; ``x``: names of its values."""
+        op, one, parameters = layer["op"], x[0], layer.get("parameters", {})
+        if op in ("add", "multiply"):
+            return (" + " if op == "add" else " * ").join(x)
+        if op == "product":
+            return f"tf.matmul({', '.join(x)}{', transpose_b=True' * layer['transposed']})"
+        if op == "bias":
+            return f"tf.nn.bias_add({one}, {given['b']})"
+        if op == "normalisation":
+            return f"{one} * {given['scale']} + {given['shift']}"
+        if op == "pad":
+            return padded(one, layer["padding"], parameters.get("value", 0.0))
+        if op == "slice":
+            return f"{one}[{':, ' * layer['axis']}{layer['start']}:{layer['stop']}]"
+        if op == "concat":
+            return f"tf.concat([{', '.join(x)}], {layer['axis']})"
+        if op == "cast":
+            return f"tf.cast({one}, tf.{layer['to']})"
+        if op == "extend":
+            tail, (axis, *part) = given["tail"], section(layer, shapes.rank + 2)
+            if self.mode() == "eager":
+                part = f"begin_{tail}", f"size_{tail}"
+            kept = f"tf.slice({one}, {part[0]}, {part[1]})"
+            return f"tf.concat([{kept}, {tail}], {axis})" if layer["behind"] else kept
+        older, alpha = self.release() < (2, 4), parameters.get("alpha", 1.0)
+        return activations.lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
+
+
+def traced(names, lines, *decorators):
+    """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
+    *body, last = lines
+    body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
+    head = f"def traced({', '.join(names)}):"
+    return ("", *decorators, head, *("    " + line for line in body), "")
+
+
+def section(layer, axes):
+    """The axis along which ``extend`` goes, and the begin and size of what it keeps."""
+    axis = elementwise.extended_axis(layer, axes)
+    size = [-1] * axes
+    size[axis] = layer["kept"]
+    return axis, [0] * axes, size
+
+
+def sections(program, shapes):
+    """Lines that make those tensors once: eager slices by Python numbers cost more than they do."""
+    found = []
+    for step in program.steps:
+        if step.layer["op"] == "extend":
+            tail, (_, begin, size) = step.arrays["tail"], section(step.layer, shapes.rank + 2)
+            names = f"begin_{tail}, size_{tail}"
+            found.append(f"{names} = tf.constant({begin}), tf.constant({size})")
+    return tuple(found)
+
+
+def tensor(array, layer):
+    """The expression of a tensor with the values of an array."""
+    if layer["dtype"] == "bfloat16":
+        return f"tf.cast(tf.constant({array}), tf.bfloat16)"
+    return f"tf.constant({array})"
+
+
+def outside(pairs):
+    """Pairs of the spatial axes, with those of the batch and the channels."""
+    return [[0, 0]] + [list(pair) for pair in pairs] + [[0, 0]]
+
+
+def padded(x, pairs, value=0.0):
+    """The expression of x with ``value`` around its spatial axes."""
+    fill = f", constant_values={number(value)}" if value else ""
+    return f"tf.pad({x}, {outside(pairs)}{fill})"
+
+
+def stable(layer, x, given):
+    """The expression of ``probe.stable``'s convolution or dense layer."""
+    w = given.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
+    words = {"accumulate": layer["stable"]}
+    if layer["op"] != "dense":
+        parts = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
+        words = dict(parts, **words)
+    operands = ", ".join([x, w] + [given[name] for name in ("b",) if name in given])
+    name = "dense" if layer["op"] == "dense" else "conv"
+    return f"{name}({operands}, {keywords({n: repr(value) for n, value in words.items()})})"
+
+
+def by_hand(layer, given, pairs, graph):
+    """Lines from ``x`` to ``y``: a multiplication and an addition for each product.
+
+    Products are added row by row of the window, channels innermost, as ``probe.stable`` does, so no
+    length moves a bit. Channels of a group are split, groups have an axis of their own. In a graph
+    products are subtracted: grappler makes one AddN of a chain of additions.
+    """
+    groups, filters, windows = layer["groups"], layer["filters"], Windows.of(layer)
+    depth, found = layer["in_channels"] // groups, []
+    if any(map(any, pairs)):
+        found.append(f"x = {padded('x', pairs)}")
+    if groups > 1:
+        found.append(f"x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [{groups}, {depth}]], 0))")
+    letters, parts = "ijk"[: len(layer["kernel"])], []
+    for letter, extent, stride in zip(letters, windows.extents, layer["stride"]):
+        part = f"{letter} : {letter} - {extent - 1} or None" if extent > 1 else ":"
+        parts.append(part + (f" : {stride}" if stride > 1 else ""))
+    seen = f"x[:, {', '.join(parts)}]" if set(parts) - {":"} else "x"
+    columns = [groups, filters // groups] if groups > 1 else [filters]
+    starts = [
+        tuple(at * step for at, step in zip(place, layer["dilation"])) for place in windows.places()
+    ]
+    names = f"({', '.join(letters)})"
+    if len(letters) == 1:
+        starts, names = [start for (start,) in starts], letters
+    w = given.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
+    shape = [len(starts) * depth] + columns
+    found += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
+    outer = len(starts) > 1
+    if outer:
+        found.append(f"for n, {names} in enumerate({starts}):")
+    inner, index = "    " * outer, "n"
+    if depth > 1:
+        found.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
+        inner, seen, index = inner + "    ", "part", f"{depth} * n + c" if outer else "c"
+    weight = f"weights[{index if outer or depth > 1 else 0}]"
+    if graph:
+        weight = f"{weight} if y is None else -{weight}"
+        found.append(f"{inner}# subtracted, since grappler makes one AddN of a chain of additions")
+    found.append(f"{inner}product = tf.multiply({seen}, {weight})")
+    found.append(
+        f"{inner}y = product if y is None else tf.{'subtract' if graph else 'add'}(y, product)"
+    )
+    if groups > 1:
+        found.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
+    return found
+
 
 def environment(switches, device):
     """The variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
@@ -74,19 +549,46 @@ def environment(switches, device):
     return variables
 
 
-def configure(tf, switches, device):
-    """Applies threads, determinism and device to a TensorFlow 2 that has done nothing yet."""
-    if "threads" in switches:
-        tf.config.threading.set_intra_op_parallelism_threads(int(switches["threads"]))
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-    if switches.get("deterministic") == "1" and release(tf) >= (2, 9):
-        tf.random.set_seed(1)
-        tf.config.experimental.enable_op_determinism()
+def configured(switches, device, version):
+    """Lines that apply threads, determinism and device to a TensorFlow that has done nothing yet.
+
+    ``version``: its text. Before 2.0 they make ``config``, the ConfigProto of sessions.
+    """
+    found, threads = [], switches.get("threads")
+    if release(version) < (2, 0):
+        found.append("config = tf.ConfigProto(allow_soft_placement=True)")
+        if threads:
+            found.append(f"config.intra_op_parallelism_threads = {threads}")
+            found.append("config.inter_op_parallelism_threads = 1")
+        if switches.get("xla") == "1":
+            level = "config.graph_options.optimizer_options.global_jit_level"
+            found.append(f"{level} = tf.OptimizerOptions.ON_1")
+        if switches.get("mode") == "eager":
+            found.append("tf.enable_eager_execution(config=config)")
+        return tuple(found)
+    if threads:
+        found.append(f"tf.config.threading.set_intra_op_parallelism_threads({threads})")
+        found.append("tf.config.threading.set_inter_op_parallelism_threads(1)")
+    if switches.get("deterministic") == "1" and release(version) >= (2, 9):
+        found += ["tf.random.set_seed(1)", "tf.config.experimental.enable_op_determinism()"]
     if device.startswith("gpu"):
-        number, gpus = int(device.split(":")[1]), tf.config.list_physical_devices("GPU")
-        if number >= len(gpus):
-            raise Unavailable(f"TensorFlow sees {len(gpus)} GPUs here, so there is no {device}")
-        tf.config.set_visible_devices(gpus[number], "GPU")
+        gpu = f'tf.config.list_physical_devices("GPU")[{device.partition(":")[2]}]'
+        found.append(f'tf.config.set_visible_devices({gpu}, "GPU")')
+    return tuple(found)
+
+
+def configure(tf, switches, device):
+    """Runs the lines of ``configured`` for a TensorFlow 2. Raises Unavailable: no such GPU."""
+    require_gpu(tf, device)
+    exec("\n".join(configured(switches, device, tf.__version__)), {"tf": tf})
+
+
+def require_gpu(tf, device):
+    """Raises Unavailable where a TensorFlow 2 doesn't see the device."""
+    if device.startswith("gpu"):
+        number, found = int(device.split(":")[1]), len(tf.config.list_physical_devices("GPU"))
+        if number >= found:
+            raise Unavailable(f"TensorFlow sees {found} GPUs here, so there is no {device}")
 
 
 def facts(tf, switches):
@@ -109,105 +611,21 @@ def facts(tf, switches):
     }
 
 
-class TensorFlow(WithChain):
-    """tf.nn, one process a target."""
-
-    name = "tensorflow"
-    distributions = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
-    module = "tensorflow"
-    keys = KEYS
-    devices = ("cpu", "gpu:N")
-    doc = "tf.nn, eager from 2.0 on"
-    suggestions = (
-        *(",onednn=0", ",onednn=0,contraction=0", ",onednn=0,threads=1", ",onednn=1"),
-        *(",isa=sse41", ",isa=avx2", ",isa=avx512_core", ",isa=avx512_core_amx"),
-        *(",threads=1", ",threads=2", ",mode=graph", ",xla=1", ",weights=constant"),
-        *(",deterministic=1", ",algorithm=elementwise", "@gpu:0", "@gpu:0,deterministic=1"),
-    )
-
-    @classmethod
-    def conflict(cls, switches):
-        """Eager operators are neither compiled nor part of a graph."""
-        if switches.get("mode") != "eager":
-            return ()
-        for key, value in (("xla", "1"), ("weights", "constant")):
-            if switches.get(key) == value:
-                return (key, f"{value} needs a graph, and mode=eager has none", "leave out mode")
-        return ()
-
-    @classmethod
-    def environment(cls, switches, device):
-        return environment(switches, device)
-
-    def start(self, switches, device):
-        import tensorflow as tf
-
-        self.tf, self.switches, self.device = tf, switches, device
-        self.session = release(tf) < (2, 0) and switches.get("mode") != "eager"
-        if release(tf) >= (2, 0):
-            configure(tf, switches, device)
-        elif not self.session:
-            enter_eager_mode(tf, switches)
-        return dict(facts(tf, switches), devices=[device], mode=self._mode())
-
-    def _mode(self):
-        if self.session:
-            return "session"
-        switches = self.switches
-        graph = switches.get("mode") == "graph" or switches.get("weights") == "constant"
-        return "graph" if graph or switches.get("xla") == "1" else "eager"
-
-    def operator(self, spec):
-        if self.switches.get("algorithm") == "elementwise":
-            return self.stable(spec)
-        if spec["op"] in products.OPS:
-            return self._bound(spec, tensorflow_products.function(self.tf, spec), True)
-        if pooling.kind(spec):
-            return self._bound(spec, tensorflow_pooling.operator(self.tf, spec))
-        return self._bound(spec, tensorflow_operators.convolution(self.tf, spec))
-
-    def stable(self, spec, accumulate=None):
-        if pooling.kind(spec):
-            return self._bound(spec, tensorflow_pooling.operator(self.tf, spec))
-        computed = tensorflow_elementwise.convolution(self.tf, spec, accumulate)
-        return self._bound(spec, computed)
-
-    def _bound(self, spec, computed, product=False):
-        """An operator that calls ``computed``, f(x, w), as the switches say."""
-        constant = self.switches.get("weights") == "constant"
-        xla = self.switches.get("xla") == "1"
-        if not self.session:
-            tensors = tensorflow_products.Tensors if product else tensorflow_operators.Tensors
-            return tensors(self.tf, spec, computed, self._mode() == "graph", xla, constant)
-        config = session_config(self.tf, self.switches, xla)
-        session = tensorflow_products.Session if product else tensorflow_operators.Session
-        return session(self.tf, spec, computed, config, "/" + self.device, constant)
-
-    def chain(self, specs, operands):
-        """See ``tensorflow_chain``; weights are never constants of the graph there."""
-        if self.switches.get("algorithm") == "elementwise":
-            return None
-        if self.session:
-            config = session_config(self.tf, self.switches, self.switches.get("xla") == "1")
-            where = "/" + self.device
-            return tensorflow_chain.SessionChain(self.tf, specs, operands, config, where)
-        xla = self.switches.get("xla") == "1"
-        return tensorflow_chain.Chain(self.tf, specs, operands, self._mode() == "graph", xla)
+def refusals(tf):
+    """Exceptions by which TensorFlow refuses an operator, or a release does not have it."""
+    errors = tf.errors
+    found = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
+    return found + (NotImplementedError, ValueError, TypeError, AttributeError)
 
 
-def session_config(tf, switches, xla=False):
-    """The ConfigProto of a 1.x session: threads as asked, and XLA's global switch."""
-    config = tf.ConfigProto(allow_soft_placement=True)
-    if "threads" in switches:
-        config.intra_op_parallelism_threads = int(switches["threads"])
-        config.inter_op_parallelism_threads = 1
-    if xla:
-        config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
-    return config
+def said(error):
+    """What a library's error says, in one line of at most 300 characters.
 
-
-def enter_eager_mode(tf, switches):
-    """Eager execution in 1.x, which has it from 1.7 on. Raises Unavailable before."""
-    if not hasattr(tf, "enable_eager_execution"):
-        raise Unavailable(f"TensorFlow {tf.__version__} has no eager mode; leave out mode=eager")
-    tf.enable_eager_execution(config=session_config(tf, switches))
+    That is its first line after Keras' heading, and its last one where a call stack is in between.
+    """
+    text = str(error).partition("Original stack trace")[0]
+    lines = [NOISE.sub("", line).strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Exception encountered when")]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if lines[0].startswith(HEADINGS) else 0][:300]

@@ -13,7 +13,16 @@ import numpy as np
 from probe import activations
 from probe.backends import elementwise, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.source import Text, Writing, keywords, number, one_or_all, straight
+from probe.backends.source import (
+    Text,
+    Writing,
+    joins_windows,
+    keywords,
+    number,
+    one_or_all,
+    returned,
+    straight,
+)
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -108,9 +117,7 @@ class Torch(Writing):
         return self.operator(dict(spec, stable=accumulate))
 
     def joins(self, program):
-        layers = [step.layer for step in program.steps]
-        rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
-        return not any("split" in one or one["op"] in products.OPS for one in rewritten)
+        return joins_windows(program)
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
@@ -136,7 +143,7 @@ class Torch(Writing):
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        wide = ".float()" if layer["dtype"] == "bfloat16" else ""
+        wide = ".float()" if returned(program) == "bfloat16" else ""
         array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
         if program.single and layer["op"] in products.OPS:
             return products.restored_text(layer, array, shapes)

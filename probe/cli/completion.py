@@ -5,49 +5,25 @@ After ``eval "$(_PROBE_COMPLETE=bash_source probe)"`` (or zsh, fish); see click'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 Complete = Callable[[Any, Any, str], list[str]]
 
 
-def _of(known: Callable[[], Iterable[str]]) -> Complete:
-    """Those of ``known`` that begin as the word does; nothing is imported before a shell asks."""
+def _of(*words: str) -> Complete:
+    """Returns what completes to these words."""
+    return lambda ctx, param, begun: [word for word in words if word.startswith(begun)]
 
-    def complete(ctx: Any, param: Any, incomplete: str) -> list[str]:
-        return [word for word in known() if word.startswith(incomplete)]
+
+def _known(module: str, name: str) -> Complete:
+    """Returns what completes to the names in a table, which is imported when a shell asks."""
+
+    def complete(ctx: Any, param: Any, begun: str) -> list[str]:
+        return _of(*getattr(import_module(f"probe.{module}"), name))(ctx, param, begun)
 
     return complete
-
-
-def _ops() -> Iterable[str]:
-    from probe.operation import OF_CASES
-
-    return OF_CASES
-
-
-def _dtypes() -> Iterable[str]:
-    from probe.floats import FORMATS
-
-    return FORMATS
-
-
-def _operands() -> Iterable[str]:
-    from probe.operands import KINDS
-
-    return KINDS
-
-
-def _axes() -> Iterable[str]:
-    from probe.window.agreement import VARY
-
-    return VARY
-
-
-def _forms() -> Iterable[str]:
-    from probe.reproduction.forms import FORMS
-
-    return FORMS
 
 
 def _targets(ctx: Any, param: Any, incomplete: str) -> list[str]:
@@ -75,23 +51,21 @@ def _targets(ctx: Any, param: Any, incomplete: str) -> list[str]:
     return [",".join([*before, word]) for word in found if word.startswith(last)]
 
 
+PADDING = _of("valid", "same", "same_lower", "caffe")
 VALUES: dict[str, Complete] = {
-    "op": _of(_ops),
-    "padding": _of(lambda: ("valid", "same", "same_lower", "caffe")),
-    "ceil_mode": _of(lambda: ("true", "false")),
-    "pad_with": _of(lambda: ("nothing", "zeros")),
-    "dtype": _of(_dtypes),
-    "operands": _of(_operands),
-    "bias": _of(lambda: ("normal",)),
-    "vary": _of(_axes),
-    "by": _of(lambda: ("bits", "order")),
-    "control": _of(lambda: ("every", "differing")),
-    "kernels": _of(lambda: ("said", "all", "none")),
-    "form": _of(_forms),
-    "target": _targets,
-    "targets": _targets,
-    "against_target": _targets,
-    "also": _targets,
-    "against_padding": _of(lambda: ("valid", "same", "same_lower", "caffe")),
+    "op": _known("operation", "OF_CASES"),
+    "padding": PADDING,
+    "ceil_mode": _of("true", "false"),
+    "pad_with": _of("nothing", "zeros"),
+    "dtype": _known("floats", "FORMATS"),
+    "operands": _known("operands", "KINDS"),
+    "bias": _of("normal"),
+    "vary": _known("window.agreement", "VARY"),
+    "by": _of("bits", "order"),
+    "control": _of("every", "differing"),
+    "kernels": _of("said", "all", "none"),
+    "form": _known("reproduction.forms", "FORMS"),
+    **dict.fromkeys(("target", "targets", "against_target", "also"), _targets),
+    "against_padding": PADDING,
 }
 """By the name that a command gets the option under."""

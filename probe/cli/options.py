@@ -1,19 +1,27 @@
-"""Options that several commands share: the case's words, the target, ``--json``, ``--fail-on``."""
+"""Options that several commands share, and how words become cases, targets and numbers."""
 
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from probe.errors import InputError
+
 if TYPE_CHECKING:
     from probe.case import Case
+    from probe.shrink import Finding
     from probe.target import Target
 
 Command = Callable[..., Any]
+
+PATH = click.Path(path_type=Path)
+VARY = "The axis: length, batch, filters or channels; length if not given (dense: batch)."
 
 SHARED = "Options that the commands share"
 """The heading of the last part of every help."""
@@ -45,6 +53,11 @@ class Words(click.Command):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[Command], Command]:
+    """Returns ``click.option`` of flags (and perhaps a name) in words, whose value is ``shown``."""
+    return click.option(*flags.split(), metavar=shown, help=help, **more)
 
 
 CASE_WORDS = {
@@ -82,17 +95,15 @@ def case_options(command: Command) -> Command:
         return command(words={k: v for k, v in words.items() if v is not None}, **given)
 
     doc = "A JSON file with a case; other words change it."
-    file = click.option("--case", "case_file", metavar="FILE", help=doc, cls=Shared)
-    found = file(wrapped)
+    found = option("--case case_file", "FILE", doc, cls=Shared)(wrapped)
     for name, (shown, doc) in reversed(CASE_WORDS.items()):
-        found = click.option(_flag(name), name, metavar=shown, help=doc, cls=Shared)(found)
+        found = option(f"{_flag(name)} {name}", shown, doc, cls=Shared)(found)
     return found
 
 
 def case_of(words: Mapping[str, str]) -> Case:
     """The case that the given words say. Raises InputError."""
     from probe.case import Case
-    from probe.errors import InputError
 
     given: dict[str, Any] = dict(words)
     if file := given.pop("case_file", None):
@@ -108,7 +119,6 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
     ``others``: what is needed beside the case: whether it was given, and how one gives it.
     """
-    from probe.errors import InputError
     from probe.operation import OF_CASES, OPERATIONS
 
     missing: dict[str, str] = {}
@@ -125,20 +135,12 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
         raise InputError(", ".join(missing), "(none)", "they are needed", todo)
 
 
-def ask_for_runs(
-    words: Mapping[str, str],
-    vary: str | None,
-    at: str | None,
-    against: str | None,
-    others: bool,
-) -> None:
-    """``ask_for`` what two runs need. ``others``: the right side has a target or padding."""
-    known = has_length(words)
-    need = {"length": (known, "--length N")}
-    if axis_given(words, vary) == "length":
-        need = {"at": (known or at is not None, "--at A")}
-    how = "--against B (or --against-target U, --against-padding P)"
-    ask_for(words, **need, against=(others or against is not None, how))
+def sized_case(words: Mapping[str, str]) -> Case:
+    """``case_of`` of a case whose length is said. Raises InputError."""
+    from probe.order.orders import require_length
+
+    ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
+    return require_length(case_of(words))
 
 
 def has_length(words: Mapping[str, str]) -> bool:
@@ -186,25 +188,49 @@ def number(name: str, text: str | None) -> int | None:
     return None if text is None else count(name, text)
 
 
+MOST = 1_000_000
+_PART = re.compile(r"(-?\d+)(?:\.\.(-?\d+)(?::(-?\d+))?)?$")
+HOW = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
+
+
+def numbers(name: str, text: str) -> list[int]:
+    """The numbers of ``text``, ascending, each once; the end of a range is included. InputError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _PART.match(part.strip())
+        if not match:
+            raise InputError(name, text, f"{part.strip()!r} is no number or range", HOW)
+        first, last, step = (None if word is None else int(word) for word in match.groups())
+        assert first is not None
+        span = range(first, (first if last is None else last) + 1, _step(name, text, step))
+        if not span:
+            raise InputError(name, text, f"{part.strip()} runs backwards", HOW)
+        if span[0] < 1:
+            raise InputError(name, text, f"{span[0]} is less than 1", "leave it out")
+        if len(found) + len(span) > MOST:
+            raise InputError(name, text, f"more than {MOST} numbers", "take steps: 5..1000000:1000")
+        found.update(span)
+    return sorted(found)
+
+
+def _step(name: str, text: str, step: int | None) -> int:
+    if step is not None and step < 1:
+        raise InputError(name, text, f"steps of {step}", HOW)
+    return step or 1
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
 def target_option(several: bool = False) -> Callable[[Command], Command]:
     """Adds ``--target``: a text, or with ``several`` a tuple of texts."""
-    doc = "Where it runs: NAME[==VERSION][@DEVICE][,key=value...], see `probe targets`" + (
-        "; may be given again." if several else "."
-    )
+    doc = "Where it runs: NAME[==VERSION][@DEVICE][,key=value...], see `probe targets`"
+    doc += "; may be given again." if several else "."
+    flags = "--target targets" if several else "--target"
     default: Any = (DEFAULT_TARGET,) if several else DEFAULT_TARGET
-    return click.option(
-        *("--target", "targets" if several else "target"),
-        metavar="T",
-        multiple=several,
-        default=default,
-        show_default=DEFAULT_TARGET,
-        help=doc,
-        cls=Shared,
-    )
+    more = {"multiple": several, "default": default, "show_default": DEFAULT_TARGET}
+    return option(flags, "T", doc, cls=Shared, **more)
 
 
 def targets_of(texts: tuple[str, ...]) -> list[Target]:
@@ -220,7 +246,7 @@ def trust_option(command: Command) -> Command:
         "Read a model file that runs code of its own: a pickled PyTorch module, Keras' Lambda or "
         "classes that are not Keras' own. Give it for files whose origin you trust."
     )
-    return click.option("--trust", is_flag=True, help=doc)(command)
+    return option("--trust", None, doc, is_flag=True)(command)
 
 
 def output_options(command: Command) -> Command:
@@ -228,14 +254,14 @@ def output_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def wrapped(as_json: bool, verbose: bool, **given: Any) -> Any:
-        from probe.cli.output import Output
+        from probe.printing import Output
 
         return command(out=Output(as_json, verbose), **given)
 
     doc = "Show what a failing target printed, or where probe failed."
-    found = click.option("--verbose", is_flag=True, help=doc, cls=Shared)(wrapped)
+    found = option("--verbose", None, doc, is_flag=True, cls=Shared)(wrapped)
     doc = "Print one JSON object instead of text."
-    return click.option("--json", "as_json", is_flag=True, help=doc, cls=Shared)(found)
+    return option("--json as_json", None, doc, is_flag=True, cls=Shared)(found)
 
 
 def fail_on_option(**what: str) -> Callable[[Command], Command]:
@@ -243,3 +269,93 @@ def fail_on_option(**what: str) -> Callable[[Command], Command]:
     choices = "; ".join(f"{name}: {meaning}" for name, meaning in what.items())
     doc = f"Exit with 1 on a finding. {choices}."
     return click.option("--fail-on", type=click.Choice(list(what)), help=doc)
+
+
+Sides = Mapping[str, str | None]
+"""What was said of two runs: ``at``, ``against``, ``vary``, ``against_target``, ..."""
+
+SIDES = {
+    "at": ("A", "The left side's value of the axis; the case's own if not given."),
+    "against": ("B", "The right side's value of the axis."),
+    "vary": ("AXIS", VARY),
+    "against_target": ("U", "Another target for the right side."),
+    "against_padding": ("P", "Another padding for the right side."),
+}
+
+
+def sides_options(at: str | None = None) -> Callable[[Command], Command]:
+    """Adds the options of ``SIDES``; the command gets them as ``sides``. ``at``: help of that."""
+
+    def added(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> Any:
+            return command(sides={name: given.pop(name) for name in SIDES}, **given)
+
+        found: Command = wrapped
+        for name, (shown, doc) in reversed(SIDES.items()):
+            found = option(_flag(name), shown, at or doc if name == "at" else doc)(found)
+        return found
+
+    return added
+
+
+def kernels_option(default: str, what: str) -> Callable[[Command], Command]:
+    """Adds ``--kernels``; ``what``: which kernels they are, in words."""
+    doc = (
+        f"{what}. said: what the library reports of itself; all: also symbols sampled while it "
+        "runs; none. Each source starts the target again."
+    )
+    return option("--kernels", "WHICH", doc, default=default, show_default=True)
+
+
+def budget_options(command: Command) -> Command:
+    """Adds ``--by``, ``--most`` and ``--any-cause``."""
+    by = (
+        "What a smaller case has to keep: bits that differ, or the order (or rounding) in which "
+        "outputs are added, whatever the operands are."
+    )
+    cause = "A smaller case may differ by another cause, or in other kernels; the result says so."
+    found = option("--any-cause", None, cause, is_flag=True)(command)
+    found = option("--most", "N", "Smaller cases to try.", default="300", show_default=True)(found)
+    return option("--by", "WHAT", by, default="bits", show_default=True)(found)
+
+
+def runs_of(
+    words: Mapping[str, str], target: str, sides: Sides
+) -> tuple[int | None, int | None, list[Target]]:
+    """Both runs' values of the axis (None: the case's own), and the targets, each once.
+
+    Asks at once for everything that is missing. Raises InputError.
+    """
+    others = bool(sides["against_target"] or sides["against_padding"])
+    known = has_length(words)
+    need = {"length": (known, "--length N")}
+    if axis_given(words, sides["vary"]) == "length":
+        need = {"at": (known or sides["at"] is not None, "--at A")}
+    how = "--against B (or --against-target U, --against-padding P)"
+    ask_for(words, **need, against=(others or sides["against"] is not None, how))
+    given = targets_of((target, sides["against_target"] or target))
+    at, against = number("at", sides["at"]), number("against", sides["against"])
+    if against is None and not others:
+        todo = "give --against B, --against-target U or --against-padding P"
+        raise InputError("against", "(none)", "there is nothing to compare with", todo)
+    return at, against, given
+
+
+def finding_of(
+    words: Mapping[str, str], target: str, sides: Sides
+) -> tuple[Finding, tuple[Target, Target]]:
+    """The two runs that ought to agree, and both sides' targets. Raises InputError."""
+    from probe.shrink import Finding
+
+    at, against, given = runs_of(words, target, sides)
+    if at is not None and at == against and len(given) == 1 and not sides["against_padding"]:
+        raise InputError("against", against, "both sides are the same run", "give another value")
+    found = Finding.of(case_of(words), sides["vary"], at, against, sides["against_padding"])
+    return found, (given[0], given[-1])
+
+
+def refuse_beside(store: Path, given: bool, todo: str) -> None:
+    """Raises InputError where runs are ``given`` although a store says which there are."""
+    if given:
+        raise InputError("from", store, "a store has its own cases, targets and lengths", todo)

@@ -18,7 +18,7 @@ from probe.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from probe.cli.output import Output
+    from probe.printing import Output
 
 
 @click.command(cls=Words, short_help="In which order every output is added.")

@@ -1,116 +1,124 @@
-"""``probe reproduce`` and ``probe verify``: the folder for a bug report, written and run again."""
+"""What leaves the house: ``probe shrink``, ``reproduce``, ``verify`` and ``emulate``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.findings import budget_options, finding_of, finding_options
 from probe.cli.options import (
+    PATH,
+    Sides,
     Words,
+    budget_options,
     case_options,
     fail_on_option,
+    finding_of,
+    kernels_option,
     number,
+    option,
     output_options,
+    refuse_beside,
+    sides_options,
+    sized_case,
     target_option,
     targets_of,
     trust_option,
 )
+from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from probe.cli.output import Output
+    from probe.printing import Output
     from probe.reproduction.content import Elsewhere
     from probe.reproduction.folder import Reproduction
     from probe.shrink import Finding
     from probe.target import Target
 
 
+@click.command(cls=Words, short_help="The smallest case that still fails.")
+@case_options
+@target_option()
+@sides_options()
+@budget_options
+@output_options
+def shrink(
+    words: dict[str, str],
+    target: str,
+    sides: Sides,
+    by: str,
+    most: str,
+    any_cause: bool,
+    out: Output,
+) -> int:
+    """Makes a failing case smaller until no single step keeps the failure.
+
+    The cause is kept (order, rounding, ...), and the kernels where the library names them. Lengths,
+    kernel, channels, filters, batch, stride, dilation, groups and padding become smaller, then the
+    operands plainer. Ctrl-C gives the smallest so far.
+    """
+    from probe.answers.reproduce import shrunk
+    from probe.cli.show import reproductions as show
+
+    finding, targets = finding_of(words, target, sides)
+    with out.progress("shrink") as tell:
+        report = shrunk(finding, targets, by, number("most", most) or 0, any_cause, tell)
+    out.give(report, lambda: show.shrunk(report, finding.label))
+    return INTERRUPTED if report["ended"] == "interrupted" else 0
+
+
+AVOID = "Don't try which switches and lengths avoid it; each switch starts the library."
+NETWORK = (
+    "A network, read as a chain of layers as probe network does, instead of a case: --length N is "
+    "its content, --at its padded length (the least if not given), --against the fixed one (the "
+    "model's own)."
+)
+ALSO = "Another target to ask about the smallest case, for the report; may be given again."
+
+
 @click.command(cls=Words, short_help="The folder to attach to a bug report.")
 @case_options
 @target_option()
-@finding_options
+@sides_options()
 @budget_options
-@click.option(
-    "--out",
-    "folder",
-    metavar="DIR",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The folder to write; it is made.",
+@option("--out folder", "DIR", "The folder to write; it is made.", required=True, type=PATH)
+@option("--force", None, "Write into DIR though it has files.", is_flag=True)
+@option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
+@option(
+    *("--from store", "STORE", "Take the finding from a store: the worst one, or --row N."),
+    type=PATH,
 )
-@click.option("--force", is_flag=True, help="Write into DIR though it has files.")
-@click.option(
-    "--no-avoid",
-    "avoid",
-    is_flag=True,
-    default=True,
-    flag_value=False,
-    help="Don't try which switches and lengths avoid it; each switch starts the library.",
-)
-@click.option(
-    "--from",
-    "store",
-    metavar="STORE",
-    type=click.Path(path_type=Path),
-    help="Take the finding from a store: the worst one, or --row N.",
-)
-@click.option("--row", metavar="N", help="With --from: the row of `comparisons`, from 0.")
-@click.option(
-    "--network",
-    metavar="MODEL",
-    help="A network, read as a chain of layers as probe network does, instead of a case: "
-    "--length N is its content, --at its padded length (the least if not given), --against the "
-    "fixed one (the model's own).",
-)
+@option("--row", "N", "With --from: the row of `comparisons`, from 0.")
+@option("--network", "MODEL", NETWORK)
 @trust_option
-@click.option("--keep", is_flag=True, help="No shrinking: the case and its operands as they are.")
-@click.option("--form", metavar="NAME", help="Whose bug form; the target's own if not given.")
-@click.option(
-    "--also",
-    metavar="T",
-    multiple=True,
-    help="Another target to ask about the smallest case, for the report; may be given again.",
-)
-@click.option(
-    "--times",
-    metavar="N",
+@option("--keep", None, "No shrinking: the case and its operands as they are.", is_flag=True)
+@option("--form", "NAME", "Whose bug form; the target's own if not given.")
+@option("--also", "T", ALSO, multiple=True)
+@option(
+    *("--times", "N", "Fresh processes in which the script must say the same."),
     default="3",
     show_default=True,
-    help="Fresh processes in which the script must say the same.",
 )
-@click.option(
-    "--kernels",
-    metavar="WHICH",
-    default="all",
-    show_default=True,
-    help="Kernels that the report names. said: what the library reports of itself; all: also "
-    "symbols sampled while it runs; none. Each source starts the target again.",
-)
+@kernels_option("all", "Kernels that the report names")
 @output_options
 def reproduce(
     words: dict[str, str],
     target: str,
-    sides: dict[str, str | None],
-    by: str,
+    sides: Sides,
     most: str,
     folder: Path,
     force: bool,
-    avoid: bool,
     store: Path | None,
     row: str | None,
     network: str | None,
     trust: bool,
-    keep: bool,
     form: str | None,
     also: tuple[str, ...],
     times: str,
     kernels: str,
-    any_cause: bool,
     out: Output,
+    **given: Any,
 ) -> None:
     """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
 
@@ -129,39 +137,26 @@ def reproduce(
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     if network is not None:
         made = _network(network, words, target, sides, (count, trust), out)
-        report = written(made, folder, form, kernels).report()
-        return out.give(report, lambda: show.reproduced(report))
-    finding, (left, right), others = _finding(words, target, sides, store, row)
-    form_of(left, form)
-    with out.working(f"reproducing {finding.label}"):
-        made = room.reproduce(
-            finding,
-            left,
-            right,
-            by=by,
-            keep=keep,
-            any_cause=any_cause,
-            avoid=avoid,
-            most=number("most", most) or 0,
-            times=count,
-            elsewhere=others,
-            also=asked,
-        )
-        report = written(made, folder, form, kernels).report()
-    return out.give(report, lambda: show.reproduced(report))
+    else:
+        finding, (left, right), others = _finding(words, target, sides, store, row)
+        form_of(left, form)
+        given |= {"most": number("most", most) or 0, "times": count}
+        with out.working(f"reproducing {finding.label}"):
+            made = room.reproduce(*(finding, left, right), elsewhere=others, also=asked, **given)
+    report = written(made, folder, form, kernels).report()
+    out.give(report, lambda: show.reproduced(report))
 
 
 def _network(
     model: str,
     words: dict[str, str],
     target: str,
-    sides: dict[str, str | None],
+    sides: Sides,
     asked: tuple[int, bool],
     out: Output,
 ) -> Reproduction:
     """A network's reproduction. Raises InputError for words that a network has none of."""
     from probe.arguments import count, sizes
-    from probe.errors import InputError
     from probe.network import Network
     from probe.reproduction import networks
 
@@ -188,24 +183,17 @@ def _network(
 
 
 def _finding(
-    words: dict[str, str],
-    target: str,
-    sides: dict[str, str | None],
-    store: Path | None,
-    row: str | None,
+    words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[Elsewhere]]:
     """What is reproduced, and who else has it. Raises InputError, StoreError."""
     from probe.arguments import count
-    from probe.errors import InputError
 
     if store is None:
         if row is not None:
             raise InputError("row", row, "a row of which store?", "give --from STORE too")
         return (*finding_of(words, target, sides), ())
-    given = [name for name, value in sides.items() if value is not None and name != "vary"]
-    if words or given:
-        why = "a store has its own cases, targets and lengths"
-        raise InputError("from", store, why, "leave out the other options, or --from")
+    given = any(value is not None for name, value in sides.items() if name != "vary")
+    refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
     from probe.reproduction.stored import finding
 
     found = finding(store, None if row is None else count("row", row, least=0))
@@ -213,8 +201,8 @@ def _finding(
 
 
 @click.command(cls=Words, short_help="Whether a written reproduction is still there.")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--times", metavar="N", default="3", show_default=True, help="Fresh processes.")
+@click.argument("folder", metavar="DIR", type=PATH)
+@option("--times", "N", "Fresh processes.", default="3", show_default=True)
 @fail_on_option(there="it is still there", gone="it is gone")
 @output_options
 def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
@@ -230,3 +218,35 @@ def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     if found.verdict == CANNOT_TELL:
         return 3
     return int(fail_on is not None and found.verdict.endswith(fail_on))
+
+
+@click.command(cls=Words, short_help="A run as a file that replays its bits with NumPy alone.")
+@case_options
+@target_option()
+@option("--out file", "FILE", "", required=True, type=PATH)
+@option("--against", "B", "Put the run at this value of the axis in too.")
+@option("--vary", "AXIS", "Its axis; length if not given (dense: batch).")
+@option("--partial", None, "Leave out outputs that do not replay.", is_flag=True)
+@output_options
+def emulate(
+    words: dict[str, str],
+    target: str,
+    file: Path,
+    against: str | None,
+    vary: str | None,
+    partial: bool,
+    out: Output,
+) -> None:
+    """Reveals a run and writes it as a Python file that gives the same bits on any machine.
+
+    Give the length with --length. With --against the file has both runs, and prints those outputs
+    that must agree and don't.
+    """
+    from probe.answers.reproduce import emulated
+    from probe.cli.show import reproductions as show
+
+    case, (where,) = sized_case(words), targets_of((target,))
+    other = number("against", against)
+    with out.working(f"revealing {case.label} on {where.text}"):
+        found = emulated(case, where, file, other, vary, partial)
+    out.give(found, lambda: show.emulated(found))

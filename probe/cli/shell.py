@@ -12,33 +12,32 @@ from importlib import import_module
 
 import click
 
-from probe.errors import InputError, ProbeError, TargetError, one_of
+from probe.errors import INTERRUPTED, InputError, ProbeError, TargetError, one_of
 
 COMMANDS = {
     "targets": "here",
     "machine": "here",
     "sweep": "sweep",
-    "window": "window",
+    "window": "explain",
     "order": "order",
     "explain": "explain",
     "thresholds": "thresholds",
     "network": "network",
-    "emulate": "emulate",
-    "remedies": "remedies",
-    "shrink": "shrink",
+    "emulate": "reproduce",
+    "remedies": "network",
+    "shrink": "reproduce",
     "reproduce": "reproduce",
     "verify": "reproduce",
-    "results": "results",
-    "merge": "results",
-    "run": "experiment",
-    "install": "install",
-    "bisect": "bisect",
+    "results": "here",
+    "merge": "here",
+    "run": "here",
+    "install": "here",
+    "bisect": "sweep",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
 
-INTERRUPTED = 130
 BROKEN = 70
-"""Exit statuses after Ctrl-C, and for a mistake of ours (sysexits' EX_SOFTWARE)."""
+"""Exit status after a mistake of ours (sysexits' EX_SOFTWARE)."""
 
 
 class Commands(click.Group):

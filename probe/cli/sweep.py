@@ -1,14 +1,15 @@
-"""``probe sweep``: runs a case at many values of an axis, compares with the longest, stores."""
+"""``probe sweep`` and ``probe bisect``: where bits differ, and since which release."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli import numbers
 from probe.cli.options import (
+    PATH,
+    VARY,
     Words,
     ask_for,
     axis_given,
@@ -17,72 +18,51 @@ from probe.cli.options import (
     fail_on_option,
     has_length,
     number,
+    numbers,
+    option,
     output_options,
     target_option,
     targets_of,
 )
-from probe.cli.shell import INTERRUPTED
+from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
-    from probe.cli.output import Output
+    from probe.printing import Output
     from probe.sweep.summary import Summary
 
-DEFAULT_STORE = Path("results", "sweep")
+BY = (
+    "bits: outputs are compared; order: the order and rounding of their sums are revealed and "
+    "compared, whatever the operands."
+)
+VALUES = (
+    "Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. --length "
+    "5..64 says the same."
+)
+KEEP = (
+    "Differing outputs stored of each comparison (the first N and the largest); all if not given."
+)
+CONTROL = (
+    "every: each shape runs again, from another alignment too; differing: only those that differ."
+)
+WHAT = (
+    "order: how outputs are added; bits: of all outputs; stability: which lengths differ from the "
+    "longest."
+)
+KEPT = "Where results are kept, in DIR/<machine>. What is there is not measured again."
+STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
 @click.command(cls=Words, short_help="Where bits differ along an axis, and by how much.")
 @case_options
-@click.option(
-    "--lengths",
-    "--values",
-    "values",
-    metavar="5..64",
-    help="Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. "
-    "--length 5..64 says the same.",
-)
-@click.option(
-    "--vary",
-    metavar="AXIS",
-    help="The axis: length, batch, filters or channels; length if not given (dense: batch).",
-)
-@click.option(
-    "--by",
-    metavar="WHAT",
-    default="bits",
-    show_default=True,
-    help="bits: outputs are compared; order: the order and rounding of their sums are revealed and "
-    "compared, whatever the operands.",
-)
+@option("--lengths --values values", "5..64", VALUES)
+@option("--vary", "AXIS", VARY)
+@option("--by", "WHAT", BY, default="bits", show_default=True)
 @target_option(several=True)
-@click.option(
-    "--store",
-    "folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_STORE,
-    show_default=True,
-    help="Where results are kept, in DIR/<machine>. What is there is not measured again.",
-)
-@click.option("--no-store", is_flag=True, help="Keep nothing.")
-@click.option(
-    "--keep",
-    metavar="N",
-    help="Differing outputs stored of each comparison (the first N and the largest); "
-    "all if not given.",
-)
-@click.option(
-    "--control",
-    metavar="WHICH",
-    default="every",
-    show_default=True,
-    help="every: each shape runs again, from another alignment too; differing: only "
-    "those that differ.",
-)
-@click.option(
-    "--workers",
-    metavar="N",
-    help="Targets side by side; as many as there are processors if not given.",
-)
+@option("--store folder", "DIR", KEPT, default=Path("results", "sweep"), **STORE)
+@option("--no-store", None, "Keep nothing.", is_flag=True)
+@option("--keep", "N", KEEP)
+@option("--control", "WHICH", CONTROL, default="every", show_default=True)
+@option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, or a shape does not repeat its own bits",
@@ -107,28 +87,27 @@ def sweep(
     Outputs whose windows hold the same values must agree, to the bit; those that don't are counted
     in ulps. Ctrl-C keeps what was measured, and the same command again goes on from there.
     """
-    from probe.answers.sweep import SweptByOrder
-    from probe.answers.sweep import sweep as swept
+    from probe.answers import sweep as answers
     from probe.cli.show import by_order, sweeps
-    from probe.errors import InputError
     from probe.window import axis_of
 
     axis = axis_given(words, vary)
     if values is None and axis == "length":
         values = words.pop("length", None)
-    name, known = _named(axis), axis == "length" or has_length(words)
-    need = {"length": (known, "--length N")}
-    ask_for(words, **need, lengths=(values is not None, "--lengths 5..64"))
+    known = axis == "length" or has_length(words)
+    need = {"length": (known, "--length N"), "lengths": (values is not None, "--lengths 5..64")}
+    ask_for(words, **need)
     if values is None:
         raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..64")
-    case, wanted = case_of(words), numbers.parse(name, values)
+    case = case_of(words)
+    wanted = numbers("lengths" if axis == "length" else f"{axis} values", values)
     vary = axis_of(case, vary)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     chosen = targets_of(targets)
     kept, side_by_side = number("keep", keep), number("workers", workers)
     with out.progress("orders" if by == "order" else "sweep") as tell:
-        found = swept(
+        found = answers.sweep(
             *(case, wanted, chosen),
             vary=vary,
             by=by,
@@ -139,16 +118,12 @@ def sweep(
             workers=side_by_side,
         )
     report = found.report()
-    if isinstance(found, SweptByOrder):
+    if isinstance(found, answers.SweptByOrder):
         out.give(report, lambda: by_order.summary(found.found.targets, report, wanted))
         return 3 if found.failed else int(bool(fail_on) and report["differing"] > 0)
     summary = found.found
     out.give(report, lambda: sweeps.summary(summary, case, wanted[:-1], out.verbose))
     return _status(summary, fail_on)
-
-
-def _named(vary: str) -> str:
-    return "lengths" if vary == "length" else f"{vary} values"
 
 
 def _status(found: Summary, fail_on: str | None) -> int:
@@ -159,3 +134,59 @@ def _status(found: Summary, fail_on: str | None) -> int:
         return 3
     strange = any(one.nondeterministic for one in found.targets.values())
     return int(bool(fail_on and (found.differing or (fail_on == "finding" and strange))))
+
+
+@click.command(cls=Words, short_help="The first release in which something changed.")
+@case_options
+@option("--between", "T", "A release, tensorflow==1.2.1.", required=True)
+@option("--and and_", "T", "Another one, tensorflow==1.15.0.", required=True)
+@option(
+    *("--what", None, WHAT),
+    type=click.Choice(["order", "bits", "stability"]),
+    default="order",
+    show_default=True,
+)
+@option("--lengths", "5..19", "The kernel's extent and 14 more if not given.")
+@option("--releases", "1.0,1.1", "These releases, instead of those known here.")
+@option("--remove", None, "Take away again what had to be installed.", is_flag=True)
+@option(
+    *("--store folder", "DIR", "Where every step is kept, in DIR/<machine>."),
+    default=Path("results", "bisect"),
+    **STORE,
+)
+@output_options
+def bisect(
+    words: dict[str, str],
+    between: str,
+    and_: str,
+    what: str,
+    lengths: str | None,
+    releases: str | None,
+    remove: bool,
+    folder: Path,
+    out: Output,
+) -> None:
+    """Searches the releases between two for the first that shows something else than the first.
+
+    Each release tried is installed if it is missing (see `probe install`). The search assumes that
+    what changed changed once, and says where what it met speaks against that.
+    """
+    from probe.cli.show import sweeps
+    from probe.search.bisection import bisect as search
+    from probe.store import Store
+    from probe.target import Target
+
+    case = case_of(words)
+    if not case.spatial_rank:
+        raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
+    shortest = case.effective_kernel[-1]
+    values = numbers("lengths", lengths or f"{shortest}..{shortest + 14}")
+    with Store.here(folder) as store:
+        found = search(
+            *(case, Target.parse(between), Target.parse(and_), values, what, store),
+            releases=[one.strip() for one in releases.split(",")] if releases else (),
+            keep=not remove,
+            tell=out.note,
+        )
+    report = {"what": what, "case": case.to_json(), "store": str(folder)} | found.to_json()
+    out.give(report, lambda: sweeps.bisected(report))

@@ -1,4 +1,4 @@
-"""``probe thresholds``: the lengths at which a target switches to another way of adding."""
+"""``probe thresholds``: the lengths at which a target switches to other summations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from probe.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from probe.cli.output import Output
+    from probe.printing import Output
 
 
 @click.command(cls=Words, short_help="The lengths at which a target switches kernels.")
@@ -47,7 +47,7 @@ def thresholds(
     """
     from probe.cli.show import thresholds as show
     from probe.launch import open_session
-    from probe.search import thresholds as room
+    from probe.thresholds import search
 
     ask_for(words)
     case, (where,) = case_of(words), targets_of((target,))
@@ -58,14 +58,14 @@ def thresholds(
     longest = number("upto", upto)
     assert longest is not None
     with out.progress("lengths") as tell, open_session(where) as session:
-        found = room.find(
+        found = search.find(
             *(session, case, longest),
             progress=lambda length: tell(0, 0, f"length {length:,}"),
             **{name: limit for name, limit in limits.items() if limit is not None},
         )
     report = found.to_json()
     report["stretches"] = [
-        {"first": first, "last": last, "kind": kind} for first, last, kind in room.islands(found)
+        {"first": first, "last": last, "kind": kind} for first, last, kind in search.islands(found)
     ]
     out.give(report, lambda: show.thresholds(found))
     return int(bool(fail_on) and bool(found.switches or found.violations))

@@ -4,7 +4,7 @@
 added, ``judged`` pairs the outputs of two runs and names the cause of each difference.
 """
 
-from probe.comparison.judged import CAUSES, Comparison, Pairs, classes_of, compared, way_json
+from probe.comparison.judged import CAUSES, Comparison, Pairs, classes_of, compared
 from probe.comparison.runs import MOST_KNOWN, Revealer, Run, outputs, read_windows, revealed, run
 from probe.comparison.shapes import Arrays, Blocks, Shapes
 
@@ -24,5 +24,4 @@ __all__ = [
     "read_windows",
     "revealed",
     "run",
-    "way_json",
 ]

@@ -20,8 +20,6 @@ from probe.case import Case
 from probe.comparison.runs import Revealer, Run, run
 from probe.comparison.shapes import Arrays, Blocks, Shapes, common
 from probe.launch import AnySession
-from probe.order import ways
-from probe.order.orders import Way
 from probe.order.tree import BIAS
 
 CAUSES = (
@@ -185,10 +183,10 @@ class Comparison:
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """What is added in another way, whatever the operands are: pairs (indices) by cause.
+        """What is added otherwise, whatever the operands are: pairs (indices) by cause.
 
-        Only pairs with the same window count; ways are compared over the leaves that the outputs
-        read: in the padding all add zeros.
+        Only pairs with the same window count; summations are compared over the leaves that the
+        outputs read: in the padding all add zeros.
         """
         return self._apart[0]
 
@@ -241,25 +239,25 @@ class Comparison:
         return self._verdict(one, two, read) * replayed or "unexplained"
 
     def _verdict(self, one: int, two: int, read: int) -> str:
-        """What sets two ways apart over the leaves that are read; empty if nothing does."""
+        """What sets two summations apart over the leaves that are read; empty if nothing does."""
         assert self.left.orders is not None and self.right.orders is not None
         if one < 0 or two < 0:
             return ""
-        left, right = self.left.orders.ways[one], self.right.orders.ways[two]
+        left, right = self.left.orders.summations[one], self.right.orders.summations[two]
         if left == right:
             return ""
         leaves = self._classes[1][read]
-        return "+".join(ways.causes(ways.restricted(left, leaves), ways.restricted(right, leaves)))
+        return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
     def orders(self, side: Run) -> list[dict[str, Any]]:
-        """The ways in which the compared outputs of a side are added, the most frequent first."""
+        """The summations of the compared outputs of a side, the most frequent first."""
         if side.orders is None:
             return []
         places = self.pairs.left if side is self.left else self.pairs.right
         numbers = side.orders.index[tuple(places.T)]
         found = [
-            way_json(way, side.case.dtype) | {"outputs": int((numbers == number).sum())}
-            for number, way in enumerate(side.orders.ways)
+            summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}
+            for number, summation in enumerate(side.orders.summations)
         ]
         return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
 
@@ -340,17 +338,3 @@ def compared(
 def _rank(cause: str) -> tuple[int, str]:
     first = cause.split("+")[0]
     return (CAUSES.index(first) if first in CAUSES else len(CAUSES), cause)
-
-
-def way_json(way: Way, dtype: str) -> dict[str, Any]:
-    """One way of adding as the JSON outputs have it."""
-    tree, rounding = way
-    return {
-        "id": tree.id,
-        "tree": tree.text,
-        "fused": sorted(rounding.fused),
-        "rounding": rounding.style(tree),
-        "accumulator": rounding.nodes or dtype,
-        "cut": sorted(rounding.cut),
-        "through": rounding.through,
-    }

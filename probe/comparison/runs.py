@@ -13,14 +13,14 @@ from probe.case import Case
 from probe.comparison.shapes import Arrays
 from probe.errors import Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
-from probe.order import pools
-from probe.order.operator import SessionOperator
-from probe.order.orders import Operands, Orders, Way, reveal
+from probe.order.masks import SessionOperator
+from probe.order.orders import Operands, Orders, reveal
+from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
 from probe.target import Target
 
 MOST_KNOWN = 24
-"""Ways of adding of other shapes that are tried before any question is asked."""
+"""Summations of other shapes that are tried before any question is asked."""
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Run:
     replays: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     windows: np.ndarray | None = None
 
-    def way(self, place: Sequence[int] | np.ndarray) -> Way | None:
+    def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """How the output at (position, filter) is added; None where that is not known."""
         position, filter_ = place
         number = -1 if self.orders is None else int(self.orders.index[position, filter_])
-        return None if number < 0 or self.orders is None else self.orders.ways[number]
+        return None if number < 0 or self.orders is None else self.orders.summations[number]
 
     def mask(self, places: np.ndarray) -> np.ndarray:
         """Where these places (outputs, 2) are among all: bool (positions, filters)."""
@@ -60,11 +60,11 @@ class Run:
         return {"target": self.target.text, "length": self.case.length, "batch": self.case.batch}
 
     def reveal(
-        self, session: AnySession, known: Sequence[Way] = (), wanted: np.ndarray | None = None
+        self, session: AnySession, known: Sequence[Summation] = (), wanted: np.ndarray | None = None
     ) -> Run:
         """Reveals and replays outputs: ``wanted`` (positions, filters), None for all.
 
-        ``known``: ways to try first. A known way that is wrong at one addition may pass all checks;
+        ``known``: summations to try first. One that is wrong at one addition may pass all checks;
         the case's own bits tell, and then everything is asked.
         """
         if self.refusal:
@@ -113,59 +113,59 @@ def run(session: AnySession, case: Case, given: Arrays | None = None, windows: b
     return made
 
 
-def revealed(session: AnySession, case: Case, known: Sequence[Way] = ()) -> Run:
+def revealed(session: AnySession, case: Case, known: Sequence[Summation] = ()) -> Run:
     """Runs ``case`` (its length set), with controls, and reveals and replays every output."""
     return run(session, case).reveal(session, known)
 
 
 def read_windows(session: AnySession, case: Case) -> np.ndarray:
     """What every output reads, revealed: int64 (groups, positions, leaves), -1 for padding."""
-    if case.pool:
-        return pools.as_windows(case, pools.reveal_pool(session, case))
     return reveal_windows(SessionOperator(session, case))
 
 
 def replays(orders: Orders, operands: Operands) -> np.ndarray:
-    """Where replaying each output's own way gives the library's bits: bool (positions, filters)."""
+    """Where replaying each output's summation gives the library's bits: (positions, filters)."""
     agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
-    for number, way in enumerate(orders.ways):
+    for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(orders.index == number)
         if len(positions):
-            agreed[positions, filters] = operands.agrees(way, positions, filters)
+            agreed[positions, filters] = operands.agrees(summation, positions, filters)
     return agreed
 
 
 class Revealer:
     """Reveals runs, and tries what was revealed before.
 
-    ``tried``: how many ways of earlier runs are tried before any question is asked; None: all.
-    ``kept``: of how many shapes the orders are kept. Orders go with the shape, whatever the
-    operands are: where the replay of the last ones gives a run's bits too, nothing is asked.
+    ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
+    ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
+    whatever the operands are: where a replay of kept ones gives a run's bits, nothing is asked.
     ``small``: up to so many outputs all are revealed, though some are wanted.
     """
 
-    def __init__(self, tried: int | None = MOST_KNOWN, kept: int = 0, small: int = 0) -> None:
+    def __init__(
+        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0
+    ) -> None:
         self.tried, self.kept, self.small = tried, kept, small
-        self.ways: list[Way] = []
+        self.summations: list[Summation] = []
         self._orders: dict[Hashable, Orders] = {}
 
     def reveal(self, one: Run, session: AnySession, wanted: np.ndarray | None = None) -> Run:
         """Adds a run's orders, as ``Run.reveal`` does."""
         if one.refusal:
             return one
-        key = one.target.text, str(one.case.to_json()) if self.kept else ""
+        key = one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
         if (known := self._orders.get(key)) is not None:
             one.orders, one.evidence = known, known.evidence
             one.replays = replays(known, one.operands)
             if one.replays[slice(None) if wanted is None else wanted].all():
                 return one
         few = wanted is not None and wanted.size <= self.small
-        one.reveal(session, self.ways, None if few else wanted)
+        one.reveal(session, self.summations, None if few else wanted)
         if one.orders is not None:
-            self.ways = list(dict.fromkeys([*one.orders.ways, *self.ways]))[: self.tried]
-            if self.kept:
-                self._orders.pop(key, None)
-                self._orders[key] = one.orders
-            if len(self._orders) > self.kept:
+            every = dict.fromkeys([*one.orders.summations, *self.summations])
+            self.summations = list(every)[: self.tried]
+            self._orders.pop(key, None)
+            self._orders[key] = one.orders
+            if self.kept is not None and len(self._orders) > self.kept:
                 del self._orders[next(iter(self._orders))]
         return one

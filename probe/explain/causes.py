@@ -21,8 +21,8 @@ from probe.campaign import Row, Sessions, Tell, in_processes
 from probe.case import Case
 from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import StoreError, TargetError
-from probe.explain.rows import order_row, ranges, reveal_rows, rounding_row
 from probe.launch import AnySession, Session
+from probe.order.summation import ranges
 from probe.store import Store, latest
 from probe.store.results import load, machine_folders
 from probe.target import Target
@@ -233,12 +233,12 @@ def _keep(job: Job, answer: Answer, side: Run, value: int, wanted: np.ndarray) -
     """Rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
     if side.orders is None:
         return
-    found = reveal_rows(side.orders, job.place(value), wanted, side.replays)
+    found = side.orders.rows(job.place(value), wanted, side.replays)
     numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
-    mine = [side.orders.ways[number] for number in numbers]
+    mine = [side.orders.summations[number] for number in numbers]
     answer.rows.setdefault("reveals", []).extend(found)
-    answer.rows.setdefault("orders", []).extend(map(order_row, mine))
-    answer.rows.setdefault("roundings", []).extend(map(rounding_row, mine))
+    answer.rows.setdefault("orders", []).extend(one.order_row() for one in mine)
+    answer.rows.setdefault("roundings", []).extend(one.rounding_row() for one in mine)
 
 
 def _judge(job: Job, answer: Answer, value: int, found: Comparison) -> None:

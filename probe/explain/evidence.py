@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -11,12 +10,9 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.comparison import Comparison, Run, classes_of
-from probe.order import ways
-from probe.order.orders import Way
 from probe.order.replay import PartialSum, partial_sums
-from probe.order.tree import BIAS
-
-Table = dict[Hashable, int]
+from probe.order.summation import Summation
+from probe.order.tree import BIAS, Tree
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Product:
 class Added:
     """How one side came to its output. Bits are those of ``dtype``, zero-extended.
 
-    ``way`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
+    ``summation`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
     ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
     sums what a node of the other side sums, to other bits. ``reads``: the flat index into x
     that each leaf meets, -1 for padding; None where the windows were not read off.
@@ -44,7 +40,7 @@ class Added:
     library: int
     products: list[Product] = field(default_factory=list)
     bias: int | None = None
-    way: Way | None = None
+    summation: Summation | None = None
     sums: list[PartialSum] = field(default_factory=list)
     result: int | None = None
     own: frozenset[int] = frozenset()
@@ -81,10 +77,10 @@ class Added:
                 for one in self.sums
             ],
         }
-        if self.way is None:
+        if self.summation is None:
             return found | {"order": None, "tree": None, "fused": None}
-        tree, rounding = self.way
-        return found | {"order": tree.id, "tree": tree.text, "fused": sorted(rounding.fused)}
+        told = self.summation.to_json(self.dtype)
+        return found | {"order": told["id"], "tree": told["tree"], "fused": told["fused"]}
 
     def _value(self, bits: int) -> str:
         return floats.text(bits, self.dtype)
@@ -119,8 +115,8 @@ def example(explanation: Comparison, number: int | None = None) -> Evidence | No
     left = _added(explanation.left, (int(one[0]), int(one[1])))
     right = _added(explanation.right, (int(two[0]), int(two[1])))
     cause = explanation.cause[number]
-    if left.way is not None and right.way is not None and cause != "window":
-        left.own, right.own = part(left.way, right.way, left.dtype)
+    if left.summation and right.summation and cause != "window":
+        left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
         left.bits_part, right.bits_part = _bits_part(left, right)
     distance = int(explanation.ulps[number])
     told = None if distance == ulp.NAN else distance
@@ -159,81 +155,45 @@ def _added(side: Run, place: tuple[int, int]) -> Added:
     ]
     bias = None if given.b is None else given.b[filter_]
     found.bias = None if bias is None else _bits(bias, case.dtype)
-    if (way := side.way(place)) is not None:
-        _add_up(found, way, read, x, w, bias)
+    if (summation := side.summation(place)) is not None:
+        _add_up(found, summation, read, x, w, bias)
     return found
 
 
 def _add_up(
-    found: Added, way: Way, read: list[int], x: np.ndarray, w: np.ndarray, bias: Any
+    found: Added, summation: Summation, read: list[int], x: np.ndarray, w: np.ndarray, bias: Any
 ) -> None:
     """Evaluates the output's tree, without the leaves that meet padding: they add nothing."""
     place = np.ravel_multi_index(found.output, found.side.case.output_shape())
     position, filter_ = divmod(int(place), found.side.case.filters)
-    replayed = found.side.operands.replay(way, np.array([position]), np.array([filter_]))
+    replayed = found.side.operands.replay(summation, np.array([position]), np.array([filter_]))
     found.result = _bits(replayed[0], found.dtype)
     kept = [*read, BIAS] if bias is not None else read
-    found.way = way if way[1].narrow else ways.restricted(way, kept)
-    added = None if BIAS not in found.way[0].leaves else np.asarray(bias)
-    found.sums = partial_sums(*found.way, x, w, found.dtype, added)
-
-
-def part(left: Way, right: Way, dtype: str) -> tuple[frozenset[int], frozenset[int]]:
-    """The nodes of each side's tree that the other side does not have.
-
-    Two nodes are the same if they add the same leaves in the same order with the same roundings.
-    """
-    table: Table = {}
-    one, two = _numbered(left, dtype, table), _numbered(right, dtype, table)
-    shared = set(one) & set(two)
-    ours, theirs = (
-        frozenset(node for node, number in enumerate(side) if number not in shared)
-        for side in (one, two)
-    )
-    return ours, theirs
-
-
-def _numbered(way: Way, dtype: str, table: Table) -> list[int]:
-    """A number for every node: equal numbers for nodes that are evaluated alike."""
-    tree, rounding = way
-    kept = rounding.nodes or dtype
-    formats = (kept, rounding.products, rounding.product_format, rounding.through)
-    numbers: list[int] = []
-    for node, children in enumerate(tree.nodes):
-        terms = [
-            numbers[~child] if child < 0 else _number(table, (child, child in rounding.fused))
-            for child in children
-        ]
-        cut = node in rounding.cut
-        kind = (formats, node in rounding.narrow, cut, tuple(sorted(terms)))
-        numbers.append(_number(table, kind))
-    return numbers
+    found.summation = summation if summation.rounding.rounded else summation.restricted(kept)
+    added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
+    found.sums = partial_sums(found.summation, x, w, found.dtype, added)
 
 
 def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
     """The first node on the left that the right sums to other bits, and that node on the right."""
-    assert left.way is not None and right.way is not None
-    theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.way))}
-    for node, leaves in enumerate(_leaf_sets(left.way)):
+    assert left.summation is not None and right.summation is not None
+    theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
+    for node, leaves in enumerate(_leaf_sets(left.summation.tree)):
         other = theirs.get(leaves)
         if other is not None and left.sums[node].value != right.sums[other].value:
             return node, other
     return None, None
 
 
-def _leaf_sets(way: Way) -> list[int]:
+def _leaf_sets(tree: Tree) -> list[int]:
     """A number for every node that stands for the set of its leaves: a random one a leaf, xored."""
     found: list[int] = []
-    for children in way[0].nodes:
+    for children in tree.nodes:
         number = 0
         for child in children:
             number ^= found[~child] if child < 0 else Random(child).getrandbits(64)
         found.append(number)
     return found
-
-
-def _number(table: Table, key: Hashable) -> int:
-    return table.setdefault(key, len(table))
 
 
 def _bits(value: Any, dtype: str) -> int:

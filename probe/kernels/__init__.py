@@ -1,168 +1,20 @@
-"""What the library itself says it ran: evidence beside a cause, never the cause itself.
+"""Kernels that a library says it ran: evidence beside a cause, never the cause itself.
 
-``SOURCES`` is the registry: a source says which targets it applies to and answers a question. A
-library that can simply be asked offers ``Backend.kernels(spec, shapes)`` and needs no source here.
-
->>> from probe import Case, Target, kernels
->>> case = Case(op="conv1d", kernel=5, in_channels=64, filters=1, length=64)
->>> kernels.observe(Target.parse("tensorflow"), case, at=5)  # doctest: +SKIP
-[Kernel(source='onednn-verbose', kernel='convolution brg_conv_fwd:avx512_core', missing=None), ...]
+``question`` says what is asked and answered, ``onednn`` reads oneDNN's log, ``symbols`` samples
+native functions, ``observing`` asks every source that applies to a target.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Self
-
-from probe import backends
-from probe.arguments import choice
-from probe.backends.contract import Backend
-from probe.case import Case
-from probe.errors import TargetError
-from probe.kernels import onednn, symbols
-from probe.kernels.question import KEY, Kernel, Question, load
-from probe.launch import Session
-from probe.target import Target
-from probe.window import axis_of, case_at
-
-__all__ = [
-    *("ASKED", "SOURCES", "Kernel", "Naming", "Question", "Source"),
-    *("by_source", "computing", "observe", "rows"),
-]
-
-ASKED = "asked"
-"""The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words."""
-
-
-class Source(NamedTuple):
-    """A way to learn what ran. ``observe`` may raise TargetError, of the target alone."""
-
-    applies: Callable[[Target], bool]
-    observe: Callable[[Question], Kernel | list[Kernel]]
-
-
-def _offers(target: Target) -> bool:
-    return backends.get(target.name).kernels is not Backend.kernels
-
-
-def _ask(question: Question) -> list[Kernel]:
-    """What the backend answers in the child; its sources are its own words."""
-    with question.session() as session:
-        return _answers(session)
-
-
-def _answers(session: Session) -> list[Kernel]:
-    header, _ = session.request({"do": "kernels", "key": KEY})
-    said = header["kernels"].items()
-    return [Kernel.of(source, names, "the library names none") for source, names in said]
-
-
-SOURCES: dict[str, Source] = {
-    onednn.SOURCE: Source(onednn.applies, onednn.observe),
-    symbols.SOURCE: Source(symbols.applies, symbols.observe),
-    ASKED: Source(_offers, _ask),
-}
-
-
-def observe(
-    target: Target,
-    case: Case,
-    at: int | None = None,
-    vary: str | None = None,
-    seconds: float = 2.0,
-    sources: Iterable[str] | None = None,
-) -> list[Kernel]:
-    """What every source that applies to the target says about the case's call.
-
-    ``at``: the value of the axis ``vary``; None leaves the case as it is. ``seconds``: how long the
-    call is repeated to be sampled. ``sources``: some of ``SOURCES``, None for all. Costs a start of
-    the library for each source. A source without an answer says why in ``missing``, also where the
-    target fails; InputError for a wrong argument alone.
-    """
-    wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
-    case = case if at is None else case_at(case, axis_of(case, vary), at)
-    question = Question(target, case, seconds)
-    found: list[Kernel] = []
-    for name in wanted:
-        if not SOURCES[name].applies(target):
-            continue
-        try:
-            answer = SOURCES[name].observe(question)
-        except TargetError as error:
-            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was asked")
-        found += [answer] if isinstance(answer, Kernel) else answer
-    return found
-
-
-def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
-    """{source: names}; where a source could not say, its one entry is why, in brackets."""
-    return {one.source: list(one.names) or [f"({one.missing})"] for one in found}
-
-
-def rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
-    """Rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
-    return [{**place, **one._asdict()} for one in found]
-
-
-MOVING = frozenset(
-    "reorder broadcast add fusion transpose reshape slice pad concatenate convert iota "
-    "PAD RESHAPE TRANSPOSE SLICE ADD Pad Reshape Transpose Slice Squeeze Unsqueeze Add Cast "
-    "ReorderInput ReorderOutput".split()
+from probe.kernels.observing import (
+    ASKED,
+    SOURCES,
+    Naming,
+    Source,
+    by_source,
+    computing,
+    observe,
+    rows,
 )
-"""First words of names that move operands, add a bias, or stand for whatever was fused."""
+from probe.kernels.question import Kernel, Question
 
-
-def computing(names: Iterable[str]) -> list[str]:
-    """Those of the names that compute sums of products."""
-    return [name for name in names if name.split()[0] not in MOVING]
-
-
-class Naming:
-    """Asks a target for the kernels of many cases, in one process that talks; a context manager.
-
-    What the library says of itself, without the sampled symbols. The process starts with the first
-    case, and every shape is asked once: kernels are chosen by shape.
-    """
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self._logs, self._offers = onednn.applies(target), _offers(target)
-        self._session: Session | None = None
-        self._known: dict[str, dict[str, list[str]]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the process, if one was started."""
-        if self._session is not None:
-            self._session.close()
-
-    def names(self, case: Case) -> dict[str, list[str]]:
-        """As ``by_source`` gives them; {} where no source applies."""
-        key = str(case.to_json())
-        if key not in self._known:
-            self._known[key] = by_source(self._ask(case))
-        return self._known[key]
-
-    def _started(self) -> Session:
-        if self._session is None:
-            self._session = Session(self.target, extra=onednn.TALK if self._logs else None)
-        if not self._session.alive:
-            self._session.start()
-        return self._session
-
-    def _ask(self, case: Case) -> list[Kernel]:
-        if not (self._logs or self._offers):
-            return []
-        try:
-            session = self._started()
-            load(session, case)
-            found = [onednn.logged(session)] if self._logs else []
-            return found + (_answers(session) if self._offers else [])
-        except TargetError as error:
-            why = f"the target failed ({error.kind}) when it was asked"
-            return [Kernel(onednn.SOURCE if self._logs else ASKED, None, why)]
+__all__ = ["ASKED", "SOURCES", "Kernel", "Naming", "Question", "Source", "by_source"]
+__all__ += ["computing", "observe", "rows"]

@@ -1,4 +1,4 @@
-"""A child's two pipes as one stream with a time limit, and how the child ended."""
+"""What waits for a child: its two pipes as one stream with a time limit, and futures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
+
+PATIENCE = 0.2  # seconds
 
 
 class Pipes:
@@ -74,3 +79,15 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
         return "memory", "its library could not allocate and gave up (SIGABRT)"
     why = ": the library uses instructions that the processor lacks" if name == "SIGILL" else ""
     return "crash", f"its process died of {name}{why}"
+
+
+def completed(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+    """Yields futures in the order in which they end, so that Ctrl-C is heard at once.
+
+    A library that installs its own handler of SIGINT with SA_RESTART (polars does) keeps a thread
+    that waits for a lock from noticing it: the wait goes on. So nothing here waits long.
+    """
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, PATIENCE, FIRST_COMPLETED)
+        yield from done

@@ -17,12 +17,12 @@ from probe.errors import InputError
 from probe.network.geometry import Geometry, ReceptiveField, windows
 from probe.network.layers import Layer
 
-READERS = "probe.network.readers"
+READERS = "probe.network.readers.reading"
 """Imported when a model is loaded: readers write networks, so they come after this file."""
 
 
 def check_dtype(dtype: str) -> str:
-    """The dtype itself. InputError where networks are not run in it."""
+    """Returns the dtype itself. InputError where networks are not run in it."""
     if dtype not in ("float32", "float64", "float16"):
         why = "networks are run in float32, float64 or float16"
         raise InputError("dtype", dtype, why, "convert the model")
@@ -30,8 +30,8 @@ def check_dtype(dtype: str) -> str:
 
 
 @dataclass(frozen=True)
-class Beyond:
-    """A layer at which the chain had to stop: its window is not finite or not known.
+class Suffix:
+    """What of a model is not read: the layer where the chain stops, whose window isn't known.
 
     ``todo``: what the user can do about what follows from it on.
     """
@@ -53,11 +53,12 @@ class Network:
 
     The *length* is the last spatial axis, as in a case; ``height`` are the sizes of those before
     it (empty for one axis). ``fixed``: the length that the model was made for, None if it doesn't
-    say. ``turned``: that axis is the first spatial one of the model, and targets run it so.
-    ``beyond``: the first layer of the model that is not part of the chain, None where the
+    say. ``swapped``: that axis is the first spatial one of the model, and targets run it so.
+    ``suffix``: the first layer of the model that is not part of the chain, None where the
     chain is the whole model; then ``part`` is what every answer says first. ``examined``: of the
     ``operations_total`` layers that the model has, those that the chain holds whole, in the
-    model's own count (see ``load``); None where they were not counted. Layers are checked to fit
+    model's own count (see ``load``); None where they were not counted. ``note``: what else answers
+    have to say of how the model was read. Layers are checked to fit
     each other. Raises InputError.
     """
 
@@ -67,19 +68,20 @@ class Network:
     dtype: str = "float32"
     name: str = "network"
     fixed: int | None = None
-    beyond: Beyond | None = None
-    turned: bool = False
+    suffix: Suffix | None = None
+    swapped: bool = False
     examined: int | None = None
     operations_total: int | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.layers:
             why = "there is no layer to examine"
             todo = "give a chain that begins with convolutions"
-            if self.beyond:
-                why, todo = f"{why}: {self.beyond.text}", self.beyond.todo or todo
+            if self.suffix:
+                why, todo = f"{why}: {self.suffix.text}", self.suffix.todo or todo
             raise InputError("network", self.name, why, todo)
-        if self.beyond is None and self.operations_total is None:
+        if self.suffix is None and self.operations_total is None:
             object.__setattr__(self, "examined", len(self.layers))
             object.__setattr__(self, "operations_total", len(self.layers))
         if len(self.height) != self.rank - 1:
@@ -87,7 +89,7 @@ class Network:
             raise InputError("height", by(self.height) or None, why, "give one size for each")
         check_dtype(self.dtype)
         dense = next((layer for layer in self.layers if layer.op == "dense"), None)
-        if self.turned and self.height != (1,) and dense:
+        if self.swapped and self.height != (1,) and dense:
             why = "it multiplies rows of two axes, of which the model's first one is long"
             raise InputError("layer", dense.name, why, "end the chain before it, or height 1")
         for one, two in zip(self.layers, self.layers[1:], strict=False):
@@ -98,14 +100,14 @@ class Network:
 
     @classmethod
     def load(cls, source: Any, height: Sequence[int] | None = None, trust: bool = False) -> Network:
-        """The chain of a Keras model, a PyTorch module, an ONNX model, or a description.
+        """Returns the chain of a Keras model, a PyTorch module, an ONNX model, or a description.
 
         ``source``: an object of these libraries, a path (``.keras``, ``.h5``, ``.pt``, ``.pth``,
         ``.onnx``, ``.json``), a mapping as ``to_json`` gives it, or ``nine-layers``, see
-        :func:`probe.network.builder.nine_layers`. ``height``: sizes of the spatial axes before
+        :func:`probe.network.description.nine_layers`. ``height``: sizes of the spatial axes before
         the length where the model leaves them open. A layer whose window is not finite or not
         known (global pooling, recurrent, attention), or that joins branches, ends the chain, see
-        ``beyond``; InputError where nothing is left before it, or where the model can't be read.
+        ``suffix``; InputError where nothing is left before it, or where the model can't be read.
 
         ``trust``: files that can run code of their own are refused unless it is given: PyTorch's
         pickled modules, and Keras files with Lambda layers or classes that are not Keras' own.
@@ -126,9 +128,9 @@ class Network:
 
         ``layers 1 to 6 of 19; what follows from `add` on is not judged``.
         """
-        if self.beyond is None:
+        if self.suffix is None:
             return ""
-        rest = f"what follows from `{self.beyond.name}` on is not judged"
+        rest = f"what follows from `{self.suffix.name}` on is not judged"
         if self.examined is None:
             return f"its first layers; {rest}"
         if not self.examined:
@@ -137,7 +139,7 @@ class Network:
         if self.operations_total is None:
             return f"{read} of more that can't be counted; {rest}"
         if self.examined >= self.operations_total:
-            rest = f"{self.beyond.name} {self.beyond.why}"
+            rest = f"{self.suffix.name} {self.suffix.why}"
         return f"{read} of {self.operations_total}; {rest}"
 
     @property
@@ -181,7 +183,7 @@ class Network:
         return (1, *self.height, length, self.in_channels)
 
     def windows(self, length: int) -> list[ReceptiveField]:
-        """The receptive window of every layer's outputs at a length: field, jump, start."""
+        """Returns the receptive window of every layer's outputs at a length: field, jump, start."""
         return windows(self, length)
 
     def geometry(self, fixed: int) -> Geometry:
@@ -201,7 +203,7 @@ class Network:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The description, which ``load`` reads: layers with all their numbers."""
+        """Returns the description, which ``load`` reads: layers with all their numbers."""
         found: dict[str, Any] = {
             "name": self.name,
             "rank": self.rank,
@@ -210,10 +212,10 @@ class Network:
             "fixed": self.fixed,
             "in_channels": self.in_channels,
         }
-        found |= {"turned": True} if self.turned else {}
-        if self.beyond is not None:
+        found |= {"turned": True} if self.swapped else {}
+        if self.suffix is not None:
             counts = {"examined": self.examined, "operations_total": self.operations_total}
-            found["part"] = vars(self.beyond) | counts
+            found["part"] = vars(self.suffix) | counts
         return found | {"layers": [layer.to_json() for layer in self.layers]}
 
     def save(self, path: str | Path) -> None:
@@ -227,7 +229,7 @@ class Network:
         told = {
             key: content[key] for key in ("rank", "height", "dtype", "turned") if key in content
         }
-        if self.beyond is not None:  # a part is no model, though its layers be another's all
+        if self.suffix is not None:  # a part is no model, though its layers be another's all
             told["part"] = True
         told["layers"] = [
             {key: value for key, value in layer.items() if key != "name"}

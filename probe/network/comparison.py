@@ -1,7 +1,7 @@
-"""A short run against the fixed one, layer by layer: what differs, since where, and why.
+"""A short run against the full one, layer by layer: what differs, since where, and why.
 
 Activations that read the same through all layers must agree. A layer at which they don't is run
-again on the fixed run's activations: what differs then too is its own doing, the rest it was
+again on the full run's activations: what differs then too is its own doing, the rest it was
 handed. The own differences are explained as those of a single case are: order and rounding
 revealed on both sides, replayed on the very activations. Activations that read something else in
 the short run are counted apart: there the padding is wrong, and no rounding.
@@ -19,24 +19,23 @@ from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.network import functions
+from probe.network.axes import session_for
 from probe.network.chain import Network
-from probe.network.geometry import Geometry, Need, Shared
+from probe.network.geometry import Geometry, Requirement, Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner, content, padded
-from probe.network.turned import session_for
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
-KEPT = 64  # sizes of a layer whose orders are kept
 
 
 @dataclass
 class AtLayer:
-    """One layer of a short run against the fixed one.
+    """One layer of a short run against the full one.
 
     ``compared`` activations read the same in both runs; ``other_window`` of the short run read
     something else. ``differing`` and ``max_ulp`` are of the compared ones; ``scaled``: the largest
     difference over eps times the layer's largest activation. ``own``: how many differ when the
-    layer is fed the fixed run's activations, of which ``replayed`` were reproduced on both sides;
+    layer is fed the full run's activations, of which ``replayed`` were reproduced on both sides;
     ``causes`` counts them. ``first``: (row, position, channel) of the first that differs.
     """
 
@@ -63,7 +62,7 @@ class AtLayer:
 
 @dataclass
 class PaddedComparison:
-    """A short run against the fixed one, for one content on one target.
+    """A short run against the full one, for one content on one target.
 
     ``layers``: behind every layer; ``end_to_end``: differing outputs of those kept where the
     library ran all layers in one call, None where it can't: ``no_program`` says why.
@@ -71,7 +70,7 @@ class PaddedComparison:
     something else in it.
     """
 
-    need: Need
+    need: Requirement
     padded: int
     fixed: int
     target: str
@@ -142,7 +141,7 @@ class PaddedComparison:
 
 
 class Comparer:
-    """Compares padded lengths of one network on one started session with its fixed length.
+    """Compares padded lengths of one network on one started session with its full length.
 
     What was revealed of a layer at a size is kept, and proved again on each content's own
     activations. ``value``: what the padding holds. Errors: TargetError.
@@ -150,11 +149,11 @@ class Comparer:
 
     def __init__(self, session: AnySession, geometry: Geometry, value: float = 0.0) -> None:
         self.network: Network = geometry.network
-        self.session = session_for(session, self.network.turned)
+        self.session = session_for(session, self.network.swapped)
         self.geometry, self.value = geometry, value
         self.runner = Runner(session, self.network)
         self.sizes = self.network.sizes(geometry.fixed)
-        self._known = [Revealer(kept=KEPT) for _ in self.network.layers]
+        self._known = [Revealer(kept=None) for _ in self.network.layers]
 
     def compare(
         self,
@@ -170,7 +169,7 @@ class Comparer:
         ``control``: every layer again at the same shape. ``whole``: end to end too. Raises
         InputError where the content does not fit.
         """
-        need = self.geometry.need(length)
+        need = self.geometry.requirement(length)
         to = need.padded if padded_to is None else self._checked(length, padded_to)
         x = content(self.network, length, seed)
         inputs = padded(x, to, self.value), padded(x, self.geometry.fixed, self.value)
@@ -290,10 +289,10 @@ class Comparer:
         self, length: int, short: np.ndarray, fixed: np.ndarray, last: Shared
     ) -> int | None:
         """Outputs that read content and differ where the library runs the network as one."""
-        ours, _ = self.runner.whole(short)
+        ours, _ = self.runner.end_to_end(short)
         if ours is None or last.shift is None:
             return None
-        theirs, _ = self.runner.whole(fixed)
+        theirs, _ = self.runner.end_to_end(fixed)
         if theirs is None:
             return None
         kept = np.flatnonzero(last.same)
@@ -303,7 +302,7 @@ class Comparer:
 
 
 def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
-    """The short run's activations with the fixed run's bits wherever both read the same."""
+    """The short run's activations with the full run's bits wherever both read the same."""
     if shared.shift is None:
         return ours
     found, kept = ours.copy(), np.flatnonzero(shared.same)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import floats
 from probe.network.chain import Network
 
 TOP = 5
@@ -23,7 +23,7 @@ class Decision:
     """One kind of decision over some outputs; columns of the table ``decisions``.
 
     ``taken``: how many were; ``crossed``: that the two runs take otherwise. ``margin``: how near
-    the nearest of the fixed run's is to being taken otherwise, in eps times the largest output.
+    the nearest of the full run's is to being taken otherwise, in eps times the largest output.
     """
 
     decision: str
@@ -47,12 +47,6 @@ def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
     largest = np.abs(exact).max(initial=0.0)
     apart = np.abs(floats.widen(output, dtype) - exact).max(initial=0.0)
     return float(apart / (floats.eps(dtype) * largest)) if largest else float(apart > 0)
-
-
-def differing(output: np.ndarray, fixed: np.ndarray, dtype: str) -> int:
-    """Outputs whose values differ."""
-    pair = np.ascontiguousarray(output), np.ascontiguousarray(fixed)
-    return len(ulp.differences(*pair, dtype).index)
 
 
 def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,9 +23,9 @@ from probe.activations import ACTIVATIONS
 from probe.arguments import by, choice, count, flag, sizes
 from probe.errors import InputError
 from probe.geometry import Padding
-from probe.network.chain import Beyond, Network, check_dtype
+from probe.network.chain import Network, Suffix, check_dtype
 from probe.network.layers import Layer
-from probe.operands.draw import normal
+from probe.operands import normal
 from probe.operation import OF_NETWORKS, OPERATIONS
 
 KEYS = (
@@ -72,7 +73,7 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
         writer.dtype,
         str(given.get("name", "network")),
         None if fixed is None else count("fixed", fixed),
-        turned=_turned(flag("turned", given.get("turned", False)), rank),
+        swapped=_swapped(flag("turned", given.get("turned", False)), rank),
         **_part(given.get("part")),
     )
 
@@ -88,10 +89,10 @@ def _part(given: Any) -> dict[str, Any]:
         name: count(name, given[name], least=0) for name in PART[-2:] if given.get(name) is not None
     }
     words = {name: str(given.get(name, "")) for name in PART[:4]}
-    return counts | {"beyond": Beyond(**words)}
+    return counts | {"suffix": Suffix(**words)}
 
 
-def _turned(given: bool, rank: int) -> bool:
+def _swapped(given: bool, rank: int) -> bool:
     if given and rank != 2:
         why = f"the network has {rank} spatial axes, and two change places"
         raise InputError("turned", given, why, "leave it out")
@@ -214,6 +215,55 @@ class Writer:
 
 
 def _padding(given: object, rank: int) -> Padding:
-    """The padding of a window; no elements on either side is ``valid``."""
+    """Returns the padding of a window; no elements on either side is ``valid``."""
     found = arguments.padding(given, rank)
     return found if isinstance(found, str) or any(map(any, found)) else "valid"
+
+
+NAME = "nine-layers"
+FORM = f"{NAME}[:width=16,kernel=5,seed=0,blocks=8,activation=relu,padding=valid,in_channels=1]"
+NUMBERS = ("width", "kernel", "seed", "blocks", "in_channels")
+
+
+def nine_layers(
+    width: int = 16,
+    kernel: int = 5,
+    seed: int = 0,
+    blocks: int = 8,
+    activation: str = "relu",
+    padding: str = "valid",
+    in_channels: int = 1,
+    fixed: int = 4096,
+) -> Network:
+    """``blocks`` times conv2d 1 x ``kernel`` and max-pool 1 x 2, then one conv2d; height 1.
+
+    All convolutions have a bias and ``width`` filters, the last one too; weights are drawn from
+    ``seed`` (see above). ``activation`` follows every convolution but
+    the last; empty or ``none``: no activation, as in the report. ``padding``: of convolutions and
+    pools.
+    """
+    writer = Writer(2, in_channels, seed=seed)
+    for number in range(1, blocks + 2):
+        words = {"kernel": (1, kernel), "filters": width, "bias": True, "padding": padding}
+        writer.add("conv2d", f"conv{number}", **words)
+        if number > blocks:
+            break
+        if activation not in ("", "none"):
+            writer.add("activation", f"{activation}{number}", activation=activation)
+        writer.add("max_pool2d", f"pool{number}", kernel=(1, 2), stride=(1, 2), padding=padding)
+    name = f"nine-layers, width {width}, seed {seed}" if blocks == 8 else f"{blocks + 1} layers"
+    return Network(tuple(writer.layers), 2, (1,), name=name, fixed=fixed)
+
+
+def parse(text: str) -> Network:
+    """Returns the network of ``nine-layers:width=32,seed=1``. Raises InputError."""
+    given: dict[str, int | str] = {}
+    _, _, words = text.partition(":")
+    for word in filter(None, words.split(",")):
+        found = re.fullmatch(r"(\w+)=(\w+)", word.strip())
+        if not found or found[1] not in (*NUMBERS, "activation", "padding"):
+            raise InputError("network", text, f"{word!r} is not part of it", f"write {FORM}")
+        name, value = found[1], found[2]
+        least = 0 if name in ("seed", "blocks") else 1
+        given[name] = count(name, value, least) if name in NUMBERS else value
+    return nine_layers(**given)  # type: ignore[arg-type]

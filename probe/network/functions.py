@@ -19,8 +19,10 @@ from probe import ulp
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import Run, Runner
-from probe.operands.draw import normal
-from probe.order import fma
+from probe.operands import normal
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
 
 POOL = 2048
 """Numbers among which telling ones are looked for."""
@@ -134,7 +136,7 @@ class Places:
 def differences(
     runner: Runner, number: int, x: np.ndarray, fixed: Run, behind: Shared
 ) -> tuple[int, int, dict[str, int]]:
-    """Of a layer fed ``x``, against the fixed run: how many, how many reproduced, and the causes.
+    """Of a layer fed ``x``, against the full run: how many, how many reproduced, and the causes.
 
     ``behind``: what both share behind the layer. Causes: ``rounding``, ``place``, ``not-a-sum``.
     Errors: TargetError.
@@ -157,9 +159,13 @@ def differences(
 def scaled(layer: Layer, x: np.ndarray, dtype: str, y: np.ndarray) -> np.ndarray:
     """Where y is x times the layer's scale plus its shift, rounded twice or, fused, once; flat."""
     assert layer.scale is not None and layer.shift is not None
-    twice = fma.add(fma.mul(x, layer.scale, dtype), layer.shift, dtype)
-    once = fma.fma(x, layer.scale, layer.shift, dtype)
-    return ~(ulp.apart(twice, y, dtype) & ulp.apart(once, y, dtype)).reshape(-1)
+    met = [np.broadcast_to(each, x.shape).reshape(1, -1) for each in (x, layer.scale, layer.shift)]
+    alike = np.zeros(y.size, bool)
+    for fused in (frozenset[int](), frozenset([0])):
+        summation = Summation(Tree.parse("(0+b)"), Rounding(fused))
+        expected = replay(summation, met[0], met[1], dtype, met[2][0])
+        alike |= ~ulp.apart(expected, y.reshape(-1), dtype)
+    return alike
 
 
 def placed(

@@ -52,7 +52,7 @@ class ReceptiveField:
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirement:
     """What content of ``content`` positions takes at a padded length.
 
     ``padded``: the length; ``outputs``: what the fixed run has. Of these ``reading`` read content;
@@ -103,7 +103,7 @@ class Shared:
 
 
 def reads(layer: Layer, size: int) -> np.ndarray:
-    """What each output of a layer reads along the length: (outputs, leaves) int64.
+    """Returns what each output of a layer reads along the length: (outputs, leaves) int64.
 
     Positions of the layer's input, or ``PAD`` and ``OUTSIDE``.
     """
@@ -209,7 +209,7 @@ class Geometry:
     def through(
         self, first: int, last: int, size: int, agrees: Agrees | None = None
     ) -> tuple[Shared, list[int]]:
-        """What layers ``first`` up to ``last`` (excluded) share, fed ``size`` positions.
+        """Returns what layers ``first`` up to ``last`` (excluded) share, fed ``size`` positions.
 
         The positions are the fixed run's first ones. Also the sizes before, between and behind
         them; where one has no output nothing is shared.
@@ -260,7 +260,7 @@ class Geometry:
         return int(min(missed, length))
 
     def least(self, content: int) -> int:
-        """The least padded length that has every output which reads ``content`` positions.
+        """Returns the least padded length that has every output which reads ``content`` positions.
 
         The fixed length always has. InputError: more content than the fixed length.
         """
@@ -278,7 +278,7 @@ class Geometry:
             why = f"the fixed length is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
 
-    def need(self, content: int, padded: int | None = None) -> Need:
+    def requirement(self, content: int, padded: int | None = None) -> Requirement:
         """What content of so many positions takes, at its least padded length unless one is given.
 
         At a length that is too short ``kept`` still says what the fixed run would need.
@@ -289,7 +289,7 @@ class Geometry:
         kept = int(np.flatnonzero(reading)[-1]) + 1 if reading.any() else 0
         last = self.follow(length)[-1]
         shift = last.shift or 0
-        return Need(
+        return Requirement(
             content=content,
             padded=length,
             outputs=self.sizes[-1],
@@ -300,7 +300,7 @@ class Geometry:
         )
 
     def needed(self, content: int) -> list[np.ndarray]:
-        """Which activations of the fixed run the outputs that read content depend on.
+        """Returns which activations of the fixed run the outputs that read content depend on.
 
         bool (positions,) for the input and behind every layer.
         """

@@ -168,7 +168,7 @@ class Layer(operation.Layer):
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """The words of a description, with all numbers."""
+        """Returns the words of a description, with all numbers."""
         found: dict[str, Any] = {"name": self.name, "op": self.op}
         if self.kernel:
             found |= {"kernel": by(self.kernel), "stride": by(self.stride)}

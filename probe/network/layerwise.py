@@ -2,8 +2,8 @@
 
 A network's window may be much longer than the content, and then padding the input computes mostly
 constants. Instead the chain is cut into segments. Before each, the activations that may read
-content are kept, and constant ones, from one run of padding alone at the fixed length, are put
-behind them: as many as the segment's layers need to add what is kept as at the fixed length. Cuts
+content are kept, and constant ones, from one run of padding alone at the full length, are put
+behind them: as many as the segment's layers need to add what is kept as at the full length. Cuts
 cost calls and save work; where they pay is decided by counting both.
 """
 
@@ -106,7 +106,7 @@ class Layerwise:
         return self._sizes[key]
 
     def _size(self, first: int, last: int, given: int, wanted: int, agree: list[Agrees]) -> int:
-        """The least input of a segment that gives its first ``wanted`` outputs as the fixed run.
+        """The least input of a segment that gives its first ``wanted`` outputs as the full run.
 
         ``agree``: what has to hold, the first to be refused first; none: geometry alone.
         """

@@ -1,7 +1,7 @@
 """A padding plan for the user's own code: ``plan.json`` and ``padded.py``, which reads it.
 
 The plan holds, for every length of content, the padded length, which outputs to keep, and the
-outputs of padding alone that complete them to the fixed size. It is found by order and checked on
+outputs of padding alone that complete them to the full length. It is found by order and checked on
 fresh operands; what it was found for (network, target, versions) and what it assumes stand in it.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError
-from probe.network.geometry import Need
+from probe.network.geometry import Requirement
 from probe.network.running import content, padded
-from probe.network.safe import PROGRAM_SETS, SafeLengths
+from probe.network.safe import END_TO_END_SETS, SafeLengths
 from probe.network.script import SCRIPT
 
 CHECKS = 12
@@ -30,7 +30,7 @@ CHECKS = 12
 class Stretch:
     """Neighbouring content lengths with one padded length; ``least``: what geometry alone asks.
 
-    Outputs [skipped, kept) of the fixed run are the short run's [skipped + offset, kept + offset).
+    Outputs [skipped, kept) of the full run are the short run's [skipped + offset, kept + offset).
     """
 
     first: int
@@ -52,7 +52,7 @@ class Stretch:
 class Plan:
     """Padded lengths for contents on one target. ``contents``: those it was found for.
 
-    ``constant``: outputs of padding alone at the fixed length, (1, *height, outputs, channels).
+    ``constant``: outputs of padding alone at the full length, (1, *height, outputs, channels).
     ``axis``: of (batch, ..., channels), the one that is padded; ``constant`` has the length last.
     ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
     outputs had other bits in the check; a plan with any must not be used. ``part``: of a model that
@@ -136,11 +136,11 @@ def make(
         geometry.fixed,
         value,
         _stretches(lengths, table),
-        lengths.runner.end_to_end(padded(nothing, geometry.fixed, value)),
+        lengths.runner.as_used(padded(nothing, geometry.fixed, value)),
         rule(lengths),
         assumptions(lengths),
         tried=lengths.lengths_tried,
-        axis=-3 if network.turned else -2,
+        axis=-3 if network.swapped else -2,
         part=network.part,
         facts={
             name: session.facts.get(name)
@@ -154,12 +154,12 @@ def make(
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:
-    """Whether fresh content at its planned length has the fixed run's bits; noted in the plan.
+    """Whether fresh content at its planned length has the full run's bits; noted in the plan.
 
-    Layer by layer, and as users run it: as one program, where the target has one.
+    Layer by layer, and as users run it: end to end, where the target can.
     """
     runner, given = lengths.runner, (lengths, length, plan.padded(length), seed, plan.value)
-    equal = not any(differing(*given, run) for run in (runner.output, runner.end_to_end))
+    equal = not any(differing(*given, run) for run in (runner.output, runner.as_used))
     plan.checked.append(length)
     if not equal:
         plan.failed.append(length)
@@ -174,23 +174,21 @@ def differing(
     value: float = 0.0,
     run: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> int:
-    """Outputs that read content and differ between a run padded to ``to`` and the fixed one.
+    """Outputs that read content and differ between a run padded to ``to`` and the full one.
 
     ``run``: a method of a ``Runner``; layer by layer unless it is given.
     """
     geometry, network, run = lengths.geometry, lengths.network, run or lengths.runner.output
-    need = geometry.need(length, to)
+    need = geometry.requirement(length, to)
     x = content(network, length, seed)
     short, whole = run(padded(x, to, value)), run(padded(x, geometry.fixed, value))
     mine, theirs = kept(need, short), whole[..., need.first : need.kept, :]
     shared = mine.shape[-2]
-    apart = ulp.differences(
-        np.ascontiguousarray(mine), np.ascontiguousarray(theirs[..., :shared, :]), network.dtype
-    )
-    return len(apart.index) + theirs[..., shared:, :].size
+    apart = ulp.apart(mine, theirs[..., :shared, :], network.dtype)
+    return int(apart.sum()) + theirs[..., shared:, :].size
 
 
-def kept(need: Need, output: np.ndarray) -> np.ndarray:
+def kept(need: Requirement, output: np.ndarray) -> np.ndarray:
     """The outputs of a short run that are kept."""
     return output[..., need.first + need.offset : need.kept + need.offset, :]
 
@@ -200,7 +198,7 @@ def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
     found: list[Stretch] = []
     for length in sorted(table):
         least = lengths.geometry.least(length)
-        need = lengths.geometry.need(length, table[length])
+        need = lengths.geometry.requirement(length, table[length])
         now = Stretch(length, length, least, need.padded, need.kept, need.first, need.offset)
         if found and found[-1].alike(now):
             found[-1] = replace(found[-1], last=length)
@@ -213,9 +211,9 @@ def rule(lengths: SafeLengths) -> str:
     """What makes a length safe, in a sentence; empty where no single bound of a layer says it.
 
     ``conv9 gives at least 2 positions``: of all sizes that were looked at, the layer adds as at the
-    fixed length at those that wide and at no other.
+    full length at those that wide and at no other.
     """
-    if any(lengths.programs.values()):
+    if any(lengths.end_to_end.values()):
         return ""
     bounds, network = [], lengths.network
     for number, seen in sorted(lengths.widths.items()):
@@ -242,10 +240,10 @@ def assumptions(lengths: SafeLengths) -> list[str]:
         found.append(f"{names} compared by bits, on a few sets of operands: {why}")
     for names, why in _by_reason(lengths, lengths.by_places):
         found.append(f"{names} compared place by place: {why}")
-    if lengths.programs:
+    if lengths.end_to_end:
         found.append(
             "beside layer by layer, the library's program of all layers was compared by bits, on "
-            f"{PROGRAM_SETS} sets of operands"
+            f"{END_TO_END_SETS} sets of operands"
         )
     return found
 

@@ -88,7 +88,7 @@ def examine(
     safe: Sequence[int] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Report:
-    """Compares every content with the fixed run on a started session.
+    """Compares every content with the full run on a started session.
 
     ``padded``: the short run's length, None for each content's least. ``safe``: contents for which
     safe lengths are sought. Errors: TargetError; InputError where a content doesn't fit.
@@ -135,7 +135,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
         }
         for layer, window in zip(network.layers, windows, strict=True)
     ]
-    beyond = None if network.beyond is None else vars(network.beyond)
+    beyond = None if network.suffix is None else vars(network.suffix)
     return {
         "name": network.name,
         "id": network.id,
@@ -149,11 +149,11 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
         "part": network.part or None,
         "examined": network.examined,
         "operations_total": network.operations_total,
-    }
+    } | ({"note": network.note} if network.note else {})
 
 
 def network_row(network: Network, fixed: int, source: str | None = None) -> dict[str, Any]:
-    """The row of ``networks``: windows at the fixed length, layers without their numbers.
+    """The row of ``networks``: windows at the full length, layers without their numbers.
 
     ``source``: what ``Network.load`` makes it from, where that is known.
     """

@@ -1,4 +1,4 @@
-"""A network on a target: all activations layer by layer, and the library's own program of them."""
+"""A network on a target: all activations layer by layer, and end to end in the library's call."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from probe.launch import AnySession
+from probe.network.axes import session_for
 from probe.network.chain import Network
-from probe.network.turned import session_for
-from probe.operands.draw import normal
+from probe.operands import normal
 
 _KEYS = itertools.count()
 
@@ -42,11 +42,11 @@ class Run:
 class Runner:
     """A network whose weights are kept by a started session. Errors: TargetError.
 
-    ``no_program``: why the last ``whole`` had no program of the library to run; else empty.
+    ``no_program``: why the last ``end_to_end`` had no call of the library to make; else empty.
     """
 
     def __init__(self, session: AnySession, network: Network) -> None:
-        self.session, self.network = session_for(session, network.turned), network
+        self.session, self.network = session_for(session, network.swapped), network
         self.key = f"network-{next(_KEYS)}"
         self._process: object = None
         self.no_program = ""
@@ -55,8 +55,7 @@ class Runner:
         """A request about the network, which is sent before the first one of a process."""
         process = getattr(self.session, "pid", 0)
         if self._process != process or process is None:
-            if not self.session.alive:
-                self.session.start()
+            self.session.revive()
             specs = [layer.spec(self.network.dtype) for layer in self.network.layers]
             arrays = {
                 f"{number}.{name}": array
@@ -90,15 +89,15 @@ class Runner:
         output: np.ndarray = found["y0"]
         return output
 
-    def end_to_end(self, x: np.ndarray) -> np.ndarray:
-        """What users get: all layers as one program, layer by layer where there is none."""
-        output, _ = self.whole(x)
+    def as_used(self, x: np.ndarray) -> np.ndarray:
+        """What users get: all layers end to end, or one by one where no library call does that."""
+        output, _ = self.end_to_end(x)
         return self.output(x) if output is None else output
 
-    def whole(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
-        """The library's own program of all layers: (output, seconds of each of ``times`` calls).
+    def end_to_end(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
+        """All layers in one call of the library: (output, seconds of each of ``times`` calls).
 
-        (None, []) where the library has none here: only ``run`` tells then, and ``no_program`` why.
+        (None, []) where there is no such call: only ``run`` tells then, and ``no_program`` why.
         """
         header, found = self._ask({"do": "whole", "times": times}, x)
         self.no_program = header["why"]

@@ -1,14 +1,14 @@
-"""The shortest padded lengths that change no bit: every layer adds up what is kept as at the fixed.
+"""The shortest padded lengths that change no bit: all layers add what is kept as at full length.
 
 Decided by order, not by luck: the way in which a layer adds each output is recognised at the size
-that a padded length gives it and at the fixed one (:mod:`probe.search.recognition`), and two
+that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
 outputs agree only if they are added in the same order with the same roundings. Functions of an
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 
-A library that runs the network as one program may compute otherwise than layer by layer (XLA fuses
-what is multiplied in one layer and added in the next). So where there is such a program, its bits
-decide too, on sets of operands of their own.
+A library that runs the network end to end may compute otherwise than layer by layer (XLA fuses
+what is multiplied in one layer and added in the next). So where it can, those bits decide too, on
+sets of operands of their own.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ import numpy as np
 
 from probe import operation, ulp, window
 from probe.launch import AnySession
+from probe.network.axes import session_for
 from probe.network.chain import Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
 from probe.network.layers import Layer
 from probe.network.running import Runner, content
-from probe.network.turned import session_for
-from probe.operands.draw import normal
-from probe.order import ways
+from probe.operands import normal
 from probe.order.tree import BIAS
-from probe.search.recognition import UNKNOWN, Pattern, Recogniser
+from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser
 
 SETS = 8
 """Sets of operands on which outputs that are no sums are compared."""
 
-PROGRAM_SETS, PROGRAM_SEED = 8, 7_000
-"""How many sets of operands the library's program is compared on, and the seed of the first."""
+END_TO_END_SETS, END_TO_END_SEED = 8, 7_000
+"""How many sets of operands are compared end to end, and the seed of the first."""
 
 
 @dataclass(frozen=True)
 class Width:
-    """One layer at one size: ``alike`` of its ``outputs`` positions are computed as at the fixed.
+    """One layer at one size: ``alike`` of its ``outputs`` positions are computed as at full length.
 
     ``leading``: of these so many come before the first that isn't.
     """
@@ -57,9 +56,9 @@ class SafeLengths:
 
     ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
     sums on this target, with the reason. ``by_places``: activations, and what they were asked.
-    ``programs``: padded length -> outputs, of those that all
-    layers compute alike, to which the program of all layers gives other bits. Errors: TargetError;
-    what a target refuses ends in one.
+    ``end_to_end``: padded length -> outputs, of those that all
+    layers compute alike, that have other bits end to end. Errors: TargetError; what a target
+    refuses ends in one.
     """
 
     session: AnySession
@@ -67,70 +66,67 @@ class SafeLengths:
     widths: dict[int, dict[int, Width]] = field(default_factory=dict)
     by_bits: dict[int, str] = field(default_factory=dict)
     by_places: dict[int, str] = field(default_factory=dict)
-    programs: dict[int, int] = field(default_factory=dict)
+    end_to_end: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.network: Network = self.geometry.network
-        self.session = session_for(self.session, self.network.turned)
+        self.session = session_for(self.session, self.network.swapped)
         self.runner = Runner(self.session, self.network)
         self._known: dict[int, Recogniser] = {}
         self._patterns: dict[tuple[int, int], Pattern] = {}
         self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
         self._capacities: dict[int, int] = {}
         self._bounds: dict[tuple[int, int], int] = {}
-        self._wholes: dict[int, np.ndarray | None] = {}
+        self._full_outputs: dict[int, np.ndarray | None] = {}
         self._places: dict[int, Places] = {}
         self._fixed_outputs: dict[tuple[int, int], np.ndarray] = {}
         self._heights = self.geometry.heights
 
     def capacity(self, length: int) -> int:
-        """The longest content whose outputs a run padded to ``length`` computes as the fixed one.
+        """The longest content whose outputs a run padded to ``length`` computes as the full one.
 
         0 where there is none.
         """
         if length not in self._capacities:
             found = self.geometry.capacity(length, self.agrees)
-            self._capacities[length] = min(found, self._of_program(length)) if found else 0
+            self._capacities[length] = min(found, self._end_to_end(length)) if found else 0
         return self._capacities[length]
 
-    def _of_program(self, length: int) -> int:
-        """The longest content whose outputs have the fixed run's bits in the program of all layers.
+    def _end_to_end(self, length: int) -> int:
+        """The longest content whose outputs have the full run's bits end to end.
 
-        The fixed length where the target has no such program.
+        The full length where the target can't run the network so.
         """
         last = self.geometry.follow(length, self.agrees)[-1]
         if length == self.geometry.fixed or last.shift is None or not last.same.any():
             return self.geometry.fixed
         kept = np.flatnonzero(last.same)
         apart = np.zeros(len(kept), bool)
-        for seed in range(PROGRAM_SETS):
-            whole = self._whole(seed)
+        for seed in range(END_TO_END_SETS):
+            whole = self._full_output(seed)
             if whole is None:
                 return self.geometry.fixed
-            x = content(self.network, self.geometry.fixed, PROGRAM_SEED + seed)
-            short, _ = self.runner.whole(np.ascontiguousarray(x[..., :length, :]))
+            x = content(self.network, self.geometry.fixed, END_TO_END_SEED + seed)
+            short, _ = self.runner.end_to_end(np.ascontiguousarray(x[..., :length, :]))
             if short is None:  # the library refuses this length
                 return 0
-            mine = np.ascontiguousarray(short[..., kept, :])
-            theirs = np.ascontiguousarray(whole[..., kept + last.shift, :])
-            differs = np.zeros(mine.size, bool)
-            differs[ulp.differences(mine, theirs, self.network.dtype).index] = True
-            apart |= differs.reshape(-1, *mine.shape[-2:]).any(axis=(0, 2))
-        self.programs[length] = int(apart.sum())
+            theirs = whole[..., kept + last.shift, :]
+            apart |= _positions_apart(short[..., kept, :], theirs, self.network.dtype)
+        self.end_to_end[length] = int(apart.sum())
         read = self.geometry.lowest[-1][kept[apart] + last.shift]
         return int(min(self.geometry.fixed, read.min(initial=self.geometry.fixed)))
 
-    def _whole(self, seed: int) -> np.ndarray | None:
-        """The program's output for content of the fixed length; None where there is no program."""
-        if seed not in self._wholes:
-            x = content(self.network, self.geometry.fixed, PROGRAM_SEED + seed)
-            self._wholes[seed], _ = self.runner.whole(x)
-        return self._wholes[seed]
+    def _full_output(self, seed: int) -> np.ndarray | None:
+        """The output end to end for content of the full length; None where the target can't."""
+        if seed not in self._full_outputs:
+            x = content(self.network, self.geometry.fixed, END_TO_END_SEED + seed)
+            self._full_outputs[seed], _ = self.runner.end_to_end(x)
+        return self._full_outputs[seed]
 
     def safe(self, content: int) -> int:
         """The shortest safe padded length: every one from the least up is tried until one is.
 
-        The fixed length, if there is no shorter one.
+        The full length, if there is no shorter one.
         """
         self.geometry.check(content)
         for length in range(self.geometry.least(content), self.geometry.fixed):
@@ -158,13 +154,13 @@ class SafeLengths:
         return [n for n, layer in enumerate(self.network.layers) if not _the_same_anywhere(layer)]
 
     def _bound(self, length: int, number: int) -> int:
-        """``capacity``, were one layer alone to compute otherwise than at the fixed size."""
+        """``capacity``, were one layer alone to compute otherwise than at the full length."""
         if (length, number) not in self._bounds:
             self._bounds[length, number] = self.geometry.capacity(length, self.alone(number))
         return self._bounds[length, number]
 
     def alone(self, number: int) -> Agrees:
-        """``agrees`` of one layer, as if all others computed as at the fixed size."""
+        """``agrees`` of one layer, as if all others computed as at the full length."""
 
         def agrees(layer: int, size: int, shift: int) -> np.ndarray | None:
             return self.agrees(layer, size, shift) if layer == number else None
@@ -228,7 +224,7 @@ class SafeLengths:
         return self._patterns[number, size]
 
     def _by_order(self, number: int, size: int, shift: int) -> np.ndarray | None:
-        """Outputs that are added alike; None where some ways are not known."""
+        """Outputs that are added alike; None where some summations are not known."""
         short = self._pattern(number, size)
         fixed = self._pattern(number, self.geometry.sizes[number])
         for pattern in (short, fixed):
@@ -250,7 +246,7 @@ class SafeLengths:
     def _same_over_what_is_read(
         self, number: int, size: int, ours: np.ndarray, theirs: np.ndarray
     ) -> np.ndarray:
-        """Rows of different kinds whose ways are the same over the inputs that they read.
+        """Rows of different kinds whose summations are the same over the inputs that they read.
 
         In the padding all products are zeros, and what adds zeros may be told apart no further.
         """
@@ -278,10 +274,9 @@ class SafeLengths:
             left == right
             or (
                 min(left, right) > UNKNOWN
-                and not ways.causes(
-                    ways.restricted(known.ways[left], read),
-                    ways.restricted(known.ways[right], read),
-                )
+                and not known.summations[left]
+                .restricted(read)
+                .causes(known.summations[right].restricted(read))
             )
             for left, right in pairs
         )
@@ -309,10 +304,7 @@ class SafeLengths:
             mine[..., start:stop, :] = x[..., start + before : stop + before, :]
             short, whole = self.runner.layer(number, mine), self._fixed_output(number, seed, x)
             partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
-            theirs = np.ascontiguousarray(whole[..., partner, :])
-            differs = np.zeros(short.size, bool)
-            differs[ulp.differences(short, theirs, self.network.dtype).index] = True
-            found.append(np.asarray(differs.reshape(-1, *short.shape[-2:]).any(axis=(0, 2))))
+            found.append(_positions_apart(short, whole[..., partner, :], self.network.dtype))
         mask: np.ndarray = ~np.any(found, axis=0)
         return mask
 
@@ -322,7 +314,7 @@ class SafeLengths:
         return self._fixed_outputs[number, seed]
 
     def _operands(self, number: int, seed: int) -> np.ndarray:
-        """Input of a layer at the fixed length, normal.
+        """Input of a layer at the full length, normal.
 
         Of a scale and a shift it is what all but cancels: then the product's rounding is most of
         the result, so that a fused product shows. Averages are taken of numbers of many
@@ -348,6 +340,12 @@ class SafeLengths:
         sizes = size, self.geometry.sizes[number]
         before = [layer.windows.around(-1, one)[0] for one in sizes]
         return shift * stride - before[1] + before[0]
+
+
+def _positions_apart(mine: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
+    """Which positions, of arrays (..., positions, channels), differ in any channel or row."""
+    apart = ulp.apart(mine, theirs, dtype)
+    return np.asarray(apart.reshape(-1, *apart.shape[-2:]).any(axis=(0, 2)))
 
 
 def _the_same_anywhere(layer: Layer) -> bool:

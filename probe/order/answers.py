@@ -11,9 +11,9 @@ from probe.order.masks import ANSWERS_AT_ONCE, Masks
 from probe.order.tree import BIAS, Tree
 
 SHORT = 32  # summands up to which every window class is asked, and nothing is settled by replay
-ASKED = 8  # questions about the order that a way which replays has to answer as well
+ASKED = 8  # questions about the order that a tree that replays has to answer too
 NODES = 4  # nodes of three summands or more, of which every filter is asked in addition
-EDGES = 96  # questions at most that a way has to answer at windows that reach over an edge
+EDGES = 96  # questions at most that a tree has to answer at windows that reach over an edge
 
 
 class Answers:
@@ -56,7 +56,7 @@ class Answers:
         edge = np.flatnonzero(self.sizes[classes] < self.sizes.max())
         if self.operator.summands <= SHORT or not len(edge):
             return fits
-        row = np.array(self._in_order(tree))
+        row = np.array([self._number(leaf) for leaf in tree.written])
         reads = [row[np.isin(row, self.leaves[n])].tolist() for n in np.unique(classes[edge])]
         pairs = sorted({pair for read in reads for pair in itertools.pairwise(read)})
         pairs = pairs[:: -(-len(pairs) // EDGES) or 1]
@@ -94,18 +94,6 @@ class Answers:
     def _number(self, leaf: int) -> int:
         """The leaf as masks number it: the bias is the last."""
         return self.operator.summands if leaf == BIAS else leaf
-
-    def _in_order(self, tree: Tree) -> list[int]:
-        """All leaves, neighbours in the tree beside each other."""
-        found: list[int] = []
-        stack = [-len(tree.nodes)] if tree.nodes else list(tree.leaves)
-        while stack:
-            here = stack.pop()
-            if here < 0:
-                stack.extend(reversed(tree.nodes[~here]))
-            else:
-                found.append(self._number(here))
-        return found
 
     def _everywhere(self) -> tuple[list[tuple[int, int]], np.ndarray]:
         """Pairs of leaves, and the units that survive each: (pairs, positions, filters)."""

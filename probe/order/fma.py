@@ -1,4 +1,4 @@
-"""Correctly rounded fused multiply-add, addition and multiplication: exactly one rounding each.
+"""Sums of exact products and terms, rounded exactly once: what a fused multiply-add gives.
 
 NumPy has no fused multiply-add. Up to 26 bits of precision the product of two operands is exact in
 float64; the sum with the third is rounded there, and is wrong after the second rounding only if it
@@ -143,67 +143,25 @@ def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
     lost |= ~np.isfinite(total)
     for place in zip(*np.nonzero(lost), strict=True):
         values = [float(term[place]) for term in terms]
-        total[place], error[place] = _exact(values)
+        total[place], error[place] = _exact([], values)
     return total, error
 
 
-def _exact(values: list[float]) -> tuple[float, float]:
-    if not all(map(math.isfinite, values)):
-        odd = [value for value in values if not math.isfinite(value)]
+def _exact(pairs: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
+    """The sum of products and terms rounded once to float64, and the sign of what is left."""
+    finite = all(map(math.isfinite, [*terms, *(factor for pair in pairs for factor in pair)]))
+    if not finite:
+        odd = [value for value in terms if not math.isfinite(value)]
+        odd += [x * w for x, w in pairs if not (math.isfinite(x) and math.isfinite(w))]
         return float(np.sum(odd)), 0.0
-    exact = sum(map(Fraction, values), Fraction(0))
-    total = _nearest(exact)
-    if not exact or math.isinf(total):
-        return total, 0.0
+    exact = sum((Fraction(x) * Fraction(w) for x, w in pairs), Fraction(0))
+    exact += sum(map(Fraction, terms), Fraction(0))
+    try:
+        total = exact.numerator / exact.denominator  # Python rounds this once, to the nearest
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf, 0.0
     error = exact - Fraction(total)
     return total, float((error > 0) - (error < 0))
-
-
-def _nearest(exact: Fraction) -> float:
-    try:
-        return exact.numerator / exact.denominator  # Python rounds this once, to the nearest
-    except OverflowError:
-        return -math.inf if exact < 0 else math.inf
-
-
-def fma(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str, out: np.ndarray | None = None
-) -> np.ndarray:
-    """a * b + c rounded once, for container arrays of one format that broadcast together.
-
-    ``out``: a contiguous container array of the full shape, also one of the operands, or None for
-    a new one. IEEE 754 throughout: subnormals, overflow, infinities, NaN, signs of zeros.
-    """
-    a, b, c = (floats.to_container(array, name) for array in (a, b, c))
-    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
-    out = np.empty(shape, dtype=floats.container(name)) if out is None else out
-    flat = [_flat(array, shape) for array in (a, b, c)]
-    target = out.reshape(-1)
-    work = np.empty((3, min(BLOCK, target.size)))
-    rounder = Rounder(name, work.shape[1])
-    with np.errstate(all="ignore"):
-        for start in range(0, target.size, BLOCK):
-            part = [array[start : start + BLOCK] for array in flat]
-            end = start + len(part[0])
-            if name == "float64":
-                target[start:end] = fma_float64(*part)
-                continue
-            one, two, three = (row[: end - start] for row in work)
-            np.multiply(_load(part[0], name, one), _load(part[1], name, two), out=one)
-            rounder.total(one, _load(part[2], name, two), three)
-            target[start:end] = floats.round_to(three, name) if name == "bfloat16" else three
-    return out
-
-
-def _flat(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    if array.size == 1:
-        return np.broadcast_to(array.reshape(()), (math.prod(shape),))
-    return np.broadcast_to(array, shape).reshape(-1)
-
-
-def _load(part: np.ndarray, name: str, row: Doubles) -> Doubles:
-    np.copyto(row, floats.widen(part, name) if name == "bfloat16" else part)
-    return row
 
 
 @np.errstate(all="ignore")
@@ -220,19 +178,9 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
         zero = (a == 0) | (b == 0)
         result = np.where(zero, a * b + c, result)
         for place in zip(*np.nonzero(~(safe | zero)), strict=True):
-            result[place] = _fma_exact(float(a[place]), float(b[place]), float(c[place]))
+            pair = float(a[place]), float(b[place])
+            result[place] = _exact([pair], [float(c[place])])[0]
     return result
-
-
-def _fma_exact(a: float, b: float, c: float) -> float:
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return a * b + c
-    if not math.isfinite(c):
-        return c
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if not exact:
-        return a * b + c
-    return _nearest(exact)
 
 
 @np.errstate(all="ignore")
@@ -252,41 +200,5 @@ def sum_of_products(
     for place in zip(*np.nonzero(~safe), strict=True):
         pairs = [(float(x[place]), float(w[place])) for x, w in factors]
         rest = [float(term[place]) for term in terms]
-        total[place] = _products_exact(pairs, rest)
+        total[place] = _exact(pairs, rest)[0]
     return total
-
-
-def _products_exact(pairs: list[tuple[float, float]], rest: list[float]) -> float:
-    odd = [x * w for x, w in pairs if not (math.isfinite(x) and math.isfinite(w))]
-    odd += [value for value in rest if not math.isfinite(value)]
-    if odd:
-        return float(np.sum(odd))
-    exact = sum((Fraction(x) * Fraction(w) for x, w in pairs), Fraction(0))
-    exact += sum(map(Fraction, rest), Fraction(0))
-    return _nearest(exact) if exact else 0.0
-
-
-def add(a: np.ndarray, b: np.ndarray, name: str, out: np.ndarray | None = None) -> np.ndarray:
-    """a + b rounded once, for container arrays of one format that broadcast together."""
-    a, b = floats.to_container(a, name), floats.to_container(b, name)
-    with np.errstate(all="ignore"):
-        if name != "bfloat16":  # float16: NumPy adds in float32, wide enough to round once more
-            return np.add(a, b, out=out)
-        total = floats.widen(a, name).astype(np.float32) + floats.widen(b, name).astype(np.float32)
-        return _stored(floats.round_float32_to(total, name), out)
-
-
-def mul(a: np.ndarray, b: np.ndarray, name: str, out: np.ndarray | None = None) -> np.ndarray:
-    """a * b rounded once, for container arrays of one format that broadcast together."""
-    a, b = floats.to_container(a, name), floats.to_container(b, name)
-    with np.errstate(all="ignore"):
-        if name != "bfloat16":  # float16: NumPy multiplies in float32, which is exact
-            return np.multiply(a, b, out=out)
-        return _stored(floats.round_to(floats.widen(a, name) * floats.widen(b, name), name), out)
-
-
-def _stored(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    if out is None:
-        return result
-    np.copyto(out, result)
-    return out

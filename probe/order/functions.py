@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,9 @@ from probe.backends.contract import Backend, Operator, Unsupported
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import InlineSession
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
 from probe.worker import child
 
 Function = Callable[..., Any]
@@ -160,34 +162,16 @@ def _name(f: Function) -> str:
 
 def exactly_rounded(f: Function, case: Case) -> bool:
     """Whether ``f`` gave the exact sum, rounded once, on all ``SETS`` of operands."""
-    return all(_exact(f, case.with_(operands=kind, seed=seed)) for kind, seed in SETS)
-
-
-def _exact(f: Function, case: Case) -> bool:
-    x, w, _ = operands.generate(case)
-    wide = [floats.widen(array, case.dtype).reshape(-1) for array in (x, w)]
-    if not case.weighted:
-        wide[1] = np.ones_like(wide[0])
-    total = sum(
-        (Fraction(a) * Fraction(b) for a, b in zip(*(v.tolist() for v in wide), strict=True)),
-        Fraction(0),
-    )
-    arrays = [floats.from_container(array.reshape(-1), case.dtype) for array in (x, w)]
-    with np.errstate(all="ignore"):
-        found = container(f(*arrays[: 1 + case.weighted]), case.dtype)
-    return not isinstance(found, str) and bool(
-        ulp.equal(found, nearest(total, case.dtype), case.dtype)
-    )
-
-
-def nearest(value: Fraction, dtype: str) -> np.ndarray:
-    """The number of ``dtype`` nearest to a fraction, ties to even: a container of one element.
-
-    The double on the way is rounded to odd, so that rounding it again is rounding once.
-    """
-    double = float(value)
-    if dtype != "float64" and Fraction(double) != value:
-        even = not int(np.float64(double).view(np.uint64)) & 1
-        towards = np.inf if Fraction(double) < value else -np.inf
-        double = float(np.nextafter(double, towards)) if even else double
-    return floats.round_to(np.array([double]), dtype)
+    n = case.summands
+    exact = Summation(Tree.together(n), Rounding(fused=frozenset(range(n))))
+    for kind, seed in SETS:
+        x, w, _ = operands.generate(case.with_(operands=kind, seed=seed))
+        w = w if case.weighted else floats.round_to(np.ones(w.shape), case.dtype)
+        x, w = x.reshape(n, 1), w.reshape(n, 1)
+        arrays = [floats.from_container(array[:, 0], case.dtype) for array in (x, w)]
+        with np.errstate(all="ignore"):
+            found = container(f(*arrays[: 1 + case.weighted]), case.dtype)
+        expected = replay(exact, x, w, case.dtype)
+        if isinstance(found, str) or not ulp.equal(found, expected, case.dtype):
+            return False
+    return True

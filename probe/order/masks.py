@@ -1,29 +1,27 @@
-"""What is put into the weights so that one call of an operator answers for every output at once.
+"""What is put into the operands so that one call of an operator answers for every output at once.
 
-Three kinds of question, each a handful of weights that differ from a template while the input is
-one constant everywhere:
-
-``order``      leaf i is +M, leaf j is -M, every other leaf is one unit. Units that meet the partial
-               sum while M is in it vanish, so what comes out counts the units added after i and j
-               have met: the leaves under their lowest common ancestor (FPRev, USENIX ATC 2025).
-``fusion``     leaf k is 1 + 2^-b, a leaf that is added before it is -1, the rest 0 and the input
-               1 + 2^-a: the product's last bit survives only if the product was not rounded.
-``precision``  leaves p, q, r are 1, a little less than half an ulp, and -1: the little one survives
-               only if the sum of p and q was kept in more bits than the operator's dtype has.
+A question sets a handful of weights that differ from a template, while the input is one constant
+everywhere. In the question about the *order*, leaf i is +M, leaf j is -M, and every other leaf is
+one unit. Units that meet the partial sum while M is in it vanish, so what comes out counts the
+units added after i and j have met: all but the leaves under their lowest common ancestor (FPRev,
+USENIX ATC 2025). The questions about roundings stand in ``fusion`` and ``rounding``.
 
 A leaf is a weight's flat index within its filter; the bias, where there is one, is leaf ``n``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from probe import floats
+from probe import floats, memory
+from probe.case import Case
 from probe.errors import InputError
+from probe.launch import AnySession
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
@@ -55,7 +53,6 @@ class Scale:
     unit: float
     big: float
     limit: int
-    x: float = 1.0
 
 
 # float16 spans too few binades for a unit of 1, so its unit is the smallest subnormal: 2^15
@@ -68,39 +65,10 @@ SCALES = {
 }
 
 
-@dataclass(frozen=True)
-class Fusion:
-    """Operands of the fusion question: ``x * w`` is ``x + 2^-b + 2^-p``, p the dtype's precision.
-
-    The last term is half an ulp, a tie that goes down to even if the product is rounded alone. In
-    a sum with ``-x`` what is left is ``2^-b``, and ``2^-p`` more if the product came in whole.
-    ``most`` such sums stay exact when they are added up, and also beside a ``-x`` that still waits
-    for its product: ``2^-b`` is no smaller than the bit of ``x``, so that these sums are below 1.
-    """
-
-    x: float
-    w: float
-    rounded: float
-    extra: float
-    most: int
-
-
-def fusion_operands(dtype: str) -> Fusion:
-    """Operands whose product needs one bit more than ``dtype`` holds."""
-    p = floats.FORMATS[dtype].precision
-    a, b = p - p // 2, p // 2
-    return Fusion(1 + 2.0**-a, 1 + 2.0**-b, 2.0**-b, 2.0**-p, min(2 ** (a - 1), 2 ** (b - 2)))
-
-
-def little(dtype: str) -> float:
-    """A quarter of an ulp of 1: lost when added to 1 in ``dtype``, kept in any wider format."""
-    return 2.0 ** -(floats.FORMATS[dtype].precision + 1)
-
-
 class Masks:
-    """Asks an operator the three questions, spreads them over its filters, and counts its calls.
+    """Puts questions to an operator and counts its calls.
 
-    ``calls`` is the number of times that the operator was run.
+    ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included.
     """
 
     def __init__(self, operator: MaskedOperator) -> None:
@@ -113,125 +81,48 @@ class Masks:
         self.size = operator.summands + int(operator.bias)
         self.calls = 0
 
-    def _run(
-        self, x: float, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    def run(
+        self,
+        leaves: np.ndarray,
+        values: Sequence[float] | np.ndarray,
+        x: float = 1.0,
+        template: np.ndarray | None = None,
     ) -> np.ndarray:
+        """As ``MaskedOperator.run``; ``template`` None: weights that aren't set are 0."""
         self.calls += len(leaves)
-        return self.operator.run(x, template, leaves, values)
+        template = np.zeros(self.size) if template is None else template
+        return self.operator.run(x, template, leaves, np.asarray(values, np.float64))
 
-    def _unit_templates(self) -> list[np.ndarray]:
-        """Templates of units, few enough in each to be counted exactly."""
+    def _of_units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
+        """Counts the units that survive, a few of them in a call, so that the count is exact."""
         parts = -(-self.size // self.scale.limit)
-        templates = np.zeros((parts, self.size))
-        templates[np.arange(self.size) % parts, np.arange(self.size)] = self.scale.unit
-        return list(templates)
-
-    def summands(self) -> np.ndarray:
-        """How many leaves every output adds: (positions, filters), float64."""
-        none = np.full((1, self.operator.filters, 1), -1)
-        total = np.zeros((self.operator.positions, self.operator.filters))
-        for template in self._unit_templates():
-            total += self._run(self.scale.x, template, none, np.zeros(1))[0]
-        return total / (self.scale.unit * self.scale.x)
-
-    def survivors(self, leaves: np.ndarray) -> np.ndarray:
-        """The ``order`` question: units that survive, (calls, positions, filters), per (i, j).
-
-        ``leaves`` has shape (calls, filters, 2), -1 where a filter has nothing to ask.
-        """
-        big = self.scale.big / self.scale.x
-        values = np.array([big, -big])
         total: np.ndarray | None = None
-        for template in self._unit_templates():
-            answer = self._run(self.scale.x, template, leaves, values)
+        for part in range(parts):
+            template = np.zeros(self.size)
+            template[part::parts] = self.scale.unit
+            answer = self.run(leaves, values, template=template)
             total = answer if total is None else total + answer
         assert total is not None
-        unit = self.scale.unit * self.scale.x
-        return total if unit == 1 else total / unit
+        return total if self.scale.unit == 1 else total / self.scale.unit
 
-    def fused(self, leaves: np.ndarray) -> np.ndarray:
-        """The ``fusion`` question of several pairs at once: how many products came in whole.
+    def summands(self) -> np.ndarray:
+        """How many leaves every output adds: (positions, filters)."""
+        return self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
 
-        ``leaves`` (calls, filters, 2 m) are m leaves and, behind them, the m leaves that are added
-        right before each, -1 in both where there are fewer than m. The answer is int32, -1 for
-        none that fits.
+    def survivors(self, leaves: np.ndarray) -> np.ndarray:
+        """The question about the order: units that survive, (calls, positions, filters).
+
+        ``leaves`` (calls, filters, 2) are the pairs (i, j), -1 where a filter has nothing to ask.
         """
-        operands = fusion_operands(self.operator.dtype)
-        most = leaves.shape[2] // 2
-        values = np.repeat([operands.w, -1.0], most)
-        answer = self._run(operands.x, np.zeros(self.size), leaves, values)
-        pairs = (leaves[:, :, :most] >= 0).sum(axis=2)[:, None, :]
-        return self._count(answer, pairs, operands)
+        return self._of_units(leaves, [self.scale.big, -self.scale.big])
 
-    def fused_behind_bias(self, leaves: np.ndarray) -> np.ndarray:
-        """As ``fused`` for one pair whose partner is the bias, which no input multiplies."""
-        operands = fusion_operands(self.operator.dtype)
-        values = np.array([operands.w, -operands.x])
-        answer = self._run(operands.x, np.zeros(self.size), leaves, values)
-        return self._count(answer, (leaves[:, :, :1] >= 0).sum(axis=2)[:, None, :], operands)
 
-    @staticmethod
-    def _count(answer: np.ndarray, pairs: np.ndarray, operands: Fusion) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            whole = (answer.astype(np.float64) - pairs * operands.rounded) / operands.extra
-            fits = (whole >= 0) & (whole <= pairs) & (whole == np.rint(whole))
-            return np.where(fits, whole, -1).astype(np.int32)
-
-    def precision(self, leaves: np.ndarray) -> np.ndarray:
-        """The ``precision`` question per (p, q, r): 1 kept wider, 0 rounded, -1 anything else."""
-        small = little(self.operator.dtype)
-        answer = self._run(1.0, np.zeros(self.size), leaves, np.array([1.0, small, -1.0]))
-        return self._classify(answer, 0.0, small)
-
-    def cut(self, leaves: np.ndarray) -> np.ndarray:
-        """Is the result cut off, not rounded to nearest? 1 yes, 0 no, -1 anything else.
-
-        ``leaves`` (calls, filters, 2) names two whose sums meet at the root: three quarters of an
-        ulp, added to 1. Where they stand for one leaf alone, its product has that much too many.
-        """
-        operands, eps = fusion_operands(self.operator.dtype), floats.eps(self.operator.dtype)
-        alone = (leaves[:, :, 0] == leaves[:, :, 1]) & (leaves[:, :, 0] >= 0)
-        answer = self._run(1.0, np.zeros(self.size), leaves, np.array([1.0, 0.75 * eps]))
-        found = self._classify(answer, 1.0 + eps, 1.0)
-        if alone.any():
-            one = np.where(alone[:, :, None], leaves[:, :, :1], -1)
-            w = operands.w + eps
-            exact = np.array([operands.x * w])
-            kept = [
-                float(floats.widen(rounded(exact, self.operator.dtype), self.operator.dtype)[0])
-                for rounded in (floats.round_to, floats.cut_to)
-            ]
-            product = self._run(operands.x, np.zeros(self.size), one, np.array([w]))
-            found = np.where(alone[:, None, :], self._classify(product, *kept), found)
-        return found
-
-    def twice(self, leaves: np.ndarray) -> np.ndarray:
-        """Is a fused sum rounded to a wider format before it is rounded to the dtype? 1 yes, 0 no.
-
-        Per (k, partner), k being fused: a product halfway between two numbers and a little more
-        goes up if the sum is rounded once; the wider format loses the little, and the tie that is
-        left goes to even.
-        """
-        operands = fusion_operands(self.operator.dtype)
-        short = self.operator.dtype == "float16"  # the least it has, beside a large product
-        scale, little = (2.0**12, 2.0**-24) if short else (1.0, 2.0**-90)
-        values = np.array([operands.w * scale, little])
-        answer = self._run(operands.x, np.zeros(self.size), leaves, values)
-        even = (operands.x + operands.rounded) * scale
-        return self._classify(answer, even + 2 * operands.extra * scale, even)
-
-    def kept(self, leaves: np.ndarray, bits: int) -> np.ndarray:
-        """Per (k, partner): 1 where a weight of ``bits`` fraction bits meets the product whole."""
-        values = np.array([1 + 2.0**-bits, -1.0])
-        answer = self._run(1.0, np.zeros(self.size), leaves, values)
-        return self._classify(answer, 0.0, 2.0**-bits)
-
-    @staticmethod
-    def _classify(answer: np.ndarray, zero: float, one: float) -> np.ndarray:
-        result = np.full(answer.shape, -1, np.int8)
-        result[answer == zero] = 0
-        result[answer == one] = 1
-        return result
+def classify(answer: np.ndarray, zero: float, one: float) -> np.ndarray:
+    """int8: 0 and 1 where an answer is one of these two numbers, -1 where it is neither."""
+    result = np.full(answer.shape, -1, np.int8)
+    result[answer == zero] = 0
+    result[answer == one] = 1
+    return result
 
 
 @dataclass(frozen=True)
@@ -273,3 +164,147 @@ def spread(
                 ask[rows, team[columns]] = queue[start:stop]
                 parts.append(Part(number, start, stop, rows, team[columns]))
         yield ask, parts
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Questions for some outputs: ``filters`` add alike, so that each may answer for all of them.
+
+    ``rows`` (questions, m) are leaves; ``positions`` (batch entries times outputs) are whose
+    answers are wanted.
+    """
+
+    filters: np.ndarray
+    positions: np.ndarray
+    rows: np.ndarray
+
+
+def ask(
+    masks: Masks, question: Callable[[Masks, np.ndarray], np.ndarray], wanted: Sequence[Rows]
+) -> list[np.ndarray]:
+    """The answers to each of ``wanted``, int32 (questions, positions); equal ones share a call.
+
+    ``question(masks, leaves)`` answers (calls, positions, filters) for leaves (calls, filters, m).
+    """
+    alike: dict[bytes, list[int]] = {}
+    for number, one in enumerate(wanted):
+        alike.setdefault(one.filters.tobytes(), []).append(number)
+    queues: list[np.ndarray] = []
+    places: list[tuple[int, np.ndarray]] = []
+    for members in alike.values():
+        stacked = np.concatenate([wanted[n].rows for n in members])
+        queue, where = np.unique(stacked, axis=0, return_inverse=True)
+        queues.append(queue)
+        ends = np.cumsum([len(wanted[n].rows) for n in members])
+        places += zip(members, np.split(where.reshape(-1), ends[:-1]), strict=True)
+    teams = [wanted[members[0]].filters for members in alike.values()]
+    tables = [np.empty((len(queue), masks.operator.positions), np.int32) for queue in queues]
+    for leaves, parts in spread(masks, teams, queues):
+        answers = question(masks, leaves)
+        for part in parts:
+            tables[part.team][part.start : part.stop] = part.table(answers)
+    table_of = {n: table for table, some in zip(tables, alike.values(), strict=True) for n in some}
+    found = {n: table_of[n][np.ix_(where, wanted[n].positions)] for n, where in places}
+    return [found[n] for n in range(len(wanted))]
+
+
+class SessionOperator:
+    """``case`` (its length set) on ``session``: a ``MaskedOperator``.
+
+    Every run is a call of the library at the case's own shape and with the case's own spec, so
+    that it takes the kernel that the user's call takes. ``select``: flat indices of the outputs to
+    fetch, all filters of some positions; None: all. A leaf is a weight's flat index within its
+    filter (kernel position, then channel of its group); the bias is leaf ``summands``. Of a sum a
+    leaf is an element of a row, and what the weight would make of it is put there, rounded: a sum
+    is never told that a product was fused. InputError: it needs more memory than is free.
+    """
+
+    def __init__(self, session: AnySession, case: Case, select: np.ndarray | None = None) -> None:
+        memory.require(case)
+        self.session, self.case = session, case
+        self.dtype = case.dtype
+        self.summands, self.filters = case.summands, case.filters
+        self.bias = case.bias is not None
+        self.shape = case.output_shape()
+        self.select = {} if select is None else {"select": select}
+        self.positions = math.prod(self.shape if select is None else select.shape) // self.filters
+
+    def run(
+        self, x: float | np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """As ``MaskedOperator.run``: float32 or else float64. ``x`` may be a whole input."""
+        whole = np.broadcast_to(x, self.case.input_shape())
+        ask = self._in_weights if self.case.weighted else self._in_input
+        mode, arrays = ask(whole, template, leaves, values)
+        header = {"do": "masks", "spec": self.case.spec(), "mode": mode}
+        blocks = [
+            found["outputs"] for _, found in self.session.stream(header, arrays | self.select)
+        ]
+        outputs = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        if self.dtype != "float32":
+            outputs = floats.widen(outputs, self.dtype)
+        return outputs.reshape(len(leaves), self.positions, self.filters)
+
+    def _in_weights(
+        self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    ) -> tuple[str, dict[str, np.ndarray]]:
+        """The arrays of a ``masks`` request that edits the weights, and the bias."""
+        weights = np.repeat(template[: self.summands], self.filters)
+        arrays = {
+            "x": self._container(x),
+            "w": self._container(weights).reshape(self.case.weight_shape),
+        }
+        inner = (leaves >= 0) & (leaves < self.summands)
+        arrays |= self._edits("", inner, values, leaves * self.filters)
+        if self.bias:
+            arrays["b"] = self._container(np.full(self.filters, template[self.summands]))
+            arrays |= self._edits("b_", leaves == self.summands, values, np.zeros_like(leaves))
+        return "weights", arrays
+
+    def _edits(
+        self, prefix: str, which: np.ndarray, values: np.ndarray, base: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """The chosen leaves as rows of edits, one a call; ``base``: their place in filter 0."""
+        _, filters, slots = np.nonzero(which)
+        counts = which.reshape(len(which), -1).sum(axis=1)
+        return {
+            prefix + "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            prefix + "flat": base[which] + filters,
+            prefix + "values": self._container(values)[slots],
+        }
+
+    def _in_input(
+        self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    ) -> tuple[str, dict[str, np.ndarray]]:
+        """The arrays of a ``masks`` request that edits the input: one filter, weights of 1.
+
+        Every row of the input gets the same masks, since no two outputs of a sum share an element.
+        """
+        rows = np.asarray(x, np.float64).reshape(-1, self.summands)
+        calls, _, slots = np.nonzero(leaves >= 0)
+        elements = leaves[calls, 0, slots]
+        counts = (leaves >= 0).reshape(len(leaves), -1).sum(axis=1) * len(rows)
+        starts = np.arange(len(rows)) * self.summands
+        return "inputs", {
+            "x": self._container(rows * template).reshape(self.case.input_shape()),
+            "w": self._container(np.ones(self.case.weight_shape)),
+            "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            "flat": (elements[:, None] + starts).reshape(-1),
+            "values": self._container(rows[:, elements].T * values[slots, None]).reshape(-1),
+        }
+
+    def _container(self, values: np.ndarray) -> np.ndarray:
+        return floats.round_to(np.asarray(values, np.float64), self.dtype)
+
+    def apply(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+        """The library's outputs for container operands: container, (positions, filters).
+
+        A sum's weights, where they aren't 1, are multiplied into its input and rounded.
+        """
+        if not self.case.weighted:
+            line = floats.widen(w, self.dtype).reshape(-1)
+            x = self._container(floats.widen(x, self.dtype) * line)
+            w = self._container(np.ones(self.case.weight_shape))
+        arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+        _, found = self.session.request({"do": "run", "spec": self.case.spec()}, arrays)
+        return found["y"].reshape(self.positions, self.filters)

@@ -19,32 +19,30 @@ from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.order.answers import SHORT, Answers
-from probe.order.masks import Masks
-from probe.order.operator import SessionOperator
-from probe.order.replay import Rounding, replay
+from probe.order.masks import Masks, SessionOperator
+from probe.order.replay import replay
 from probe.order.reveal import Refused, reveal_trees
-from probe.order.rounding import Order, reveal_roundings
-from probe.order.tree import BIAS, Tree
+from probe.order.rounding import Revealed, reveal_roundings
+from probe.order.summation import Row, Summation, ranges
+from probe.order.tree import BIAS
 
 CHUNK = 4096  # outputs replayed at once
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
-Way = tuple[Tree, Rounding]
-
 
 @dataclass
 class Orders:
-    """How one call adds. ``index`` (positions, filters) numbers each output's way in ``ways``.
+    """How one call adds: ``index`` (positions, filters) numbers each output's summation.
 
     Positions are batch entries times output positions, flat in C order. ``replayed`` is True where
     the replay gave the library's bits on every set of check operands; only then an output has a
-    way. ``index`` is -1 where it has none: it reads nothing (and is 0: ``replayed``), is
+    summation. ``index`` is -1 where it has none: it reads nothing (and is 0: ``replayed``), is
     ``not_a_sum``, or is a sum that did not replay; ``evidence`` says what was seen. ``calls``
     counts runs of the operator that asked questions, ``checks`` those with check operands.
     """
 
     case: Case
-    ways: list[Way]
+    summations: list[Summation]
     index: np.ndarray
     replayed: np.ndarray
     not_a_sum: np.ndarray
@@ -59,8 +57,37 @@ class Orders:
         return self.case.output_shape()
 
     def counts(self) -> np.ndarray:
-        """Outputs per way."""
-        return np.bincount(self.index[self.index >= 0], minlength=len(self.ways))
+        """Outputs per summation."""
+        return np.bincount(self.index[self.index >= 0], minlength=len(self.summations))
+
+    def rows(
+        self, place: Row, wanted: np.ndarray | None = None, replayed: np.ndarray | None = None
+    ) -> list[Row]:
+        """Rows of the store's table ``reveals``, one a summation; ``place``: columns of the call.
+
+        Of shape (positions, filters), bool: ``wanted``, the outputs to tell of; None: all that add
+        anything. ``replayed``, those that count as reproduced; None: on the check operands.
+        """
+        sums = (self.index >= 0) | ~self.replayed  # the others read nothing but padding
+        wanted = sums if wanted is None else wanted
+        replayed = self.replayed if replayed is None else replayed
+        cost: Row = {"calls": self.calls, "checks": self.checks, "seconds": self.seconds}
+        found = []
+        for number, (tree, rounding) in enumerate(self.summations):
+            mine = wanted & (self.index == number)
+            if mine.any():
+                names: Row = {"order_id": tree.id, "rounding_id": rounding.id}
+                found.append(place | names | cost | _counts(mine, replayed) | {"evidence": None})
+        rest = wanted & (self.index < 0)
+        if rest.any():
+            nothing = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
+            found.append(place | nothing | cost | _counts(rest, np.zeros_like(rest)))
+        return found
+
+
+def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
+    counts = {"outputs": int(mine.sum()), "replayed": int((mine & replayed).sum())}
+    return counts | {"ranges": ranges(mine)}
 
 
 @dataclass
@@ -78,26 +105,27 @@ class Operands:
         self.columns = window.columns(self.case, self.x)
         self.weights = self.w.reshape(self.case.summands, self.case.filters)
 
-    def replay(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
-        """Outputs of the named (position, filter) pairs, container, by this way of adding."""
-        tree, rounding = way
+    def replay(
+        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
+    ) -> np.ndarray:
+        """Outputs of the named (position, filter) pairs, container, by this summation."""
+        adds = self.b if BIAS in summation.tree.leaves else None
         out = np.empty(len(positions), self.y.dtype)
         per_group = self.case.filters // self.case.groups
         for group, members in _by_group(filters, per_group):
             for part in np.array_split(members, -(-len(members) // CHUNK)):
                 x = self.columns[group][:, positions[part]]
                 w = self.weights[:, filters[part]]
-                bias = self.b[filters[part]] if BIAS in tree.leaves and self.b is not None else None
-                out[part] = replay(tree, rounding, x, w, self.case.dtype, bias)
+                bias = None if adds is None else adds[filters[part]]
+                out[part] = replay(summation, x, w, self.case.dtype, bias)
         return out
 
-    def agrees(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
+    def agrees(
+        self, summation: Summation, positions: np.ndarray, filters: np.ndarray
+    ) -> np.ndarray:
         """Where the replay gives the library's bits: one bool a pair."""
-        agreed = np.ones(len(positions), bool)
-        replayed = self.replay(way, positions, filters)
-        found = ulp.differences(replayed, self.y[positions, filters], self.case.dtype)
-        agreed[found.index] = False
-        return agreed
+        replayed = self.replay(summation, positions, filters)
+        return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype)
 
 
 def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -109,12 +137,12 @@ def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.nda
 def reveal(
     session: AnySession,
     case: Case,
-    known: Sequence[Way] = (),
+    known: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
 ) -> Orders:
     """The order and rounding of every output of ``case`` (its length set) on ``session``.
 
-    ``known``: ways that are tried by replay before any question is asked (those of other lengths).
+    ``known``: summations of other lengths, tried by replay before any question is asked.
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all.
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
@@ -123,8 +151,8 @@ def reveal(
         raise NotASum(f"{case.op} has no weights: `probe window` reads what its windows hold")
     started = time.perf_counter()
     work = _Work(SessionOperator(session, case), wanted)
-    for way in known if case.summands > SHORT else ():
-        work.settle(way, work.open)
+    for summation in known if case.summands > SHORT else ():
+        work.settle(summation, work.open)
     while work.open.any():
         work.reveal_next()
     work.judge()
@@ -160,7 +188,7 @@ class _Work:
         self.result = Orders(
             self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
         )
-        self.numbers: dict[Way, int] = {}
+        self.numbers: dict[Summation, int] = {}
         self.sizes = np.array([len(read) for read in self.leaves])
         self.answers = Answers(self.masks, self.classes, self.leaves)
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
@@ -218,32 +246,29 @@ class _Work:
         self.result.evidence = self.result.evidence or evidence
         self.open &= ~which
 
-    def settle(self, way: Way, which: np.ndarray, asked: bool = False) -> None:
-        """Gives ``way`` to those of the named outputs that replay it on all check operands.
+    def settle(self, summation: Summation, which: np.ndarray, asked: bool = False) -> None:
+        """Gives ``summation`` to those of the named outputs that replay it on all check operands.
 
         ``asked``: it is what these outputs answered themselves.
         """
-        leaves = {self.case.summands if leaf == BIAS else leaf for leaf in way[0].leaves}
+        leaves = {self.case.summands if leaf == BIAS else leaf for leaf in summation.tree.leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
         for each in self.sets:
             if not len(positions):
                 return
-            agreed = each.agrees(way, positions, filters)
+            agreed = each.agrees(summation, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
         for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
-            fits_answers = like(way[0], positions, filters)
+            fits_answers = like(summation.tree, positions, filters)
             positions, filters = positions[fits_answers], filters[fits_answers]
         if len(positions):
-            self._note(way, positions, filters)
+            if summation not in self.numbers:
+                self.numbers[summation] = len(self.result.summations)
+                self.result.summations.append(summation)
+            self.result.index[positions, filters] = self.numbers[summation]
             self.result.replayed[positions, filters] = True
-
-    def _note(self, way: Way, positions: np.ndarray, filters: np.ndarray) -> None:
-        if way not in self.numbers:
-            self.numbers[way] = len(self.result.ways)
-            self.result.ways.append(way)
-        self.result.index[positions, filters] = self.numbers[way]
-        self.open[positions, filters] = False
+            self.open[positions, filters] = False
 
     def reveal_next(self) -> None:
         """Reveals the open outputs of the window class that reads most, and settles what it can."""
@@ -261,12 +286,11 @@ class _Work:
         if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.result.replayed |= wanted
-        for order in reveal_roundings(self.masks, found, alone=apart):
-            way = (order.tree, order.rounding)
-            mine = _grid(order, wanted) & self.open
-            self.settle(way, mine, asked=True)
+        for each in reveal_roundings(self.masks, found, alone=apart):
+            mine = _grid(each, wanted) & self.open
+            self.settle(each.summation, mine, asked=True)
             if self.case.summands > SHORT:
-                self.settle(way, self.open & ~wanted)
+                self.settle(each.summation, self.open & ~wanted)
             left = mine & self.open
             if apart:  # the tree fits the answers and not the bits
                 self.open &= ~left
@@ -319,7 +343,7 @@ class _Work:
         return floats.round_to(scaled, self.case.dtype)
 
 
-def _grid(piece: Refused | Order, wanted: np.ndarray) -> np.ndarray:
+def _grid(piece: Refused | Revealed, wanted: np.ndarray) -> np.ndarray:
     """The piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe.errors import NotASum
 from probe.order.masks import Masks, spread
 from probe.order.tree import BIAS, Tree
 
@@ -41,14 +40,10 @@ class _Group:
     children: list[list[int]] = field(default_factory=list)  # leaf k as k, node m as ~m, as in Tree
     answers: list[np.ndarray] = field(default_factory=list)  # of this round, a row per chunk
 
-    def split(self, positions: np.ndarray) -> _Group:
-        return _Group(
-            positions,
-            self.read,
-            list(self.tasks),
-            [list(c) for c in self.children],
-            list(self.answers),
-        )
+    def part(self, positions: np.ndarray) -> _Group:
+        """The same for some of the positions, to be continued apart."""
+        children = [list(c) for c in self.children]
+        return _Group(positions, self.read, list(self.tasks), children, list(self.answers))
 
 
 @dataclass(frozen=True)
@@ -151,45 +146,30 @@ def _teams(
     return [active[label == value] for value in range(label.max() + 1)]
 
 
-def _questions(team: _Team) -> np.ndarray:
-    """All pairs that the team's groups want answered next, each once: (pairs, 2)."""
-    wanted = [
-        np.stack([np.full(len(task.leaves) - 1, task.leaves[0]), task.leaves[1:]], axis=1)
-        for group in team.groups
-        for task in group.tasks
-    ]
-    return np.unique(np.concatenate(wanted), axis=0) if wanted else np.zeros((0, 2), int)
-
-
 def _round(masks: Masks, teams: list[_Team]) -> None:
-    """Asks what all groups of all teams want to know; splits them as the answers come in."""
-    queues = [_questions(team) for team in teams]
-    index = [_PairIndex(queue, masks.size) for queue in queues]
-    for ask, parts in spread(masks, [team.filters for team in teams], queues):
-        survivors = masks.survivors(ask)
+    """Asks what all groups of all teams want to know; splits them as the answers come in.
+
+    A team's questions are the pairs (first leaf, other leaf) of its groups' tasks, each once.
+    """
+    wanted = [[_pairs(group, masks.size) for group in team.groups] for team in teams]
+    keys = [np.unique(np.concatenate(some or [np.zeros(0, int)])) for some in wanted]
+    queues = [np.stack(np.divmod(each, masks.size), axis=1) for each in keys]
+    for leaves, parts in spread(masks, [team.filters for team in teams], queues):
+        survivors = masks.survivors(leaves)
         for part in parts:
             team, table = teams[part.team], part.table(survivors)
-            team.groups = [
-                piece
-                for group in team.groups
-                for piece in _distribute(
-                    group, table, index[part.team].of(group, part.start, part.stop)
-                )
-            ]
+            pieces: list[_Group] = []
+            for group in team.groups:
+                rows = np.searchsorted(keys[part.team], _pairs(group, masks.size))
+                rows = rows[(rows >= part.start) & (rows < part.stop)] - part.start
+                pieces += _distribute(group, table, rows)
+            team.groups = pieces
 
 
-class _PairIndex:
-    """Where a group's questions stand in its team's queue."""
-
-    def __init__(self, queue: np.ndarray, size: int) -> None:
-        self.size = size
-        self.keys = queue[:, 0] * size + queue[:, 1]  # sorted, as np.unique left them
-
-    def of(self, group: _Group, start: int, stop: int) -> np.ndarray:
-        """Rows of the chunk [start, stop) that belong to the group, in the queue's order."""
-        keys = np.concatenate([t.leaves[0] * self.size + t.leaves[1:] for t in group.tasks])
-        rows = np.searchsorted(self.keys, np.sort(keys))
-        return rows[(rows >= start) & (rows < stop)] - start
+def _pairs(group: _Group, size: int) -> np.ndarray:
+    """The group's questions as numbers, first leaf * size + other leaf, ascending."""
+    numbers = [task.leaves[0] * size + task.leaves[1:] for task in group.tasks]
+    return np.sort(np.concatenate(numbers))
 
 
 def _distribute(group: _Group, table: np.ndarray, rows: np.ndarray) -> Iterator[_Group]:
@@ -205,7 +185,7 @@ def _distribute(group: _Group, table: np.ndarray, rows: np.ndarray) -> Iterator[
     label = column_labels(answers)
     for value in range(label.max() + 1):
         members = np.flatnonzero(label == value)
-        part = group.split(group.positions[members])
+        part = group.part(group.positions[members])
         part.answers.append(answers[:, members[0]].copy())
         yield part
 
@@ -301,8 +281,3 @@ def _tree(group: _Group, bias: int) -> Tree:
             for node in reversed(order)
         ]
     )
-
-
-def not_a_sum(refused: list[Refused]) -> NotASum:
-    """The exception for outputs that fit no tree."""
-    return NotASum(refused[0].evidence)

@@ -52,28 +52,6 @@ class Tree:
         return _canonical([tuple(int(child) for child in node) for node in nodes])
 
     @classmethod
-    def from_nested(cls, nested: object) -> Tree:
-        """The tree of nested tuples or lists of leaf numbers: ``(((0, 1), (2, 3)), 4)``."""
-        if isinstance(nested, int | np.integer):
-            return cls((int(nested),), ())
-        nodes: list[tuple[int, ...]] = []
-        open_items: list[tuple[list[object], list[int]]] = [(_items(nested), [])]
-        while True:
-            todo, done = open_items[-1]
-            if todo:
-                item = todo.pop()
-                if isinstance(item, int | np.integer):
-                    done.append(int(item))
-                else:
-                    open_items.append((_items(item), []))
-                continue
-            nodes.append(tuple(done))
-            open_items.pop()
-            if not open_items:
-                return cls.from_nodes(nodes)
-            open_items[-1][1].append(~(len(nodes) - 1))
-
-    @classmethod
     def parse(cls, text: str) -> Tree:
         """The tree written as ``(((0+1)+(2+3))+4)``; ``b`` is the bias. InputError: not a tree."""
         nodes: list[tuple[int, ...]] = []
@@ -151,7 +129,7 @@ class Tree:
     @property
     def text(self) -> str:
         """Canonical: children by their smallest leaf, ``b`` last; ``parse`` is its inverse."""
-        return self.node_text(len(self.nodes) - 1) if self.nodes else _name(self.leaves[0])
+        return self._written(lambda leaf: "b" if leaf == BIAS else str(leaf))
 
     @cached_property
     def id(self) -> str:
@@ -161,26 +139,23 @@ class Tree:
     @property
     def formula(self) -> str:
         """As ``text``, for people: the products are p0, p1, ..., the bias b."""
-        last = len(self.nodes) - 1
-        return self.node_text(last, product) if self.nodes else product(self.leaves[0])
+        return self._written(product)
 
-    def node_text(self, node: int, name: Callable[[int], str] | None = None) -> str:
-        """The text of the sum that ends in this node. ``name``: of a leaf; None: its number."""
-        named = name or _name
+    def _written(self, name: Callable[[int], str]) -> str:
         words: list[str] = []
-        todo: list[int | str] = [~node]
+        todo: list[int | str] = [~(len(self.nodes) - 1) if self.nodes else self.leaves[0]]
         while todo:
             item = todo.pop()
             if isinstance(item, str):
                 words.append(item)
             elif item >= 0:
-                words.append(named(item))
+                words.append(name(item))
             else:
-                inner: list[int | str] = [")"]
-                for child in reversed(self.nodes[~item]):
-                    inner += [child, "+"]
-                todo += inner[:-1]
-                words.append("(")
+                children = self.nodes[~item]
+                todo.append(")")
+                for child in reversed(children[1:]):
+                    todo += [child, "+"]
+                todo += [children[0], "("]
         return "".join(words)
 
     @property
@@ -211,10 +186,11 @@ class Tree:
                 place += 1 if child >= 0 else sizes[~child]
         return written, starts, starts + sizes
 
-    def leaves_under(self, node: int) -> tuple[int, ...]:
-        """The numbers of the leaves that this node sums, as written from left to right."""
-        written, starts, ends = self._spans
-        return tuple(int(leaf) for leaf in written[starts[node] : ends[node]])
+    @property
+    def written(self) -> list[int]:
+        """The leaves as they are written from left to right."""
+        leaves: list[int] = self._spans[0].tolist()
+        return leaves
 
     def lca_sizes(self, leaf: int) -> np.ndarray:
         """Leaves under the lowest common ancestor of ``leaf`` and each of ``leaves``; its own: 1.
@@ -264,6 +240,26 @@ class Tree:
         return Tree.from_nodes(nodes, leaf=min(leaf for leaf in now.values() if leaf >= 0))
 
 
+def fprev_calls(tree: Tree) -> int:
+    """Calls that FPRev's algorithm needs to find this tree from one output: the measure for ours.
+
+    Xie, Gao, Wang, Xue: "Revealing Floating-Point Accumulation Orders in Software/Hardware
+    Implementations", USENIX ATC 2025, algorithm 4: the first leaf of a set is paired with every
+    other one, and every set of leaves that meets it at one node is worked on in the same way.
+    """
+    calls, waiting = 0, [np.array(tree.leaves)]
+    place = {leaf: number for number, leaf in enumerate(tree.leaves)}
+    while waiting:
+        leaves = waiting.pop()
+        if len(leaves) < 2:
+            continue
+        first, rest = leaves[0], leaves[1:]
+        calls += len(rest)
+        sizes = tree.lca_sizes(int(first))[[place[int(leaf)] for leaf in rest]]
+        waiting += [rest[sizes == size] for size in np.unique(sizes)]
+    return calls
+
+
 def _canonical(nodes: list[tuple[int, ...]]) -> Tree:
     """Sorts children by their smallest leaf and nodes by where their text ends."""
     first = _first_leaves(nodes)
@@ -311,12 +307,6 @@ def _wrong(value: object, why: str, todo: str) -> InputError:
     return InputError("tree", shown if len(shown) < 80 else shown[:77] + "...", why, todo)
 
 
-def _items(nested: object) -> list[object]:
-    if not isinstance(nested, tuple | list):
-        raise _wrong(nested, "it is neither a leaf number nor a tuple", "nest tuples of integers")
-    return list(reversed(nested))
-
-
 def _append(nodes: list[tuple[int, ...]], node: tuple[int, ...]) -> int:
     nodes.append(node)
     return ~(len(nodes) - 1)
@@ -329,7 +319,3 @@ def _numbers(leaves: int | Iterable[int]) -> Iterable[int]:
 def product(leaf: int) -> str:
     """A leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
     return "b" if leaf == BIAS else f"p{leaf}"
-
-
-def _name(leaf: int) -> str:
-    return "b" if leaf == BIAS else str(leaf)

@@ -23,11 +23,11 @@ class Found:
     """One remedy. ``refusal``: why it can't be used here, or why its orders aren't known.
 
     ``compared``: outputs that must agree (of a network: content lengths); of these ``differing``
-    are added in another way than at the fixed length, ``unknown`` in a way that isn't known; None
+    are added in another way than at the full length, ``unknown`` in a way that isn't known; None
     where nothing was compared. ``causes`` counts the differing ones by cause.
     ``seconds``: by length the medians of each turn's calls. ``error_rms``, ``error_max``: distance
-    from the exact outputs at the fixed length, over eps * sum|x*w| (of a network eps * the largest
-    output). ``keeps``: whether the fixed length has the default's bits. ``sizes``: what ``pad``
+    from the exact outputs at the full length, over eps * sum|x*w| (of a network eps * the largest
+    output). ``keeps``: whether the full length has the default's bits. ``sizes``: what ``pad``
     fills up to: numbers of outputs, or of a network the padded length of each content length.
     """
 
@@ -106,7 +106,7 @@ class Measured:
         return None if mine is None or theirs is None else float(np.median(mine / theirs))
 
     def of_fixed(self, one: Found) -> float | None:
-        """Time of a remedy for the content over the default's at the fixed length."""
+        """Time of a remedy for the content over the default's at the full length."""
         return self.ratio(one, self.content, self.fixed)
 
 
@@ -117,8 +117,8 @@ class Advice:
     None too where the model was read in part: nothing is recommended then.
 
     ``ratio``: its time at the content's length over the default's there; ``of_fixed``: over the
-    default's time at the fixed length. ``keeping``: the cheapest exact one that also gives the
-    default's bits at the fixed length, for users who have results to match; None if there is none.
+    default's time at the full length. ``keeping``: the cheapest exact one that also gives the
+    default's bits at the full length, for users who have results to match; None if there is none.
     """
 
     name: str | None

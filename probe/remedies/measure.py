@@ -18,9 +18,9 @@ from probe.launch import Arrays, InlineSession
 from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
 from probe.remedies.found import Found, Measured
 from probe.remedies.running import Sessions, in_turns
-from probe.search import by_order
-from probe.search.by_order import ByOrder
 from probe.target import Target
+from probe.thresholds import by_order
+from probe.thresholds.by_order import ByOrder
 
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
 
@@ -48,11 +48,11 @@ class Work(ABC):
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
-        """The exact outputs at the fixed length, and in what unit times eps errors are told."""
+        """The exact outputs at the full length, and in what unit times eps errors are told."""
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
-        """A remedy's outputs at the fixed length. TargetError."""
+        """A remedy's outputs at the full length. TargetError."""
 
     @abstractmethod
     def timers(self, ready: Sequence[Found]) -> Timers:
@@ -96,7 +96,7 @@ class Work(ABC):
         return True
 
     def _check(self, found: Sequence[Found]) -> None:
-        """Each remedy's distance from the exact outputs at the fixed length, and whose bits."""
+        """Each remedy's distance from the exact outputs at the full length, and whose bits."""
         exact, scale = self.exact()
         own: np.ndarray | None = None
         for one in found:

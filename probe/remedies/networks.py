@@ -1,7 +1,7 @@
-"""Every remedy of a whole network on a target: which content lengths keep the fixed run's bits.
+"""Every remedy of a whole network on a target: which content lengths keep the full run's bits.
 
 A remedy is exact where, at the least padded length that has all activations that read content,
-every layer adds each of them as in the fixed run (:mod:`probe.network.safe`), with the remedy on
+every layer adds each of them as in the full run (:mod:`probe.network.safe`), with the remedy on
 both sides. ``pad`` is the default at the lengths for which that holds: a little longer.
 ``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.layerwise`).
 What is found exact is run on operands as well.
@@ -99,7 +99,7 @@ class _OfNetwork(Work):
         self._unproved(found, safe)
 
     def _safe(self, remedy: Remedy) -> SafeLengths:
-        """What finds the padded lengths at which every layer adds as at the fixed one.
+        """What finds the padded lengths at which every layer adds as at the full one.
 
         Sums that are kept in float64 are looked at as float64 ones, of a float64 network: what
         vanishes beside a large number in float32 does not there.
@@ -153,24 +153,24 @@ class _OfNetwork(Work):
         return exact, float(np.abs(exact).max())
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """What users get at the fixed length."""
-        return self._runner(remedy).end_to_end(self.whole)
+        """What users get at the full length."""
+        return self._runner(remedy).as_used(self.whole)
 
     def other_bits(self, found: Found) -> int:
         """Runs all contents on operands."""
         return sum(not self._same_bits(found, one) for one in self.contents)
 
     def _same_bits(self, one: Found, length: int) -> bool:
-        """Whether the outputs that read content are those of the fixed run, on operands."""
+        """Whether the outputs that read content are those of the full run, on operands."""
         x = content(self.network, length, seed=length)
-        whole = self._runner(one.remedy).end_to_end(padded(x, self.fixed))
+        whole = self._runner(one.remedy).as_used(padded(x, self.fixed))
         runner, given = self._short(one, length)
         if (one.remedy.name, length) in self.plans:
-            short = runner.end_to_end(x)
+            short = runner.as_used(x)
             return bool(ulp.equal(short, _first(whole, 0, short.shape[-2]), self.network.dtype))
-        need = self.geometry.need(length, given)
+        need = self.geometry.requirement(length, given)
         start = need.offset + need.first
-        short = _first(runner.end_to_end(padded(x, given)), start, need.offset + need.kept)
+        short = _first(runner.as_used(padded(x, given)), start, need.offset + need.kept)
         return bool(ulp.equal(short, _first(whole, need.first, need.kept), self.network.dtype))
 
     def _short(self, one: Found, length: int) -> tuple[Runner, int]:
@@ -187,7 +187,7 @@ class _OfNetwork(Work):
         return self.runners[key]
 
     def timers(self, ready: Sequence[Found]) -> Timers:
-        """Whole runs: the content at its padded length, and the fixed."""
+        """Whole runs: the content at its padded length, and the full ones."""
         calls, at = {}, self.at
         for number, one in enumerate(ready):
             runner, length = self._short(one, at)
@@ -207,9 +207,9 @@ def _timer(runner: Runner, x: np.ndarray) -> Callable[[float], Sequence[float]]:
     def call(limit: float) -> Sequence[float]:
         nonlocal took
         if not took:  # the first call may compile
-            runner.whole(x)
+            runner.end_to_end(x)
         times = int(min(max(limit / took, 1), 1000)) if took else 1
-        _, seconds = runner.whole(x, times)
+        _, seconds = runner.end_to_end(x, times)
         if not seconds:
             seconds = [sum(runner.run(x).seconds) for _ in range(times)]
         took = float(np.median(seconds))

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from probe import floats
 from probe.explain.evidence import Added
-from probe.order import ways
 from probe.order.tree import BIAS, product
 from probe.reproduction.content import Content
-from probe.reproduction.emulate import formats_text
 
 MOST_SUMS = 24
 """Partial sums of an output that are written out."""
@@ -31,11 +29,11 @@ def cause(content: Content) -> str:
             for name, side in (("left", evidence.left), ("right", evidence.right))
         ]
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
-    if evidence.left.way is None or evidence.right.way is None:
+    if evidence.left.summation is None or evidence.right.summation is None:
         return _no_order(content) or f"{causes}: no order is known."
     words = {
         "order": "the products are added in a different order",
-        "rounding": ways.rounded_apart(evidence.left.way, evidence.right.way)
+        "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
         or "products are rounded elsewhere",
         "precision": "products or sums are kept in a different precision",
     }
@@ -45,7 +43,7 @@ def cause(content: Content) -> str:
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
     shown = " `order.png` shows both." if content.emulated == "" else ""
-    left_out = len(evidence.left.products) - len(evidence.left.way[0].leaves)
+    left_out = len(evidence.left.products) - len(evidence.left.summation.tree.leaves)
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
     return "\n\n".join([head, *sides])
@@ -99,8 +97,8 @@ def _places(side: Added) -> str:
 
 def _sums(side: Added) -> str:
     """The tree and its partial sums, as text."""
-    assert side.way is not None
-    tree, rounding = side.way
+    assert side.summation is not None
+    tree, rounding = side.summation
     lines = [f"y = {tree.formula}" if len(tree.formula) <= 200 else f"{len(tree.leaves)} summands"]
     fused = sorted(set(rounding.fused) & set(tree.leaves))
     if fused:
@@ -108,7 +106,7 @@ def _sums(side: Added) -> str:
         many = len(fused) > MOST_SUMS
         some = f"{len(fused)} products" if many else ", ".join(map(product, fused))
         lines.append(f"fused: {'all' if whole else some}")
-    if formats := formats_text(side.way, side.dtype):
+    if formats := side.summation.formats(side.dtype):
         lines.append(", ".join(formats))
     if not side.sums:
         lines.append(f"= {floats.text(side.library, side.dtype)}")
@@ -122,16 +120,16 @@ def _sums(side: Added) -> str:
 
 def _products(side: Added) -> str:
     """The products of a small sum, each with what it multiplies."""
-    assert side.way is not None
+    assert side.summation is not None
     known = {one.leaf: one for one in side.products}
-    shown = [known[leaf] for leaf in side.way[0].leaves if leaf in known]
+    shown = [known[leaf] for leaf in side.summation.tree.leaves if leaf in known]
     if len(shown) > MOST_PRODUCTS:
         return ""
     lines = [
         f"{product(one.leaf)} = {_plain(one.x, side.dtype)} * {_plain(one.w, side.dtype)}"
         for one in shown
     ]
-    if BIAS in side.way[0].leaves and side.bias is not None:
+    if BIAS in side.summation.tree.leaves and side.bias is not None:
         lines.append(f"b = {_plain(side.bias, side.dtype)}")
     return "".join(f"{line}\n" for line in lines)
 

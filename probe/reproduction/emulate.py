@@ -18,8 +18,8 @@ import numpy as np
 
 from probe.comparison import Pairs, Run
 from probe.errors import InputError
-from probe.order import ways
-from probe.order.orders import Orders, Way
+from probe.order.orders import Orders
+from probe.order.summation import Summation
 from probe.reproduction.evaluator import NOTHING_READ
 from probe.window import Geometry
 
@@ -110,8 +110,8 @@ def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray
     arrays = {"x": operands.x, "w": operands.w, "y": operands.y, "index": _small(index)}
     arrays |= {} if operands.b is None else {"b": operands.b}
     described = []
-    for number, way in enumerate(orders.ways):
-        told, own = _way(way)
+    for number, summation in enumerate(orders.summations):
+        told, own = _told(summation)
         described.append(told)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
@@ -123,13 +123,13 @@ def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray
         "dtype": case.dtype,
         "windows": windows
         | {"before": [before for before, _ in geometry.around], "groups": geometry.groups},
-        "ways": described,
+        "summations": described,
     }
     return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
 def _index(orders: Orders, replays: np.ndarray) -> np.ndarray:
-    """Each output's way; -1 where the replay of the case's operands did not give its bits."""
+    """Each output's summation; -1 where the replay of the case's operands did not give its bits."""
     index = np.where(replays, orders.index, -1)
     index[(orders.index < 0) & orders.replayed] = NOTHING_READ
     return index
@@ -140,43 +140,27 @@ def _small(index: np.ndarray) -> np.ndarray:
     return index.astype(np.int8 if index.max(initial=0) < 128 else np.int32)
 
 
-def _way(way: Way) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    tree, rounding = way
+def _told(summation: Summation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the evaluator needs of a summation: text and formats, and lists of numbers."""
+    tree, rounding = summation
     shown = tree.formula
     if len(shown) > TREE_SHOWN:
         shown = f"tree {tree.id}, {len(tree.leaves)} summands, {tree.depth} additions deep"
-    formats = ("products", "nodes", "product_format", "through")
-    told = {
+    described = {
         "tree": shown,
-        "text": _rounding_text(way),
+        "text": "; ".join(summation.text("", _fused_leaves)),
         "leaf": tree.leaves[0],
-        "rounding": {name: getattr(rounding, name) for name in formats},
+        "formats": rounding.formats(),
+        "sets": list(rounding.sets()),
     }
-    flat = [child for node in tree.nodes for child in node]
-    lists = {
-        "children": flat,
+    lists: dict[str, Sequence[int]] = {
+        "children": [child for node in tree.nodes for child in node],
         "counts": [len(node) for node in tree.nodes],
-        "fused": sorted(rounding.fused),
-        "narrow": sorted(rounding.narrow),
-        "cut": sorted(rounding.cut),
+        **{name: sorted(numbers) for name, numbers in rounding.sets().items()},
     }
-    return told, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}
+    return described, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}
 
 
-def _rounding_text(way: Way) -> str:
-    fused = ways.fused_text(way)
-    plain = {"none": "products rounded", "all": "products fused"}
-    first = plain.get(fused, f"fused: {fused}" if len(fused) < 60 else "some products fused")
-    if way[1].fused >= set(way[0].leaves) - {ways.BIAS}:
-        first = "no product rounded"
-    return ", ".join([first, *formats_text(way)])
-
-
-def formats_text(way: Way, dtype: str = "") -> list[str]:
-    """Formats of operands and sums that are not ``dtype``, and how results are cut."""
-    tree, rounding = way
-    parts = [f"operands in {rounding.products}"] * (rounding.products not in (None, dtype))
-    if tree.nodes:
-        parts += [f"sums in {rounding.nodes}"] * (rounding.nodes not in (None, dtype))
-    parts += [f"each rounded to {rounding.through} first"] * (rounding.through is not None)
-    return parts + ["cut off (toward zero)"] * bool(rounding.cut)
+def _fused_leaves(leaves: Sequence[int]) -> str:
+    text = " ".join(map(str, leaves))
+    return text if len(text) < 60 else f"{len(leaves)} of them"

@@ -27,7 +27,7 @@ import numpy as np
 SHOWN = 12  # outputs that are printed without --all
 AT_ONCE = 1 << 16  # outputs that are added up at once
 BIAS = 1 << 30  # the leaf number of the bias
-NOTHING_READ = -2  # in an index of ways: the window reads padding only, the output is 0
+NOTHING_READ = -2  # in an index of summations: the window reads padding only, the output is 0
 
 # name: precision with the hidden bit, exponents of the smallest normal and largest finite value
 GRIDS = {
@@ -73,7 +73,7 @@ def narrow(values: np.ndarray, name: str) -> np.ndarray:
     return exact.astype(name)
 
 
-def cut(values: np.ndarray, name: str) -> np.ndarray:
+def truncate(values: np.ndarray, name: str) -> np.ndarray:
     """As ``narrow``, but rounded toward zero."""
     found = narrow(values, name)
     beyond = np.abs(widen(found, name)) > np.abs(values)
@@ -168,66 +168,60 @@ def add_products(
     return total
 
 
-class Way:
-    """A summation tree with its rounding: how some outputs add their products.
+class Summation:
+    """A tree with its roundings: how some outputs add their products.
 
     ``nodes``: children of each node, children first: a leaf as its number, node k as ~k.
-    ``rounding``: ``products``, the format that operands are rounded to; ``nodes``, that of partial
-    sums; ``product_format``, that of products that are not fused; ``dtype`` where one is None;
-    ``through``, the format that every sum is rounded to first, if there is one. ``cut``: nodes
-    whose last rounding, to the dtype, is toward zero; -1 where there is one leaf and no node.
+    ``formats``: ``products``, what operands are rounded to; ``nodes``, that of partial sums;
+    ``product_format``, that of products that are not fused; ``dtype`` where one is None;
+    ``through``, what every sum is rounded to first, if there is one. ``sets``: ``fused``, leaves
+    whose exact product is added; ``narrow``, nodes that are rounded to the dtype too; ``cut``,
+    nodes whose last rounding, to the dtype, is toward zero; -1 where there is one leaf and no node.
     """
 
-    def __init__(
-        self,
-        nodes: list[list[int]],
-        leaf: int,
-        sets: tuple[set[int], ...],
-        rounding: dict,
-    ) -> None:
-        self.nodes, self.leaf, self.rounding = nodes, leaf, rounding
-        self.fused, self.narrowed, self.cut = sets
+    def __init__(self, nodes: list[list[int]], leaf: int, formats: dict, sets: dict) -> None:
+        self.nodes, self.leaf, self.formats, self.sets = nodes, leaf, formats, sets
 
     def add_up(self, run: Run, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """Outputs of these positions and filters, as float64 values."""
         self.run, self.positions, self.filters = run, positions, filters
-        self.sums = self.rounding["nodes"] or run.dtype
+        self.sums = self.formats["nodes"] or run.dtype
         found: dict[int, np.ndarray] = {}
         for number, children in enumerate(self.nodes):
             terms = [found.pop(child) for child in children if child < 0]
             products = []
             for leaf in children:
-                if leaf >= 0 and run.dtype == "float64" and leaf in self.fused:
+                if leaf >= 0 and run.dtype == "float64" and leaf in self.sets["fused"]:
                     products.append(self._factors(leaf))
                 elif leaf >= 0:
                     terms.append(self._leaf(leaf))
-            through = self.rounding["through"]
-            total = add_products(products, terms) if products else add(terms, through or self.sums)
-            total = nearest(total, self.sums) if through else total
-            if number in self.narrowed:
+            first = self.formats["through"]
+            total = add_products(products, terms) if products else add(terms, first or self.sums)
+            total = nearest(total, self.sums) if first else total
+            if number in self.sets["narrow"]:
                 total = widen(self.rounded(total, number, run.dtype), run.dtype)
             found[~number] = total
         return found.popitem()[1] if self.nodes else self._leaf(self.leaf)
 
     def rounded(self, total: np.ndarray, number: int, dtype: str) -> np.ndarray:
         """The value of a node, or of the only leaf (-1), as an array of the dtype."""
-        return (cut if number in self.cut else narrow)(total, dtype)
+        return (truncate if number in self.sets["cut"] else narrow)(total, dtype)
 
     def _leaf(self, leaf: int) -> np.ndarray:
         if leaf == BIAS:
             assert self.run.b is not None
             return widen(self.run.b[self.filters], self.run.dtype)
         a, b = self._factors(leaf)
-        if leaf in self.fused and self.nodes:
+        if leaf in self.sets["fused"] and self.nodes:
             return a * b  # exact: operands of 24 bits or less
-        form = self.rounding["product_format"] or self.sums
+        form = self.formats["product_format"] or self.sums
         if self.run.dtype == "float64" and form != "float64":
             return nearest(to_odd(*two_product(a, b)), form)
         return nearest(a * b, form)
 
     def _factors(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         pair = self.run.operands(leaf, self.positions, self.filters)
-        grid = self.rounding["products"]
+        grid = self.formats["products"]
         return (nearest(pair[0], grid), nearest(pair[1], grid)) if grid else pair
 
 
@@ -235,7 +229,7 @@ class Run:
     """One call: operands, windows, what the library gave, and how each output is added up.
 
     A position is a batch entry and a place on the output's spatial axes, row by row. ``index``
-    (positions, filters) numbers the ways; -1 where none is known.
+    (positions, filters) numbers the summations; -1 where none is known.
     """
 
     def __init__(self, about: dict, arrays: dict, number: int) -> None:
@@ -244,14 +238,14 @@ class Run:
         self.about, self.dtype, self.windows = about, about["dtype"], about["windows"]
         self.x, self.w, self.b, self.y = own["x"], own["w"], own.get("b"), own["y"]
         self.index = own["index"].astype(np.int64)
-        self.ways = [
-            Way(
+        self.summations = [
+            Summation(
                 split(own[f"{k}.children"].tolist(), own[f"{k}.counts"].tolist()),
-                way["leaf"],
-                tuple(set(own[f"{k}.{name}"].tolist()) for name in ("fused", "narrow", "cut")),
-                way["rounding"],
+                told["leaf"],
+                told["formats"],
+                {name: set(own[f"{k}.{name}"].tolist()) for name in told["sets"]},
             )
-            for k, way in enumerate(about["ways"])
+            for k, told in enumerate(about["summations"])
         ]
         rows = self.x.reshape(self.x.shape[0], -1, self.x.shape[-1])
         self.rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # row -1: padding
@@ -283,21 +277,22 @@ class Run:
         return widen(x, self.dtype), widen(self.weights[leaf, filters], self.dtype)
 
     def outputs(self) -> np.ndarray:
-        """All outputs, (positions, filters); 0 where no way is known."""
+        """All outputs, (positions, filters); 0 where none is known."""
         out = np.zeros(self.y.shape, self.y.dtype)
         with np.errstate(all="ignore"):
-            for number, way in enumerate(self.ways):
+            for number, summation in enumerate(self.summations):
                 positions, filters = np.nonzero(self.index == number)
                 for start in range(0, len(positions), AT_ONCE):
                     part = slice(start, start + AT_ONCE)
                     place = positions[part], filters[part]
-                    total = way.add_up(self, *place)
-                    out[place] = way.rounded(total, len(way.nodes) - 1, self.dtype)
+                    total = summation.add_up(self, *place)
+                    last = len(summation.nodes) - 1
+                    out[place] = summation.rounded(total, last, self.dtype)
         return out
 
     @property
     def known(self) -> np.ndarray:
-        """Outputs whose way is known."""
+        """Outputs whose summation is known."""
         return (self.index >= 0) | (self.index == NOTHING_READ)
 
     def place(self, flat: int) -> str:
@@ -342,10 +337,10 @@ def load(text: str) -> tuple[dict, list[Run], dict]:
 
 def show(run: Run, out: np.ndarray, most: int) -> bool:
     """Prints one run; whether every output whose order is known has the library's bits."""
-    counts = [int((run.index == number).sum()) for number in range(len(run.ways))]
+    counts = [int((run.index == number).sum()) for number in range(len(run.summations))]
     print(f"{run.about['target']}: {run.about['case']}")
-    for count, way in zip(counts, run.about["ways"]):
-        print(f"  {way['tree']}, {way['text']}: {count} outputs")
+    for count, told in zip(counts, run.about["summations"]):
+        print(f"  {told['tree']}, {told['text']}: {count} outputs")
     good, known = equal(out, run.y, run.dtype), run.known
     flat, wrong = out.reshape(-1), np.flatnonzero(known & ~good)
     for k in np.flatnonzero(known)[:most]:

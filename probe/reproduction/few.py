@@ -9,7 +9,7 @@ from __future__ import annotations
 from probe import floats
 from probe.comparison import Comparison
 from probe.explain.evidence import Added, Evidence, example
-from probe.order.replay import Rounding
+from probe.order.summation import Rounding
 from probe.order.tree import BIAS, product
 from probe.reproduction.plainer import without_zeros
 
@@ -71,12 +71,9 @@ def text(found: Comparison) -> str:
 
 def _plain(side: Added) -> bool:
     """Whether a sum rounds to its own format alone, and is small."""
-    if side.way is None or side.result != side.library:
+    if side.summation is None or side.result != side.library:
         return False
-    tree, rounding = side.way
-    kept = rounding.nodes in (None, side.dtype) and rounding.product_format in (None, side.dtype)
-    bare = Rounding(rounding.fused, nodes=rounding.nodes, product_format=rounding.product_format)
-    return kept and rounding == bare and len(tree.leaves) <= PRODUCTS
+    return side.summation.plain(side.dtype) and len(side.summation.tree.leaves) <= PRODUCTS
 
 
 def _pair(found: Evidence) -> str:
@@ -95,8 +92,8 @@ def _pair(found: Evidence) -> str:
 
 def _products(side: Added) -> dict[str, str]:
     """The exact products that a side adds, and its bias."""
-    assert side.way is not None
-    leaves = set(side.way[0].leaves)
+    assert side.summation is not None
+    leaves = set(side.summation.tree.leaves)
     found = {
         product(one.leaf): f"{_exact(one.x, side.dtype)} * {_exact(one.w, side.dtype)}"
         for one in side.products
@@ -115,8 +112,8 @@ def _exact(bits: int, dtype: str) -> str:
 
 def _sums(side: Added) -> list[str]:
     """Every partial sum, rounded once; products that are not fused are rounded before."""
-    assert side.way is not None
-    tree, rounding = side.way
+    assert side.summation is not None
+    tree, rounding = side.summation
     return [
         f"s{node} = once({' + '.join(_term(child, rounding) for child in children)})"
         for node, children in enumerate(tree.nodes)
@@ -131,6 +128,6 @@ def _term(child: int, rounding: Rounding) -> str:
 
 
 def _last(side: Added) -> str:
-    assert side.way is not None
-    tree = side.way[0]
+    assert side.summation is not None
+    tree = side.summation.tree
     return f"s{len(tree.nodes) - 1}" if tree.nodes else _term(tree.leaves[0], Rounding())

@@ -15,11 +15,12 @@ from probe import floats, machine
 from probe.comparison import Comparison
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain.evidence import Evidence, example
-from probe.reproduction import avoiding, emulate, few, picture, program, proof, report, scripts
+from probe.reproduction import avoiding, emulate, few, picture, program, proof, report
 from probe.reproduction.content import Content, Elsewhere
 from probe.reproduction.facts import facts_of
 from probe.reproduction.failing import Failing, Predicate, failing
 from probe.reproduction.kept import Effect, Kept, shown_by_products
+from probe.reproduction.lines import of_case
 from probe.reproduction.plainer import without_zeros
 from probe.reproduction.shortest import Short, shortest
 from probe.shrink import BUDGET, Finding, Shrunk, shrink
@@ -332,7 +333,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     made.files = ["reproduce.py", "report.md", "machine.json"]
     emulate.write(made.script, out / "reproduce.py")
     drawn = made.evidence is not None and all(
-        side.way is not None for side in (made.evidence.left, made.evidence.right)
+        side.summation is not None for side in (made.evidence.left, made.evidence.right)
     )
     if drawn and made.evidence is not None and "window" not in made.explanation.causes:
         words = program.said(made.finding, made.targets)
@@ -353,7 +354,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
 def content(made: Reproduction) -> Content:
     """What the report tells."""
     names = made.names or tuple(
-        scripts.library(target, version, case, made.finding.operands(case)).name
+        of_case(target, version, case, made.finding.operands(case)).name
         for target, version, case in zip(
             *(made.targets, made.versions, (made.finding.left, made.finding.right)), strict=True
         )

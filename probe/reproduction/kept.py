@@ -17,10 +17,8 @@ import numpy as np
 from probe import floats
 from probe.comparison import Comparison, classes_of
 from probe.kernels import computing
-from probe.order import ways
 from probe.order.tree import BIAS
 from probe.reproduction.failing import Failing
-from probe.reproduction.plainer import among
 from probe.shrink import Finding
 
 KINDS = ("order", "rounding", "precision")
@@ -178,10 +176,11 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
         position, filter_ = (int(n) for n in found.pairs.left[pair])
         read = leaves[classes[position]].tolist()
         kept = _not_zero(found, position, filter_, read)
-        both = found.left.way(found.pairs.left[pair]), found.right.way(found.pairs.right[pair])
-        if both[0] is None or both[1] is None or len(kept) < 2:
+        left = found.left.summation(found.pairs.left[pair])
+        right = found.right.summation(found.pairs.right[pair])
+        if left is None or right is None or len(kept) < 2:
             continue
-        apart = ways.causes(among(both[0], set(kept)), among(both[1], set(kept)))
+        apart = left.restricted(kept).causes(right.restricted(kept))
         if "+".join(apart) == cause and (best is None or len(kept) < best[0]):
             best = (len(kept), number)
             if first:

@@ -19,15 +19,15 @@ from probe.comparison import Blocks, Comparison, Pairs, Revealer, run
 from probe.errors import InputError, Nondeterministic
 from probe.launch import AnySession, open_session
 from probe.network import Network
+from probe.network.axes import Axes
 from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
-from probe.network.turned import Axes
-from probe.reproduction import folder, layout, literals, program, proof, scripts
+from probe.reproduction import folder, layout, literals, program, proof
+from probe.reproduction import lines as written
 from probe.reproduction.facts import facts_of
-from probe.reproduction.scripts import activations
-from probe.reproduction.scripts.contract import Library
+from probe.reproduction.lines import Library
 from probe.target import Target
 
 
@@ -150,11 +150,11 @@ def reproduce(
 def _explanation(
     session: AnySession, found: PaddedComparison, finding: Padded, blocks: Blocks
 ) -> Comparison:
-    """The last layer's differences; of a turned network they are revealed in the model's axes."""
+    """The last layer's differences; they are revealed in the model's axes, swapped or not."""
     assert found.explanation is not None and found.short is not None and found.whole is not None
     axes, dtype = finding.axes, finding.network.dtype
     number, layer = len(axes.layers) - 1, axes.layers[-1]
-    if not axes.turned or layer.op == "dense":
+    if not axes.swapped or layer.op == "dense":
         return found.explanation
     arrays, sides = layer.operands(dtype), []
     for side in (found.short, found.whole):
@@ -202,7 +202,7 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
     """The script, and the library's name."""
     work = _Layers(finding, target, version)
     calls = [work.side(length) for length in (finding.at, finding.against)]
-    library = work.library
+    used = work.whole
     axes, dtype = finding.axes, finding.case.dtype
     operands = literals.lines("content", literals.values(axes.activations(finding.x), dtype))
     for number, layer in enumerate(axes.layers):
@@ -210,10 +210,10 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
             operands += literals.lines(f"{name}_{number}", literals.values(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
     text = program.rendered(
-        title=f"{library.name} {version}: a network gives other bits with other padding.",
+        title=f"{used.name} {version}: a network gives other bits with other padding.",
         about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
         + ["The outputs that are compared read the same content and padding in both runs."],
-        libraries=[library, library],
+        libraries=[used, used],
         targets=(target, target),
         dtype=dtype,
         operands=operands,
@@ -223,7 +223,7 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
         right=[calls[1]],
         said=program.said_of(finding),
     )
-    return text, library.name
+    return text, used.name
 
 
 def _shape(axes: Axes, length: int) -> tuple[int, ...]:
@@ -235,12 +235,13 @@ class _Layers:
 
     def __init__(self, finding: Padded, target: Target, version: str) -> None:
         self.finding, self.target, self.version = finding, target, version
+        self.dtype = finding.network.dtype
         self.functions: list[program.Function] = [_padding(finding)]
         self.libraries: list[Library] = []
         self.standard: set[str] = set()
 
     @property
-    def library(self) -> Library:
+    def whole(self) -> Library:
         """The library, with everything that any layer imports."""
         if not self.libraries:
             raise InputError("network", self.finding.network.name, "no layer is a call", "add one")
@@ -263,22 +264,21 @@ class _Layers:
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by what comes out of a layer."""
-        shape = (1, *sizes, layer.in_channels)
-        if layer.op == "activation" and layer.activation not in activations.EXACT:
-            return [f"x = {self._activation(number, layer, shape)}(x)"]
-        if layer.op == "normalisation" and (lines := self._normalisation(number, shape)):
+        if layer.op == "activation" and layer.activation not in written.EXACT:
+            return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
+        if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):
             return lines
         if not (layer.sums or layer.pool):
             return [f"x = {_between(number, layer)}"]
-        case = layer.case(sizes, self.finding.network.dtype)
+        case = layer.case(sizes, self.dtype)
         given = [
             name
             for name, array in (("weights", layer.weights), ("bias", layer.bias))
             if array is not None
         ]
-        own = layer.operands(self.finding.network.dtype)
+        own = layer.operands(self.dtype)
         x = np.zeros(case.input_shape(), self.finding.x.dtype)
-        found = scripts.library(
+        found = written.of_case(
             self.target, self.version, case, (x, own["w"].reshape(case.weight_shape), own.get("b"))
         )
         self.libraries.append(found)
@@ -290,31 +290,26 @@ class _Layers:
         flat = arguments.replace("x", f"x.reshape(1, -1, {layer.in_channels})", 1)
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
 
-    def _normalisation(self, number: int, shape: tuple[int, ...]) -> list[str]:
+    def _normalisation(self, number: int, sizes: tuple[int, ...], word: str) -> list[str]:
         """Lines that replace x by the library's own scaling; none where NumPy's will do."""
-        given = self.target, self.version, shape, self.finding.network.dtype
-        lines = list(activations.normalisation(*given))
+        layer = self.finding.axes.layers[number]
+        shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
+        lines = written.normalisation(self.target, self.version, shape, operands, self.dtype)
         if not lines:
             return []
+        self.standard |= set(written.standard(lines))
         about = "Scale and shift, as the library has them."
-        name = self._add("normalisation", f"_{number}", "x, scale, shift", about, lines)
+        name = self._add("normalisation", f"_{number}{word}", "x, scale, shift", about, list(lines))
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
 
-    def _activation(self, number: int, layer: Layer, shape: tuple[int, ...]) -> str:
+    def _activation(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> str:
         """The name of a function that is the library's own."""
-        alpha = layer.parameters.get("alpha", 1.0)
-        given = (
-            self.target,
-            self.version,
-            layer.activation,
-            alpha,
-            shape,
-            self.finding.network.dtype,
-        )
-        self.standard |= set(activations.standard(self.target, layer.activation))
+        alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
+        given = self.target, self.version, layer.activation, alpha, shape, self.dtype
+        lines = written.activation(*given)
+        self.standard |= set(written.standard(lines))
         about = f"{layer.activation}, as the library has it."
-        lines = list(activations.lines(*given))
-        return self._add(layer.activation, f"_{number}", "x", about, lines)
+        return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
 
     def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
         """The name of a function with these lines: an earlier one's, or a new one's."""

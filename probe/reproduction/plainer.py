@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from probe import floats
-from probe.explain.evidence import Added, Evidence, part
-from probe.order import ways
+from probe.explain.evidence import Added, Evidence
 from probe.order.replay import partial_sums
 from probe.order.tree import BIAS
-from probe.order.ways import Way
 
 WHOLE = 12
 """Summands up to which a sum is shown with all of them."""
@@ -24,16 +22,19 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     sign) as it is.
     """
     left, right = _side(evidence.left, whole), _side(evidence.right, whole)
-    if left is None or right is None or left.way is None or right.way is None:
+    if left is None or right is None or left.summation is None or right.summation is None:
         return evidence
-    left.own, right.own = part(left.way, right.way, left.dtype)
+    left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
     left.bits_part = right.bits_part = None
     return replace(evidence, left=left, right=right)
 
 
 def _side(side: Added, whole: int) -> Added | None:
     """One side over the products that are not 0; None where that is not the same."""
-    if side.way is None or side.way[1].narrow or len(side.way[0].leaves) <= whole:
+    if side.summation is None or side.summation.rounding.rounded:
+        return None
+    leaves = side.summation.tree.leaves
+    if len(leaves) <= whole:
         return None
     values = {
         one.leaf: (_value(one.x, side.dtype), _value(one.w, side.dtype)) for one in side.products
@@ -42,38 +43,22 @@ def _side(side: Added, whole: int) -> Added | None:
     bias = None if side.bias is None else _value(side.bias, side.dtype)
     if bias is not None:
         kept.append(BIAS)
-    if len(kept) < 2 or len(kept) >= len(side.way[0].leaves):
+    if len(kept) < 2 or len(kept) >= len(leaves):
         return None
-    way = among(side.way, set(kept))
+    summation = side.summation.restricted(kept)
     x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
     for leaf, pair in values.items():
         for array, value in zip((x, w), pair, strict=True):
             array[leaf] = floats.round_to(np.array([value]), side.dtype)
     added = None
-    if bias is not None and BIAS in way[0].leaves:
+    if bias is not None and BIAS in summation.tree.leaves:
         added = floats.round_to(np.array([bias]), side.dtype)[0]
-    sums = partial_sums(*way, x, w, side.dtype, added)
+    sums = partial_sums(summation, x, w, side.dtype, added)
     last = floats.from_bits(np.array([sums[-1].bits], _unit(sums[-1].format)), sums[-1].format)
-    result = way[1].output(way[0], floats.widen(last, sums[-1].format), side.dtype)
+    result = summation.output(floats.widen(last, sums[-1].format), side.dtype)
     if int(floats.to_bits(result, side.dtype)[0]) != side.library:
         return None
-    return replace(side, way=way, sums=sums, result=side.library)
-
-
-def among(way: Way, kept: set[int]) -> Way:
-    """The way over some leaves; a product that is added to nothing but zeros is rounded there."""
-    tree, rounding = way
-    alone = {
-        leaf
-        for leaf in rounding.fused & kept
-        if not any(
-            other in kept
-            for child in tree.nodes[tree.parents[leaf]]
-            if child != leaf
-            for other in (tree.leaves_under(~child) if child < 0 else (child,))
-        )
-    }
-    return ways.restricted((tree, replace(rounding, fused=rounding.fused - alone)), kept)
+    return replace(side, summation=summation, sums=sums, result=side.library)
 
 
 def _value(bits: int, dtype: str) -> float:

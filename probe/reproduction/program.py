@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import library_variables
-from probe.reproduction import layout, literals, scripts
-from probe.reproduction.scripts.contract import Library
+from probe.reproduction import layout, literals
+from probe.reproduction.lines import Library, of_case
 from probe.runtimes.pins import recipe
 from probe.shrink import Finding
 from probe.target import Target
@@ -302,7 +302,7 @@ class _Work:
             at = case.split or 0
             cut = slice(0, at) if word == "_first" else slice(at, None)
             operands = operands[0][..., cut], operands[1][..., cut, :], operands[2]
-        found = scripts.library(target, version, part, operands)
+        found = of_case(target, version, part, operands)
         if len(self.libraries) <= number:
             self.libraries.append(found)
         parameters = ", ".join(

@@ -20,8 +20,8 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.explain.evidence import Evidence
 from probe.launch import library_variables
-from probe.reproduction import layout, literals, proof, scripts
-from probe.reproduction.scripts.contract import Library
+from probe.reproduction import layout, literals, proof
+from probe.reproduction.lines import Library, of_case
 from probe.shrink import Finding
 from probe.target import Target
 
@@ -99,7 +99,7 @@ def _written(
     cases = (finding.left, finding.right)
     places = (evidence.left.output, evidence.right.output)
     libraries = [
-        scripts.library(target, version, case, finding.operands(case))
+        of_case(target, version, case, finding.operands(case))
         for target, version, case in zip(targets, versions, cases, strict=True)
     ]
     if any(case.split is not None for case in cases):

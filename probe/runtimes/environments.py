@@ -52,6 +52,11 @@ class Environment:
         walked = (Path(root, f) for root, _, files in os.walk(self.folder) for f in files)
         return sum(path.lstat().st_size for path in walked)
 
+    def to_json(self) -> dict[str, Any]:
+        """What ``probe install --list --json`` prints of it."""
+        facts = {name: self.facts.get(name) for name in ("python_version", "numpy_version")}
+        return {"target": self.target, **facts, "bytes": self.size()}
+
 
 def home() -> Path:
     """The folder of all of them: ``$PROBE_CACHE``, else in ``$XDG_CACHE_HOME`` or ``~/.cache``."""

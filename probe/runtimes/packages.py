@@ -1,17 +1,19 @@
-"""Environments and what is in them, by uv where it is on PATH, else by pip."""
+"""Interpreters of this machine, and environments of them, by uv where it is, else by pip."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from probe.runtimes import environments, interpreters
+from probe.runtimes import environments
 from probe.runtimes.pins import OLD_PIP, Recipe
 
 LIMIT = 1800
@@ -24,6 +26,10 @@ PRIVATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX"
 """Variables that would lead an installer elsewhere. Where packages come from is the user's own."""
 
 
+UV_OLDEST = (3, 8)
+"""The oldest Python that uv provides."""
+
+
 class Failed(Exception):
     """An installation failed: one line. ``printed``: the tail of what the installer printed."""
 
@@ -32,9 +38,75 @@ class Failed(Exception):
         super().__init__(why)
 
 
+@cache
+def interpreter(version: str) -> Path | None:
+    """An interpreter of Python ``version`` (``3.6``) that starts, or None."""
+    for candidate in _candidates(version):
+        if answers(candidate, version):
+            return candidate
+    return None
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    if version == "{}.{}".format(*sys.version_info):
+        yield Path(sys.base_prefix, "bin", f"python{version}")
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        yield Path(folder, f"python{version}")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from _newest(pyenv.glob(f"versions/{version}.*/bin/python"))
+    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or _data_home() / "uv" / "python"
+    yield from _newest(Path(uv).glob(f"cpython-{version}.*/bin/python{version}"))
+
+
+def _newest(found: Iterator[Path]) -> list[Path]:
+    return sorted(found, key=lambda path: [int(n) for n in _digits(str(path))], reverse=True)
+
+
+def _digits(text: str) -> list[str]:
+    return "".join(c if c.isdigit() else " " for c in text).split()
+
+
+def _data_home() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+
+
+def answers(python: Path, version: str) -> bool:
+    """Whether ``python`` starts and says that it is Python ``version``."""
+    if not python.is_file():
+        return False
+    code = "import sys; print('{}.{}'.format(*sys.version_info))"
+    try:
+        done = subprocess.run(
+            [str(python), "-E", "-c", code], capture_output=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and done.stdout.decode().strip() == version
+
+
+def missing(version: str) -> str:
+    """What to say where :func:`interpreter` gives None: what is needed and how people get it."""
+    by_uv = tuple(int(part) for part in version.split(".")) >= UV_OLDEST
+    ways = ([f"uv python install {version}"] if by_uv else []) + [f"pyenv install {version}"]
+    where = "it is not this Python, and not on PATH, in pyenv or in uv"
+    return f"it needs Python {version}, and {where}; {' or '.join(ways)}"
+
+
+def uv() -> str | None:
+    """uv's path, or None where there is none that starts."""
+    found = shutil.which("uv")
+    if found is None:
+        return None
+    try:
+        done = subprocess.run([found, "--version"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found if done.returncode == 0 else None
+
+
 def create(folder: Path, python: Path) -> None:
     """Makes an empty environment of an interpreter. Raises Failed."""
-    if tool := interpreters.uv():
+    if tool := uv():
         run([tool, "venv", "--quiet", "--python", str(python), str(folder)], "uv venv")
         return
     run([str(python), "-E", "-s", "-m", "venv", str(folder)], "python -m venv")
@@ -61,12 +133,12 @@ NONE_SUCH = re.compile(
 
 def _install(folder: Path, requirements: Sequence[str], recipe: Recipe) -> None:
     python, what = str(environments.python_of(folder)), f"installing {requirements[0]}"
-    if tool := interpreters.uv():
-        uv = [tool, "pip", "install", "--quiet", "--python", python]
+    if tool := uv():
+        start = [tool, "pip", "install", "--quiet", "--python", python]
         if recipe.library == "torch":
             with suppress(Failed):  # its smaller builds for processors have a server of their own
-                return run([*uv, "--torch-backend", "cpu", *requirements], what)
-        return run([*uv, *requirements], what)
+                return run([*start, "--torch-backend", "cpu", *requirements], what)
+        return run([*start, *requirements], what)
     pip = [python, "-E", "-s", "-m", "pip", "install", "--quiet"]
     if own := OLD_PIP.get(recipe.python):
         run([*pip, "--upgrade", *own], f"installing {own[0]}")
@@ -76,7 +148,7 @@ def _install(folder: Path, requirements: Sequence[str], recipe: Recipe) -> None:
 def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> None:
     """Unpacks arm64 wheels of Python ``python`` into a folder; runs none of them. Raises Failed."""
     what = f"installing {requirements[0]} for arm64"
-    if tool := interpreters.uv():
+    if tool := uv():
         where = ["--python-platform", "aarch64-manylinux_2_28", "--python-version", python]
         run(
             [tool, "pip", "install", "--quiet", *where, "--only-binary", ":all:"]
@@ -92,7 +164,7 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
 def _python_with_pip() -> str:
     """This interpreter, or if its environment has no pip, the one that it was made with."""
     if find_spec("pip") is None:
-        base = interpreters.find("{}.{}".format(*sys.version_info))
+        base = interpreter("{}.{}".format(*sys.version_info))
         return str(base or sys.executable)
     return sys.executable
 

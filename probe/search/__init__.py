@@ -1,1 +1,1 @@
-"""Searches over shapes and releases: by order, without operands; thresholds; bisection."""
+"""Searches over releases: bisection."""

@@ -20,10 +20,10 @@ from probe.floats import to_bits
 from probe.launch import AnySession, open_session
 from probe.runtimes import environments
 from probe.runtimes.pins import RELEASED, number
-from probe.search import by_order
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
+from probe.thresholds import by_order
 
 WHAT = ("bits", "order", "stability")
 ASSUMPTION = "what changed between the two ends changed once"
@@ -182,7 +182,7 @@ class Question:
                 self.store.append(table, table_rows)
         keys = ("at", "order_id", "rounding_id", "ranges")
         shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
-        return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.ways)
+        return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.summations)
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
         """Lengths that differ from the longest, and the run under which it is stored."""

@@ -1,4 +1,4 @@
-"""Steps to plainer operands: fewer that are not 0, fewer significant bits, friendlier decimals.
+"""Steps to simpler operands: fewer that are not 0, fewer significant bits, friendlier decimals.
 
 A product with a 0 leaves every sum as it is, so an operand that the failure does not need can go.
 """
@@ -28,7 +28,7 @@ FAR = 0.125
 def steps(weighted: bool) -> list[Step[Finding]]:
     """All steps; without weights of its own (pooling, a sum) an operator keeps its 1s."""
     names = ("w", "x", "b") if weighted else ("x",)
-    kinds = {"zeros in": _zeros, "plainer": _plainer, "one of": _single}
+    kinds = {"zeros in": _zeros, "plainer": _simpler, "one of": _single}
     return [
         Step(f"{kind} {name}", partial(candidates, name=name))
         for kind, candidates in kinds.items()
@@ -74,7 +74,7 @@ def _cleared(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     return cleared
 
 
-def _plainer(finding: Finding, name: str) -> Iterator[Finding]:
+def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
     """All numbers of a tensor with as few bits or digits, from the fewest up."""
     values = _tensors(finding).get(name)
     if values is None:
@@ -93,7 +93,7 @@ def _plainer(finding: Finding, name: str) -> Iterator[Finding]:
 
 
 def _single(finding: Finding, name: str) -> Iterator[Finding]:
-    """One number plainer: 1, fewer bits, fewer digits."""
+    """Simplifies one number: 1, fewer bits, fewer digits."""
     values = _tensors(finding).get(name)
     if values is None:
         return
@@ -108,7 +108,7 @@ def _single(finding: Finding, name: str) -> Iterator[Finding]:
 
 
 def _plain_values(value: float, dtype: str) -> list[float]:
-    """Plainer numbers near ``value`` (and 1 of its sign), the plainest first."""
+    """Simpler numbers near ``value`` (and 1 of its sign), the simplest first."""
     found = {math.copysign(1.0, value)}
     for bits in (1, 2, 3, DIGIT, 6, 2 * DIGIT, 3 * DIGIT, 4 * DIGIT, 5 * DIGIT):
         found |= {form(value) for form in _forms(bits)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from probe.activations import ACTIVATIONS, rounds_once
+
 Layers = tuple[tuple[str, str], ...]
 
 #: Layers whose every output is an element of the input, or one rounded operation of a few: no order
@@ -20,7 +22,7 @@ EXACT = frozenset(
     "Cropping2D Cropping3D Concatenate Add Subtract Multiply Maximum Minimum GaussianNoise".split()
 )
 #: Names of activations of which the same holds.
-EXACT_ACTIVATIONS = frozenset(("linear", "relu", "relu6", "leaky_relu"))
+EXACT_ACTIVATIONS = frozenset(("linear", *filter(rounds_once, ACTIVATIONS)))
 
 
 class NotStable(ValueError):

@@ -5,7 +5,7 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-from probe.stable.geometry import Convolution, accumulator
+from probe.stable.convolution import Convolution, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
@@ -57,7 +57,7 @@ def _numbers(shape):
 
 
 def _sizes(tf, x):
-    """The spatial sizes of x: numbers where they are known, else scalar tensors."""
+    """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
     known = _numbers(x.shape)[1:-1]
     asked = tf.shape(x) if None in known else ()
     return [asked[1 + axis] if size is None else size for axis, size in enumerate(known)]
@@ -151,12 +151,12 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
         zeros[axis] = [extent - 1, extent - 1 + rest]
         dy = tf.pad(dy, zeros)
     kernel = list(geometry.kernel)
-    turned = tf.reshape(w, kernel + [geometry.depth, groups, each])
+    mirrored = tf.reshape(w, kernel + [geometry.depth, groups, each])
     last = [rank + 2, rank + 1, rank]
-    turned = tf.reverse(tf.transpose(turned, list(range(rank)) + last), list(range(rank)))
-    turned = tf.reshape(turned, kernel + [each, geometry.channels])
+    mirrored = tf.reverse(tf.transpose(mirrored, list(range(rank)) + last), list(range(rank)))
+    mirrored = tf.reshape(mirrored, kernel + [each, geometry.channels])
     wanted = None if wide == dy.dtype.name else wide
-    dx = conv(dy, turned, accumulate=wanted, **geometry.transposed())
+    dx = conv(dy, mirrored, accumulate=wanted, **geometry.transposed())
     inside = [slice(before, before + size) for size, (before, _) in zip(sizes, around)]
     return dx[tuple([slice(None)] + inside)]
 

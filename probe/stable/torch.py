@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List
 
-from probe.stable.geometry import Convolution, accumulator
+from probe.stable.convolution import Convolution, accumulator
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
@@ -86,7 +86,7 @@ def _padded(torch, geometry, x):
 
 
 def _forward(torch, geometry, x, w, wide):
-    """The outputs: for every product one multiplication and one addition of all outputs."""
+    """Returns the outputs: for every product one multiplication and one addition of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each, wide = geometry.filters // groups, getattr(torch, wide)
     x, _, outputs = _padded(torch, geometry, x)
@@ -128,11 +128,11 @@ def _input_gradient(torch, geometry, x, w, dy, wide):
         rest = size + before + after - (length - 1 + extent)
         pads = [extent - 1, extent - 1 + rest] + pads
     dy = torch.nn.functional.pad(dy, pads)
-    turned = w.reshape((groups, each, geometry.depth) + geometry.kernel).transpose(1, 2)
-    turned = turned.flip(list(range(3, 3 + rank)))
-    turned = turned.reshape((geometry.channels, each) + geometry.kernel)
+    mirrored = w.reshape((groups, each, geometry.depth) + geometry.kernel).transpose(1, 2)
+    mirrored = mirrored.flip(list(range(3, 3 + rank)))
+    mirrored = mirrored.reshape((geometry.channels, each) + geometry.kernel)
     wanted = None if getattr(torch, wide) == dy.dtype else wide
-    dx = conv(dy, turned, accumulate=wanted, **geometry.transposed())
+    dx = conv(dy, mirrored, accumulate=wanted, **geometry.transposed())
     inside = [slice(before, before + size) for size, (before, _) in zip(sizes, around)]
     return dx[tuple([slice(None), slice(None)] + inside)]
 

@@ -118,7 +118,7 @@ class Plans:
         self._kept = lru_cache(CACHED)(self._made)
         self._lock = threading.Lock()
         for number in range(len(cases)):
-            self._made(number)
+            self[number]
 
     def __len__(self) -> int:
         return len(self.cases)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probe.arguments import by, choice
+from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import Pair
@@ -52,7 +53,7 @@ class Equivalent:
 
 
 def equivalent(case: Case, framework: str) -> Equivalent:
-    """What makes ``framework`` read the same windows as ``case``, whose length must be set.
+    """Returns what makes ``framework`` read the same windows as ``case``, whose length must be set.
 
     ``framework``: a name in :data:`FRAMEWORKS`, or its target's (``onnxruntime``, ``opencv``).
     InputError: an unknown name; an operator without windows; an open length, where padding depends
@@ -75,7 +76,10 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
     note = "; ".join(filter(None, (PLAIN[framework], _sizes(case, pairs), _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
-    lines = write(case, pairs)
+    try:
+        lines = write(case, pairs)
+    except Unsupported as error:
+        raise InputError("framework", framework, str(error), "use another framework") from None
     return Equivalent(
         *(framework, FRAMEWORKS[framework], pairs, case.rounds_up, lines, note),
         *(_kept_word(case, lines) or resolved, whole),
@@ -116,21 +120,17 @@ def _pooling(case: Case) -> str:
 
 def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
-    from probe.backends import caffe_layers
+    from probe.backends import caffe
 
-    pool, spec = case.pool, case.spec()
-    pads, keep = [], []
-    for axis, size in enumerate(case.spatial()):
-        outputs = case.output_spatial()[axis]
-        pad, drop = caffe_layers.symmetric(spec, axis, size, pairs[axis][0], outputs)
-        there = _caffe_outputs(case, axis, size, pad)
-        pads.append(pad)
-        keep.append(slice(None) if (drop, there) == (0, outputs) else slice(drop, drop + outputs))
+    pool, pads, keep = case.pool, [], []
+    for one in caffe.axes(case.spec(), case.spatial()):
+        pads.append(one.pad)
+        keep.append(one.kept)
     around = tuple((pad, pad) for pad in pads)
     _check_caffe(case, pairs, around)
     cropped = any(part != slice(None) for part in keep)
-    changes = {"padding": around, "ceil_mode": True, "pad_with": _caffe_pads(pool)}
-    resolved = case.with_(**(changes if pool else {"padding": around}))
+    changes = {"ceil_mode": True, "pad_with": "zeros" if pool == "avg" else "nothing"}
+    resolved = case.with_(padding=around, **(changes if pool else {}))
     said = (
         *(PLAIN["caffe"], "the outputs that are not wanted are cropped" if cropped else ""),
         *("pooling rounds sizes up" if pool else "", _sizes(case, pairs), _pooling(case)),
@@ -138,15 +138,6 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     note = "; ".join(filter(None, said))
     lines = code.caffe_layer(case, pads, keep)
     return Equivalent("caffe", "opencv", around, bool(pool), lines, note, resolved, tuple(keep))
-
-
-def _caffe_pads(pool: str) -> str:
-    return "zeros" if pool == "avg" else "nothing"
-
-
-def _caffe_outputs(case: Case, axis: int, size: int, pad: int) -> int:
-    around, ceil = ((pad, pad),) * case.spatial_rank, bool(case.pool)
-    return case.windows._replace(padding=around, ceil=ceil).span(axis, size).outputs
 
 
 def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:

@@ -86,7 +86,7 @@ class Geometry:
         return flat.reshape(len(spatial), -1)
 
     def channels(self, filter_: int) -> np.ndarray:
-        """The input channels that a filter reads, int64."""
+        """Returns the input channels that a filter reads, int64."""
         group = filter_ // (self.filters // self.groups)
         return np.arange(group * self.group_channels, (group + 1) * self.group_channels)
 

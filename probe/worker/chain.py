@@ -42,15 +42,16 @@ class Network:
     def _layer(self, number, xs, control):
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
-        if "kernel" not in spec and (operation.rounds_once(spec) or not self._has_own(number)):
+        of_cases = operation.of(spec).of_cases
+        if not of_cases and (operation.rounds_once(spec) or not self._has_own(number)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
             y = elementwise.function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
         prepared = self._prepared(number, [_rows(spec, x)] + xs[1:])
         y, spent = prepared.run()
-        windows = control and "kernel" in spec
-        checked = compare.control(prepared, y, spec["dtype"]) if windows else ""
+        compared = control and of_cases
+        checked = compare.control(prepared, y, spec["dtype"]) if compared else ""
         return _positions(spec, x, y), spent, checked
 
     def _has_own(self, number):
@@ -67,7 +68,7 @@ class Network:
             step = None if number is None else self.given.steps[number]
             if step is None:
                 made = rewritten.whole(self.backend, self.given)
-            elif "kernel" in step.layer:
+            elif operation.of(step.layer).of_cases:
                 made = self.operators(step.layer)
             else:
                 made = rewritten.whole(self.backend, program.alone(step))
@@ -79,7 +80,7 @@ class Network:
         bound, call = self.ready.get(number, (None, None))
         if bound is not operator:
             operands = self.operands
-            if number is not None and "kernel" in self.given.steps[number].layer:
+            if number is not None and operation.of(self.given.steps[number].layer).of_cases:
                 arrays = self.given.steps[number].arrays
                 operands = {name: operands[at] for name, at in arrays.items()}
             call = operator.bind(operands)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from probe import load, machine, notebook
+from probe import load, machine
+from probe.experiments import notebook
 from tests.helpers.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ import pytest
 
 from probe import load
 from probe.runtimes.pins import recipe
-from probe.search.measurement import measured
 from probe.store import Store
 from probe.target import Target
+from probe.thresholds.by_order import measured
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))

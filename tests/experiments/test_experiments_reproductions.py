@@ -13,8 +13,8 @@ import pytest
 from probe import load
 from probe.case import Case
 from probe.errors import StoreError
-from probe.reproduction import trials
-from probe.reproduction.trials import attempt, draw
+from probe.experiments import trials
+from probe.experiments.trials import attempt, draw
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -74,7 +74,7 @@ def swept(tmp_path_factory):
 def test_a_longer_draw_begins_with_a_shorter_one(swept, tmp_path):
     few, many = draw(swept, 3), draw(swept, 8)
     assert many[:3] == few and [one.number for one in many] == list(range(8))
-    assert len({(one.target, one.at) for one in many}) == 8
+    assert len({(one.target, one.shapes.at) for one in many}) == 8
     each = Counter(one.target for one in draw(swept, 2, each=True))
     assert set(each.values()) == {2} and len(each) == 2
     with pytest.raises(StoreError, match="measure it on this machine first"):

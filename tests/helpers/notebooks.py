@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from probe.cli.experiment import execute
+from probe.experiments.running import execute
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,9 @@ import time
 import pytest
 
 import probe
-from probe.cli import numbers, options, shell
+from probe.cli import options, shell
 from probe.errors import InputError, TargetError
+from probe.printing import ranges
 
 CONV = "--op conv1d --kernel 5".split()
 
@@ -180,18 +181,18 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 def test_numbers_are_read_as_people_write_them():
-    assert numbers.parse("lengths", "5..8") == [5, 6, 7, 8]
-    assert numbers.parse("lengths", "5..12:3") == [5, 8, 11]
-    assert numbers.parse("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
+    assert options.numbers("lengths", "5..8") == [5, 6, 7, 8]
+    assert options.numbers("lengths", "5..12:3") == [5, 8, 11]
+    assert options.numbers("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
     for wrong in ("", "5-8", "5..", "5..8:0", "5..8:-1", "0..3", "1..99999999", "5.5"):
         with pytest.raises(InputError, match=r"lengths="):
-            numbers.parse("lengths", wrong)
+            options.numbers("lengths", wrong)
 
 
 def test_numbers_are_written_as_ranges():
-    assert numbers.text([5, *range(7, 61)]) == "5, 7..60"
-    assert numbers.text([3, 4, 9]) == "3, 4, 9" and numbers.text([]) == ""
-    assert numbers.text(range(1, 60, 2), 3) == "1, 3, 5, ... (27 more)"
+    assert ranges([5, *range(7, 61)]) == "5, 7..60"
+    assert ranges([3, 4, 9]) == "3, 4, 9" and ranges([]) == ""
+    assert ranges(range(1, 60, 2), 3) == "1, 3, 5, ... (27 more)"
 
 
 def test_numbers_that_start_with_a_dash_are_values(capsys):
@@ -241,7 +242,7 @@ def test_ctrl_c_ends_with_130(capsys, monkeypatch):
 
 
 def test_progress_is_for_terminals_only():
-    from probe.cli.output import Output
+    from probe.printing import Output
 
     out, start = Output(), time.monotonic()
     with out.progress("sweep") as tell, out.working("this"):

@@ -10,8 +10,8 @@ import pytest
 
 from probe.cli import shell
 from probe.explain import explain
-from probe.explain.evidence import example, part
-from probe.order.replay import Rounding
+from probe.explain.evidence import example
+from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
 from probe.target import Target
 
@@ -169,9 +169,15 @@ def test_the_example_is_the_smallest_that_replays():
 def test_sides_part_where_their_trees_do():
     plain = Rounding()
     one, two = Tree.sequential(5), Tree.pairwise(5)
-    assert part((one, plain), (one, plain), "float32") == (frozenset(), frozenset())
-    assert part((one, plain), (two, plain), "float32") == ({1, 2, 3}, {1, 2, 3})
+    assert Summation(one, plain).own_nodes(Summation(one, plain), "float32") == (
+        frozenset(),
+        frozenset(),
+    )
+    assert Summation(one, plain).own_nodes(Summation(two, plain), "float32") == (
+        {1, 2, 3},
+        {1, 2, 3},
+    )
     fused = Rounding(fused=frozenset({3}))
-    assert part((one, plain), (one, fused), "float32") == ({2, 3}, {2, 3})
-    wide = Rounding(nodes="float64")
-    assert part((one, plain), (one, wide), "float32")[0] == {0, 1, 2, 3}
+    assert Summation(one, plain).own_nodes(Summation(one, fused), "float32") == ({2, 3}, {2, 3})
+    wide = Rounding(accumulator_format="float64")
+    assert Summation(one, plain).own_nodes(Summation(one, wide), "float32")[0] == {0, 1, 2, 3}

@@ -16,8 +16,8 @@ from rich.text import Text
 
 import probe
 from probe.cli import options, shell
-from probe.cli.show import facts
 from probe.errors import InputError, TargetError, one_of
+from probe.printing import table
 
 
 def ran(capsys, text):
@@ -163,7 +163,7 @@ HEADERS = ("target", "verdict", "differs at", "differing", "compared", "max ulp"
 
 
 def rows():
-    made = facts.table(*HEADERS, right=HEADERS[3:6])
+    made = table(*HEADERS, right=HEADERS[3:6])
     long = "tensorflow,onednn=0,contraction=0,threads=2"
     made.add_row(long, Text("differs"), "5..7, 9", "1,234,567", "9,876,543", "257", "words " * 9)
     made.add_row("reference", Text("agrees"), "none", "0", "120", "0", "")

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probe.cli.show import places, trees
+from probe.cli.show import places
+from probe.order import notation
 from probe.order.tree import BIAS, Tree
 
 
@@ -38,13 +39,13 @@ from probe.order.tree import BIAS, Tree
     ],
 )
 def test_trees_as_short_sums(tree, short, name):
-    assert trees.short(tree) == short
-    assert trees.named(tree) == name
+    assert notation.short(tree) == short
+    assert notation.named(tree) == name
 
 
 def test_drawings_have_a_line_a_leaf():
     tree = Tree.parse("((((0+2)+(1+3))+4)+b)")
-    assert trees.drawing(tree, frozenset({4})) == [
+    assert notation.drawing(tree, frozenset({4})) == [
         "p0  ─┐",
         "p2  ─┴─┐",
         "p1  ─┐ │",
@@ -52,17 +53,17 @@ def test_drawings_have_a_line_a_leaf():
         "p4* ─────┴─┐",
         "b   ───────┴─",
     ]
-    assert trees.drawing(Tree.together(3)) == ["p0 ─┐", "p1 ─┤", "p2 ─┴─"]
+    assert notation.drawing(Tree.together(3)) == ["p0 ─┐", "p1 ─┤", "p2 ─┴─"]
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=60, unique=True), st.integers(2, 5))
 def test_any_tree_can_be_written(leaves, width):
     groups = [leaves[i : i + width] for i in range(0, len(leaves), width)]
     tree = Tree.chain(groups)
-    text = trees.short(tree)
+    text = notation.short(tree)
     assert text.count("(") == text.count(")") and len(text) <= 300
-    assert len(trees.drawing(tree)) == len(leaves)
-    assert isinstance(trees.named(tree), str)
+    assert len(notation.drawing(tree)) == len(leaves)
+    assert isinstance(notation.named(tree), str)
 
 
 def test_deep_and_wide_trees_stay_short():
@@ -71,7 +72,7 @@ def test_deep_and_wide_trees_stay_short():
         nodes += [(leaf, leaf + 1), (~(len(nodes) - 1), ~len(nodes)), (~(len(nodes) + 1), leaf + 2)]
         leaf += 3
     for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
-        assert len(trees.short(tree)) <= 300
+        assert len(notation.short(tree)) <= 300
 
 
 @given(st.integers(0, 2**24 - 1))

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from probe import plots
+from probe.experiments import pictures
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -36,7 +37,7 @@ def test_more_ulps_are_darker():
     colours = [to_rgb(colour) for colour, _ in ((c, n) for n, (_, c) in plots.ULPS.items())][:-1]
     luminance = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in colours]
     assert luminance == sorted(luminance, reverse=True)
-    assert len(set(plots.CAUSES.values())) == len(plots.CAUSES)
+    assert len(set(pictures.CAUSES.values())) == len(pictures.CAUSES)
 
 
 def comparisons():
@@ -51,15 +52,15 @@ def differences():
 
 
 def test_a_length_map_has_the_largest_distance_of_each_position():
-    grid = plots.length_map(comparisons(), differences())
+    grid = pictures.length_map(comparisons(), differences())
     assert grid.index.tolist() == [5, 6, 7, 8]
     assert grid.loc[6].tolist()[:2] == [0, 3] and grid.loc[8, 3] == np.inf
     assert grid.isna().sum(axis=1).tolist() == [3, 2, 1, 0]
 
 
 def test_length_pictures_are_drawn(axes):
-    grid = plots.length_map(comparisons(), differences())
-    plots.heat_map(axes, grid)
+    grid = pictures.length_map(comparisons(), differences())
+    pictures.heat_map(axes, grid)
     plots.ulp_legend(axes.figure, grid)
     labels = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert labels == ["equal", "3 to 16", "not a number"]
@@ -76,7 +77,7 @@ def test_strips_have_a_row_a_target_and_some_lengths_named(axes):
 def test_bits_are_written_where_there_are_some(axes):
     columns = pd.MultiIndex.from_tuples([(7, 0), (8, 0)])
     bits = pd.DataFrame([[0x42737AFD, pd.NA]], index=["tensorflow"], columns=columns, dtype="Int64")
-    plots.bits_table(axes, bits, pd.DataFrame([[300.0, 0.0]], columns=columns))
+    pictures.bits_table(axes, bits, pd.DataFrame([[300.0, 0.0]], columns=columns))
     texts = {text.get_text(): text.get_color() for text in axes.texts}
     assert texts["42737afd"] == "white"
     assert {"tensorflow", "length 7", "length 8", "output 0"} <= set(texts)
@@ -87,11 +88,11 @@ def test_agreement_counts_what_both_have_and_puts_the_like_together(axes):
     digests = pd.DataFrame(
         {1: ["x", "y", "x", None], 2: ["p", "q", "p", "q"]}, index=["a", "b", "c", "d"]
     )
-    shared = plots.agreement(digests)
+    shared = pictures.agreement(digests)
     assert shared.loc["a"].tolist() == [2, 0, 2, 0] and shared.loc["d", "d"] == 1
-    order = plots.grouped_alike(shared)
+    order = pictures.grouped_alike(shared)
     assert order[:2] == ["a", "c"] and sorted(order) == ["a", "b", "c", "d"]
-    plots.agreement_matrix(axes, shared.loc[order, order])
+    pictures.agreement_matrix(axes, shared.loc[order, order])
 
 
 def test_shares_are_drawn_with_two_levels_of_columns_and_a_bar(axes):
@@ -109,20 +110,22 @@ def test_shares_are_drawn_with_two_levels_of_columns_and_a_bar(axes):
 
 def test_causes_keep_their_colours_and_the_sum_is_written(axes):
     counts = pd.DataFrame({"order": [3, 0], "made up": [1, 0]}, index=["a", "b"])
-    plots.cause_bars(axes, counts)
+    pictures.cause_bars(axes, counts)
     assert [text.get_text() for text in axes.texts] == ["4", "0"]
     faces = [to_rgb(bar.get_facecolor()[:3]) for bar in axes.patches]
-    assert faces[0] == to_rgb(plots.CAUSES["order"]) and faces[-1] == to_rgb(plots.OTHER_CAUSE)
+    assert faces[0] == to_rgb(pictures.CAUSES["order"]) and faces[-1] == to_rgb(
+        pictures.OTHER_CAUSE
+    )
 
 
 @pytest.mark.parametrize(("better", "colour"), [("less", plots.DIFFERS), ("more", plots.STABLE)])
 def test_a_median_is_coloured_by_its_side_of_the_limit(axes, better, colour):
-    plots.dots(axes, {"a": [1.4, 1.5, 1.6]}, limit=1.3, better=better)
+    pictures.dots(axes, {"a": [1.4, 1.5, 1.6]}, limit=1.3, better=better)
     assert axes.texts[0].get_text() == "1.5" and axes.texts[0].get_color() == colour
 
 
 def test_a_spread_names_its_largest_and_may_be_empty(axes):
-    plots.spread(axes, {"a": [0.5, 2.0], "b": []})
+    pictures.spread(axes, {"a": [0.5, 2.0], "b": []})
     assert [text.get_text().strip() for text in axes.texts] == ["2"]
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from probe.errors import InputError
 from probe.network import Network
-from probe.network.builder import nine_layers
-from probe.network.description import from_json
+from probe.network.description import from_json, nine_layers
 
 CHAINS = {
     "valid": [{"op": "conv1d", "kernel": 3}, {"op": "max_pool1d", "kernel": 2}] * 2,
@@ -87,7 +86,7 @@ def test_activations_that_read_content_and_the_least_length_are_those_of_brute_f
     for content in (1, 2, 5, 9, 14):
         whole = symbols(network, fixed, content)
         reading = [number for number, one in enumerate(whole) if content_in(one)]
-        found = geometry.need(content)
+        found = geometry.requirement(content)
         assert found.reading == len(reading)
         assert found.kept == (reading[-1] + 1 if reading else 0)
         assert found.outputs == len(whole)
@@ -127,9 +126,9 @@ def test_field_jump_and_start_are_those_of_the_windows():
 
 def test_the_nine_layers_need_little_more_than_their_window():
     geometry = nine_layers(width=1).geometry(4096)
-    need = geometry.need(257)
+    need = geometry.requirement(257)
     assert (need.padded, need.reading, need.kept, need.tail) == (2556, 2, 2, 6)
-    assert geometry.need(256).padded == 2300
+    assert geometry.requirement(256).padded == 2300
     assert geometry.capacity(4092) == 2300 + 7 * 256 == 4092
     assert geometry.least(4096) == 4096  # the content has to fit, though its end is read by none
 
@@ -183,7 +182,7 @@ def test_descriptions_that_are_none(given, message):
 def test_content_longer_than_the_fixed_length_is_refused():
     geometry = nine_layers(width=1).geometry(2400)
     with pytest.raises(InputError, match="content=2401: the fixed length is 2400"):
-        geometry.need(2401)
+        geometry.requirement(2401)
     with pytest.raises(
         InputError, match="length=100: conv5 .* gets 1x2, and no window fits; use 2300 or more"
     ):

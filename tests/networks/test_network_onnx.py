@@ -50,7 +50,7 @@ def model(*parts):
 )
 def test_nodes_of_one_activation_are_one_layer(parts, wanted):
     found = Network.load(model(*parts))
-    assert [layer.activation for layer in found.layers[1:]] == wanted and found.beyond is None
+    assert [layer.activation for layer in found.layers[1:]] == wanted and found.suffix is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_nodes_of_one_activation_are_one_layer(parts, wanted):
 def test_other_nodes_end_the_chain(parts):
     found = Network.load(model(*parts))
     assert "gelu" not in [layer.activation for layer in found.layers]
-    assert found.beyond is not None
+    assert found.suffix is not None
 
 
 def by_hand(nodes, held, shape):
@@ -117,7 +117,7 @@ def test_a_model_with_channels_last_is_read_as_converters_write_it():
     model = by_hand(nodes, held, [1, 1, "n", 3])
     found = Network.load(model)
     words = "pad conv2d normalisation activation max_pool2d dense bias activation"
-    assert [layer.op for layer in found.layers] == words.split() and found.beyond is None
+    assert [layer.op for layer in found.layers] == words.split() and found.suffix is None
     x = content(found, 30)
     theirs = runtime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
@@ -181,4 +181,4 @@ def test_what_is_no_layer_of_ours_ends_the_chain_with_the_reason(node, why):
         "crops": np.array([0, 0, 0, -1, 0, 0, 0, 0]),
     }
     found = Network.load(by_hand([("Conv", ["y", "w"], {}), node], held, [1, 3, 1, "n"]))
-    assert len(found.layers) == 1 and why in found.beyond.why
+    assert len(found.layers) == 1 and why in found.suffix.why

@@ -8,12 +8,12 @@ import pytest
 import probe
 from probe.cli import shell
 from probe.errors import InputError
+from probe.experiments import networks as pictures
 from probe.launch import InlineSession
 from probe.network import Network, plan
-from probe.network.readers import BRANCHED
+from probe.network.readers.reading import BRANCHED
 from probe.network.report import examine, verdict
 from probe.network.safe import SafeLengths
-from probe.plots import networks as pictures
 from probe.remedies import found as remedies_rows
 from probe.remedies import measure_network
 from probe.target import Target
@@ -142,12 +142,12 @@ def test_a_reader_says_how_much_of_a_model_it_read(parts, name):
     found = part_of(parts, name)
     examined, total, stop = PARTS[name]
     assert (found.examined, found.operations_total) == (examined, total)
-    assert found.beyond is not None and found.beyond.name == stop and found.beyond.todo
+    assert found.suffix is not None and found.suffix.name == stop and found.suffix.todo
     assert found.part == f"layer{'s 1 to' if examined > 1 else ''} {examined} of {total}; " + (
         f"what follows from `{stop}` on is not judged"
     )
     if name.endswith("add"):
-        assert "joins several branches" in found.beyond.why and found.beyond.todo == BRANCHED
+        assert "joins several branches" in found.suffix.why and found.suffix.todo == BRANCHED
 
 
 @pytest.mark.slow
@@ -290,8 +290,8 @@ def test_outputs_and_names_do_not_deceive_a_reader():
         (Drops(), "dropout", 1),
     ):
         found = Network.load(model.eval())
-        assert found.beyond is not None, stop
-        assert (found.beyond.name, found.examined) == (stop, examined)
+        assert found.suffix is not None, stop
+        assert (found.suffix.name, found.examined) == (stop, examined)
 
 
 def test_a_keras_model_with_two_outputs_or_layers_of_the_users_is_read_in_part():
@@ -306,9 +306,9 @@ def test_a_keras_model_with_two_outputs_or_layers_of_the_users_is_read_in_part()
     a = layers.Conv1D(4, 3, name="a")(entry)
     b = layers.Conv1D(4, 3, name="b")(a)
     found = Network.load(keras.Model(entry, [a, b]))
-    assert found.beyond.name == "a" and "another output" in found.part
+    assert found.suffix.name == "a" and "another output" in found.part
     found = Network.load(keras.Model(entry, Conv1D(2, 3, name="own")(a)))
-    assert found.beyond.name == "own" and "class of its own" in found.beyond.why
+    assert found.suffix.name == "own" and "class of its own" in found.suffix.why
 
 
 def test_what_keras_computes_beside_its_layers_ends_the_chain():
@@ -335,7 +335,7 @@ def test_what_keras_computes_beside_its_layers_ends_the_chain():
         (keras.Sequential([entry, layers.Conv1D(4, 3, activation=relu)]), "of its own", 0),
     ):
         found = Network.load(model)
-        assert found.beyond is not None and why in found.beyond.why, why
+        assert found.suffix is not None and why in found.suffix.why, why
         assert found.examined == examined
         assert found.operations_total > examined or why == "another output"
 
@@ -354,15 +354,15 @@ def test_names_that_mean_something_else_end_a_chain():
         graph = helper.make_graph(nodes, "g", [given], [gives], [weights])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
-    assert Network.load(model(17, "Relu")).beyond is None
-    assert "of its own" in Network.load(model(17, "Relu", domain="mine")).beyond.why
-    assert Network.load(model(17, "Softmax", axis=1)).beyond is None
+    assert Network.load(model(17, "Relu")).suffix is None
+    assert "of its own" in Network.load(model(17, "Relu", domain="mine")).suffix.why
+    assert Network.load(model(17, "Softmax", axis=1)).suffix is None
     for words in ({"axis": 1}, {}):  # all axes from this one on
-        assert Network.load(model(11, "Softmax", **words)).beyond.name == "last"
+        assert Network.load(model(11, "Softmax", **words)).suffix.name == "last"
     patched = torch.nn.Conv1d(4, 4, 3)
     patched.forward = lambda x: 2 * x
     found = Network.load(torch.nn.Sequential(torch.nn.Conv1d(3, 4, 3), patched))
-    assert found.beyond.name == "1"
+    assert found.suffix.name == "1"
 
 
 def test_three_lines_in_python_do_not_call_a_part_exact_or_equal():

@@ -110,7 +110,7 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(
         pytest.skip(why)
     path = saved(library, net, long, tmp_path)
     network = Network.load(path, height=(1,), trust=True)
-    assert network.turned == (long == "first") and network.beyond is None
+    assert network.swapped == (long == "first") and network.suffix is None
     with Session(target) as session:
         made = plan.make(SafeLengths(session, network.geometry(FIXED)), CONTENTS)
     assert made.failed == []

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
-from probe.backends import caffe, elementwise
+from probe.backends import caffe, conformance, elementwise
 from probe.cli.network import network as command
 from probe.launch import InlineSession
 from probe.network.comparison import Comparer
@@ -21,7 +21,7 @@ from probe.network.running import Runner, content
 from probe.remedies import running
 from probe.remedies.candidates import candidates
 from probe.reproduction import layout
-from probe.reproduction.scripts import activations
+from probe.reproduction import lines as scripts
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {
@@ -60,7 +60,7 @@ def described(layers, **words):
 def agree(session, network, length, tolerance=2e-6):
     """Whether the program gives the layers' numbers, and they NumPy's; both are returned."""
     runner, x = Runner(session, network), content(network, length)
-    whole, seconds = runner.whole(x, 3)
+    whole, seconds = runner.end_to_end(x, 3)
     assert whole is not None, runner.no_program
     assert len(seconds) == 3 and whole.flags.c_contiguous and runner.no_program == ""
     with InlineSession(Target.parse("reference")) as exact:
@@ -95,7 +95,7 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
         network = from_json({"in_channels": 5, "layers": [{"op": "activation", **words}]})
         x = 3 * content(network, 23)
         truth = elementwise.function(network.layers[0].spec("float32"), {})(x.astype(float))
-        whole, _ = Runner(started(text), network).whole(x)
+        whole, _ = Runner(started(text), network).end_to_end(x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
 
 
@@ -114,7 +114,7 @@ def imports(target):
     return "\n".join(["import numpy as np", *before, ""])
 
 
-@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(activations.EXACT)))
+@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - set(scripts.EXACT)))
 @pytest.mark.parametrize("text", TARGETS)
 def test_a_script_has_the_activation_that_the_layer_has(started, text, activation):
     words = {"activation": activation, "parameters": {"alpha": 0.25}}
@@ -123,7 +123,7 @@ def test_a_script_has_the_activation_that_the_layer_has(started, text, activatio
     for shape in ({"rank": 1}, {"rank": 2, "height": [3]}):
         network, names = from_json(words | shape), {}
         x = 3 * content(network, 37)
-        lines = activations.lines(target, "", activation, 0.25, x.shape)
+        lines = scripts.activation(target, "", activation, 0.25, x.shape)
         body = "".join(f"    {line}\n" for line in layout.block(list(lines)))
         exec(imports(target) + "def script(x):\n" + body, names)
         assert ulp.equal(
@@ -144,7 +144,7 @@ def test_extend_keeps_the_first_positions_and_puts_constants_behind(started, tex
         longer = network.with_(layers=(pool, extend, pool))
         agree(started(text), longer, 14)
         alone = network.with_(layers=(extend,))
-        whole, _ = Runner(started(text), alone).whole(x := content(alone, 7))
+        whole, _ = Runner(started(text), alone).end_to_end(x := content(alone, 7))
         assert (whole == np.concatenate([x[..., :kept, :], behind], axis=-2)).all()
 
 
@@ -164,6 +164,26 @@ def test_one_and_three_spatial_axes(started, text):
     ]
     words = {"rank": 3, "height": [3, 2], "in_channels": 2, "layers": three}
     agree(started(text), from_json(words), 9)
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 4), (1, 3, 9, 4)], ids=["one axis", "two axes"])
+@pytest.mark.parametrize("text", TARGETS)
+def test_a_program_reads_values_again(started, text, shape):
+    """A value that is read again is not clamped in the operator that makes it."""
+    session, rank = started(text), len(shape) - 2
+    conv = conformance.spec(f"conv{rank}d", [3] * rank, padding="same", in_channels=4, filters=4)
+    plain = {"dtype": "float32", "parameters": {}}
+    relu = plain | {"op": "activation", "activation": "relu"}
+    rest = [relu, *(plain | {"op": op, "axis": rank} for op in ("add", "multiply", "concat"))]
+    reads = [[0], [1], [1, 2], [3, 0], [4, 1]]
+    random = np.random.default_rng(5)
+    x, w = (random.standard_normal(one, np.float32) for one in (shape, (*[3] * rank, 4, 4)))
+    named = {"key": "again", "specs": [conv, *rest], "reads": reads}
+    session.request({"do": "network"} | named, {"0.w": w})
+    whole = session.request({"do": "whole", "key": "again", "times": 1}, {"x": x})[1]["y"]
+    layers = session.request({"do": "through", "key": "again"}, {"x": x})[1]["y4"]
+    assert whole.shape == (*shape[:-2], 2 * shape[-2], 4)
+    np.testing.assert_allclose(whole, layers, rtol=2e-6, atol=2e-6)
 
 
 def test_float16_is_literts(started):
@@ -203,7 +223,7 @@ REFUSED = [
 def test_where_there_is_no_program_the_user_is_told_why(started, text, dtype, layers, why):
     network = described([{"op": "bias"}, *layers], dtype=dtype)
     runner = Runner(started(text), network)
-    assert runner.whole(content(network, 9)) == (None, [])
+    assert runner.end_to_end(content(network, 9)) == (None, [])
     assert why in runner.no_program
 
 

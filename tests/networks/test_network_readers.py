@@ -9,7 +9,7 @@ import pytest
 
 from probe.errors import InputError
 from probe.launch import InlineSession
-from probe.network import Network
+from probe.network import Network, report
 from probe.network.running import Runner, content
 from probe.target import Target
 
@@ -43,7 +43,7 @@ def test_functions_of_a_traced_module_are_its_layers():
     assert [layer.activation or layer.op for layer in found.layers] == (
         "conv1d relu max_pool1d conv1d leaky_relu tanh sigmoid".split()
     )
-    assert found.beyond.kind == "flatten" and "reads all positions" in found.beyond.why
+    assert found.suffix.kind == "flatten" and "reads all positions" in found.suffix.why
     x = content(found, 30)
     with InlineSession(Target.parse("reference")) as session, torch.no_grad():
         ours = Runner(session, found).output(x)
@@ -69,7 +69,7 @@ def test_layers_that_compute_in_another_dtype_end_the_chain():
     half, single = torch.nn.Conv1d(2, 4, 3).half(), torch.nn.Conv1d(4, 2, 3)
     found = Network.load(torch.nn.Sequential(half, single))
     assert found.dtype == "float16" and len(found.layers) == 1
-    assert found.beyond.why == "computes in float32, and the layers before it in float16"
+    assert found.suffix.why == "computes in float32, and the layers before it in float16"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -86,7 +86,7 @@ def test_keras_models_of_mixed_precision_are_what_their_layers_compute_in(tmp_pa
 
     found = Network.load(saved("mixed_float16"))
     assert found.dtype == "float16" and len(found.layers) == 2
-    assert "computes in float32" in found.beyond.why
+    assert "computes in float32" in found.suffix.why
     assert "dtype=bfloat16: networks are run in float32" in refusal(saved("mixed_bfloat16"))
 
 
@@ -112,3 +112,16 @@ def test_refusals_name_the_file(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_text(content)
     assert refusal(path).startswith(f"network={path}: ") and message in refusal(path)
+
+
+def test_layers_in_training_mode_are_named_and_negative_padding_ends_the_chain():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    layers = nn.Conv1d(2, 3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3), nn.Dropout(0.0), nn.ReLU()
+    module = nn.Sequential(*layers, nn.ConstantPad1d((-1, 2), 0.0), nn.Conv1d(3, 2, 3))
+    network = Network.load(module)
+    assert network.note.endswith("though in training mode: 1 (Dropout), 2 (BatchNorm1d)")
+    assert network.suffix.name == "5" and network.suffix.why == "crops (its padding is negative)"
+    assert report.described(network, 32)["note"] == network.note
+    evaluated = Network.load(module.eval())
+    assert not evaluated.note and "note" not in report.described(evaluated, 32)

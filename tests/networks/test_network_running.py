@@ -10,13 +10,12 @@ from click.testing import CliRunner
 from probe import Store, Target, load, ulp
 from probe.cli.network import network as command
 from probe.errors import InputError, TargetError
+from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
 from probe.network import Network, consequence, plan
-from probe.network.builder import nine_layers
 from probe.network.comparison import Comparer
-from probe.network.description import from_json
+from probe.network.description import from_json, nine_layers
 from probe.network.layerwise import CUT, Layerwise
-from probe.network.measurement import Request, measure
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.target import unavailable
@@ -111,7 +110,7 @@ def test_a_chain_computes_what_its_layers_say(text):
         runner, x = Runner(session, MIXED), content(MIXED, 21)
         truth = expected(MIXED, x.astype(float))
         run = runner.run(x, control=True)
-        whole, seconds = runner.whole(x, 2)
+        whole, seconds = runner.end_to_end(x, 2)
         assert [one.shape for one in run.activations] == [
             (1, *sizes, channels)
             for sizes, channels in zip(
@@ -159,7 +158,7 @@ def test_what_is_inherited_is_no_difference_of_the_layers_below(switching):
 def test_too_little_padding_is_no_rounding(switching):
     network = nine_layers(width=2, blocks=2, kernel=3, padding="same")
     geometry = network.geometry(64)
-    need = geometry.need(9)
+    need = geometry.requirement(9)
     found = Comparer(switching, geometry).compare(9, need.padded - 4)
     assert found.verdict == "padding" and found.lacking > 0
     assert sum(layer.other_window for layer in found.layers) > 0
@@ -176,7 +175,7 @@ def test_safe_lengths_are_the_shortest_that_change_no_order(switching, padding):
         safe = lengths.safe(length)
         alike = []
         for to in range(geometry.least(length), safe + 1):
-            need = geometry.need(length, to)
+            need = geometry.requirement(length, to)
             if geometry.capacity(to) < length:
                 continue
             # by brute force: in which way each layer adds at a size is known of this target
@@ -238,7 +237,6 @@ def test_decisions_and_errors_are_counted():
     told = {one.decision: one for one in consequence.decisions(other, fixed, "float32")}
     assert told["argmax"].crossed == 1 and told["top-5"].crossed == 0
     assert told["threshold"].crossed == 0 and told["threshold"].taken == 6
-    assert consequence.differing(other, fixed, "float32") == 1
     assert consequence.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
 
 
@@ -322,7 +320,7 @@ def test_a_model_of_keras_stops_at_what_has_no_finite_window(tmp_path):
     assert [layer.op for layer in found.layers] == (
         "conv1d activation normalisation max_pool1d pad conv1d".split()
     )
-    assert found.fixed == 64 and found.beyond.kind == "GlobalMaxPooling1D"
+    assert found.fixed == 64 and found.suffix.kind == "GlobalMaxPooling1D"
     x = np.random.default_rng(0).normal(size=(1, 64, 2)).astype(np.float32)
     with InlineSession(Target.parse("reference")) as session:
         ours = Runner(session, found).run(x)
@@ -416,18 +414,18 @@ def test_lengths_at_which_the_program_computes_otherwise_are_not_safe(switching,
     layers = SafeLengths(switching, geometry)
     contents = (1, 4, 8, 30)
     by_layers = {length: layers.safe(length) for length in contents}
-    assert plan.rule(layers) and not layers.programs
-    monkeypatch.setattr(Runner, "whole", whole)
+    assert plan.rule(layers) and not layers.end_to_end
+    monkeypatch.setattr(Runner, "end_to_end", whole)
     lengths = SafeLengths(switching, geometry)
     for length, least in by_layers.items():
         safe = lengths.safe(length)
-        kept = geometry.need(length).kept
+        kept = geometry.requirement(length).kept
         assert safe == least if kept <= 2 else safe >= 70 > least
         for seed in range(3):
             run = lengths.runner.end_to_end
             assert plan.differing(lengths, length, safe, seed, run=run) == 0
-    assert {geometry.need(length).kept <= 2 for length in contents} == {True, False}
-    assert any(lengths.programs.values()) and plan.rule(lengths) == ""
+    assert {geometry.requirement(length).kept <= 2 for length in contents} == {True, False}
+    assert any(lengths.end_to_end.values()) and plan.rule(lengths) == ""
     assert any("program of all layers" in one for one in plan.assumptions(lengths))
     found = Comparer(switching, geometry).compare(30, 66)
     assert found.verdict == "program" and found.end_to_end and found.first is None
@@ -477,7 +475,9 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
 
 
 def test_a_length_at_which_no_output_is_shared_has_no_program_to_compare(switching, monkeypatch):
-    monkeypatch.setattr(Runner, "whole", lambda self, x, times=1: (self.output(x), [1.0] * times))
+    monkeypatch.setattr(
+        Runner, "end_to_end", lambda self, x, times=1: (self.output(x), [1.0] * times)
+    )
     layers = [
         {"op": "conv1d", "kernel": 1, "stride": 2, "padding": "1"},
         {"op": "conv1d", "kernel": 3, "padding": "1"},
@@ -487,7 +487,7 @@ def test_a_length_at_which_no_output_is_shared_has_no_program_to_compare(switchi
     assert not shared.same.any() and shared.shift is not None and geometry.capacity(1) > 0
     lengths = SafeLengths(switching, geometry)
     made = plan.make(lengths, range(1, 12))
-    assert made.failed == [] and 1 not in lengths.programs
+    assert made.failed == [] and 1 not in lengths.end_to_end
 
 
 def test_what_averages_and_scales_are_compared_on_is_finite_in_float16():

@@ -12,7 +12,7 @@ import pytest
 from probe.cli import shell
 from probe.errors import InputError
 from probe.network import Network
-from probe.network.readers import keras_file, torch_file
+from probe.network.readers import trust as files
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -170,7 +170,7 @@ def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monk
         assert "layer own is a " in refusal(tmp_path / f"model.{ending}")
     assert not (tmp_path / "made").exists()  # the module that the file names was not imported
     found = Network.load(tmp_path / "model.keras", trust=True)
-    assert found.beyond.name == "own" and (tmp_path / "made").exists()
+    assert found.suffix.name == "own" and (tmp_path / "made").exists()
 
 
 def test_keras_files_of_keras_own_layers_need_no_trust(tmp_path):
@@ -193,10 +193,10 @@ def test_a_class_is_looked_at_wherever_a_file_hides_it():
     layer = {"class_name": "Dense", "module": "keras.layers", "config": {"name": "d"}}
     layer["config"]["activation"] = [inner]
     config = {"class_name": "Sequential", "module": "keras", "config": {"layers": [layer]}}
-    found = [one for one in keras_file._classes(config, "") if one.holds_code]
+    found = [one for one in files._classes(config, "") if one.holds_code]
     assert [(one.layer, one.module, one.name) for one in found] == [("d", "os", "system")]
     weird = {"class_name": "f", "module": "kerasx.layers", "config": {}}
-    assert keras_file.Named("", "f", weird["module"], "").holds_code
+    assert files.Named("", "f", weird["module"], "").holds_code
 
 
 ENDINGS = ("keras", "h5", "hdf5", "pt", "pth", "onnx", "json")
@@ -263,4 +263,12 @@ def test_stand_ins_take_whatever_a_pickle_does_to_them(tmp_path):
     for protocol in range(5):
         path = tmp_path / "model.pt"
         path.write_bytes(pickle.dumps(made, protocol=protocol))
-        assert torch_file._named(path), protocol
+        assert files._named(path), protocol
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_tuple_of_a_million_tuples_ends_in_one_line(tmp_path, trusted):
+    path = tmp_path / "model.pt"
+    key = b")" + b"\x85" * 1_000_000  # as a key it is hashed, which takes a call for each
+    path.write_bytes(b"\x80\x02}" + key + b"K\x01s.")
+    assert "more than 1,000 deep" in refusal(path, trust=trusted)

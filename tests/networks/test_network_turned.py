@@ -85,7 +85,10 @@ def test_padding_between_the_layers_goes_along_the_models_axis(text):
         for length in (1, 8, 59):
             x = content(geometry.network, length, length)
             short = Runner(session, layerwise.plan(length))
-            for of in (lambda runner, x: runner.output(x), lambda runner, x: runner.whole(x)[0]):
+            for of in (
+                lambda runner, x: runner.output(x),
+                lambda runner, x: runner.end_to_end(x)[0],
+            ):
                 kept, whole = of(short, x), of(lengths.runner, padded(x, 60))
                 if whole is not None:
                     assert kept.shape[-2] == layerwise.kept(length)[-1]
@@ -116,14 +119,14 @@ def test_only_two_axes_change_places():
     rows = [{"op": "conv2d", "kernel": "1x3", "filters": 2}, {"op": "dense", "filters": 2}]
     with pytest.raises(InputError, match="layer=dense_1: it multiplies rows of two axes"):
         from_json({"rank": 2, "height": [4], "turned": True, "layers": rows})
-    assert from_json({"rank": 2, "height": [1], "turned": True, "layers": rows}).turned
+    assert from_json({"rank": 2, "height": [1], "turned": True, "layers": rows}).swapped
 
 
 def test_saved_and_read_again(tmp_path):
     network = described(True)
     network.save(tmp_path / "network.json")
     again = Network.load(tmp_path / "network.json")
-    assert again.turned and again.id == network.id != described(False).id
+    assert again.swapped and again.id == network.id != described(False).id
 
 
 @pytest.mark.slow
@@ -137,11 +140,11 @@ def test_a_module_of_first_axis_kernels_gives_its_own_bits():
         *(nn.Conv2d(8, 6, (3, 1), padding=(1, 0)), nn.Tanh(), nn.Conv2d(6, 3, (4, 1), bias=False)),
     )
     network = Network.load(module)
-    assert network.turned and network.height == (1,)
+    assert network.swapped and network.height == (1,)
     x = content(network, 90)
     with Session(Target.parse("torch")) as session:
         runner = Runner(session, network)
-        outputs = runner.run(x).output, runner.whole(x)[0]
+        outputs = runner.run(x).output, runner.end_to_end(x)[0]
     with torch.no_grad():
         given = torch.from_numpy(np.ascontiguousarray(np.moveaxis(x, (1, 2, 3), (3, 2, 1))))
         own = np.moveaxis(module(given).numpy(), (1, 2, 3), (3, 2, 1))
@@ -161,9 +164,9 @@ def test_keras_models_say_which_axis_is_long():
         return Network.load(keras.Sequential([keras.Input(shape), *layers]))
 
     long = load((80, 1, 2), first)
-    assert long.turned and long.fixed == 80 and long.height == (1,)
+    assert long.swapped and long.fixed == 80 and long.height == (1,)
     assert long.layers[0].kernel == (1, 3) and long.layers[0].weights.shape == (1, 3, 2, 2)
-    assert not load((1, 80, 2), last).turned
+    assert not load((1, 80, 2), last).swapped
     both = load((None, 4, 2), wide)
-    assert both.turned and both.height == (4,) and both.beyond.kind == "dense"
+    assert both.swapped and both.height == (4,) and both.suffix.kind == "dense"
     assert both.part.startswith(f"layer {both.examined} of {both.operations_total}; what follows")

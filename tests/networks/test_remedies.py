@@ -12,7 +12,7 @@ from probe import Case, Store, Target, floats
 from probe.cli import shell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, Session
-from probe.network.builder import nine_layers
+from probe.network.description import nine_layers
 from probe.remedies import Remedied, advise, candidates, measure, measure_network, running
 from probe.remedies.found import report, rows
 from probe.remedies.measure import exact_sums

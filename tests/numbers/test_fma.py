@@ -9,7 +9,20 @@ import pytest
 
 from probe import floats, ulp
 from probe.order import fma
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import Tree
 from tests.helpers.exact import awkward, rounded
+
+
+def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str) -> np.ndarray:
+    """a * b + c rounded once."""
+    fused = Summation(Tree.parse("(0+b)"), Rounding(fused=frozenset([0])))
+    return replay(fused, a[None], b[None], name, c)
+
+
+def multiply(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
+    return replay(Summation(Tree.parse("0")), a[None], b[None], name)
 
 
 def exact(name: str, *terms: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -35,17 +48,18 @@ def assert_equal(got: np.ndarray, expected: np.ndarray, name: str) -> None:
 @pytest.mark.parametrize("name", floats.FORMATS)
 def test_awkward_operands(name: str) -> None:
     a, b, c = (awkward(name, 3000, seed) for seed in (1, 2, 3))
-    assert_equal(fma.fma(a, b, c, name), exact(name, (a, b), (c,)), name)
-    assert_equal(fma.add(a, c, name), exact(name, (a,), (c,)), name)
-    assert_equal(fma.mul(a, b, name), exact(name, (a, b)), name)
+    assert_equal(multiply_add(a, b, c, name), exact(name, (a, b), (c,)), name)
+    one = np.broadcast_to(floats.round_to(np.ones(1), name), a.shape)
+    assert_equal(multiply_add(a, one, c, name), exact(name, (a,), (c,)), name)
+    assert_equal(multiply(a, b, name), exact(name, (a, b)), name)
 
 
 @pytest.mark.parametrize("name", floats.FORMATS)
 def test_cancellation_leaves_the_rounding_error_of_the_product(name: str) -> None:
     rng = np.random.default_rng(4)
     a, b = (floats.round_to(rng.standard_normal(1000), name) for _ in range(2))
-    c = fma.mul(floats.round_to(-floats.widen(a, name), name), b, name)
-    got = fma.fma(a, b, c, name)
+    c = multiply(floats.round_to(-floats.widen(a, name), name), b, name)
+    got = multiply_add(a, b, c, name)
     assert_equal(got, exact(name, (a, b), (c,)), name)
     assert np.count_nonzero(floats.widen(got, name)) > 500
 
@@ -59,7 +73,9 @@ def test_sums_just_beside_a_midpoint(name: str) -> None:
     a = floats.eps(name) * (0.5 + rng.integers(-1, 2, count) * floats.eps(name))
     b = 1 + rng.integers(-1, 2, count) * floats.eps(name)
     operands = [floats.round_to(values, name) for values in (a, b, c)]
-    assert_equal(fma.fma(*operands, name), exact(name, tuple(operands[:2]), (operands[2],)), name)
+    assert_equal(
+        multiply_add(*operands, name), exact(name, tuple(operands[:2]), (operands[2],)), name
+    )
 
 
 def test_double_rounding_of_float32_is_undone() -> None:
@@ -69,7 +85,7 @@ def test_double_rounding_of_float32_is_undone() -> None:
     a, b, c = (np.append(side, np.float32(last)) for side, last in ((a, 1), (b, 2**-90), (c, 1)))
     a[1], b[1], c[1] = 3, 2**-25, 1  # an exact sum beside them stays as it is
     twice = (a.astype(float) * b + c).astype(np.float32)
-    once = fma.fma(a, b, c, "float32")
+    once = multiply_add(a, b, c, "float32")
     assert_equal(once, exact("float32", (a, b), (c,)), "float32")
     assert twice[0] != once[0]
 
@@ -79,10 +95,10 @@ def test_float64_out_of_the_safe_range() -> None:
     a = rng.standard_normal(count) * 2.0 ** rng.integers(-600, -480, count)
     b = rng.standard_normal(count) * 2.0 ** rng.integers(-600, -480, count)
     c = rng.standard_normal(count) * 2.0 ** rng.integers(-1074, -1000, count)
-    assert_equal(fma.fma(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
+    assert_equal(multiply_add(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
     a, b = a * 2.0**1000, b * 2.0**1000
     c = -rng.standard_normal(count) * 2.0 ** rng.integers(980, 1020, count)
-    assert_equal(fma.fma(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
+    assert_equal(multiply_add(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
 
 
 @pytest.mark.parametrize("name", floats.FORMATS)
@@ -102,23 +118,10 @@ def test_infinities_nan_and_zeros(name: str) -> None:
         (1, -1, 1, 0),
     ]
     a, b, c, expected = (floats.round_to(np.array(side), name) for side in zip(*table, strict=True))
-    got = floats.widen(fma.fma(a, b, c, name), name)
+    got = floats.widen(multiply_add(a, b, c, name), name)
     np.testing.assert_array_equal(got, floats.widen(expected, name))
     zero = got == 0
     np.testing.assert_array_equal(np.signbit(got[zero]), [False, True, False])
-
-
-@pytest.mark.parametrize("name", floats.FORMATS)
-def test_operands_broadcast_and_the_result_may_replace_one(name: str) -> None:
-    rng = np.random.default_rng(7)
-    a = floats.round_to(rng.standard_normal((3, 20_000)), name)
-    b = floats.round_to(rng.standard_normal((3, 1)), name)
-    c = floats.round_to(rng.standard_normal(20_000), name)
-    full = [np.ascontiguousarray(np.broadcast_to(array, a.shape)) for array in (a, b, c)]
-    expected = fma.fma(*(array[:, ::-1] for array in full), name)[:, ::-1]
-    assert_equal(fma.fma(a, b, c, name), expected, name)
-    assert fma.fma(*full, name, out=full[2]) is full[2]
-    assert_equal(full[2], expected, name)
 
 
 def test_exact_total_of_many_terms_is_rounded_once() -> None:

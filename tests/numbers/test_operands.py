@@ -8,7 +8,7 @@ import pytest
 
 from probe import floats, operands
 from probe.case import Case
-from probe.operands.draw import mix
+from probe.operands import mix
 
 KINDS = tuple(operands.KINDS)
 

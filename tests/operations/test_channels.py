@@ -13,10 +13,10 @@ from probe.explain import explain
 from probe.launch import InlineSession, open_session
 from probe.order.orders import reveal
 from probe.order.tree import Tree
-from probe.search import by_order
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
+from probe.thresholds import by_order
 from tests.helpers import conforming
 
 REFERENCE = Target.parse("reference")
@@ -49,11 +49,11 @@ def test_a_split_case_is_the_sum_of_two_calls(dtype):
 
 def test_its_tree_is_the_sum_of_the_trees_of_both():
     case = Case("matmul", in_channels=7, filters=2, length=3, split=3, bias="normal")
-    ((tree, _),) = reveal(InlineSession(REFERENCE).start(), case).ways
+    ((tree, _),) = reveal(InlineSession(REFERENCE).start(), case).summations
     assert tree == Tree.parse("((((0+1)+2)+b)+(((3+4)+5)+6))")
     ((tree, _),) = reveal(
         InlineSession(REFERENCE).start(), Case("sum", None, 7, 1, 2, split=2)
-    ).ways
+    ).summations
     assert tree == Tree.parse("((0+1)+((((2+3)+4)+5)+6))")
 
 

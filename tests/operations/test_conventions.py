@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 
 from probe import Case, Store, Target, load
+from probe.answers.window import predicted
 from probe.errors import TargetError
-from probe.explain import conventions
-from probe.explain.conventions import measure, predicted
+from probe.experiments import conventions
+from probe.experiments import windows as diagrams
+from probe.experiments.conventions import measure
+from probe.experiments.windows import Readings
 from probe.launch import InlineSession
-from probe.plots import diagrams
-from probe.plots.readings import Readings
 
 matplotlib.use("agg")
 ROOT = Path(__file__).parents[2]

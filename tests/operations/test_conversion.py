@@ -10,7 +10,7 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.errors import InputError
-from probe.order.operator import SessionOperator
+from probe.order.masks import SessionOperator
 from probe.order.windows import reveal_windows
 from probe.window import equivalent
 

@@ -14,7 +14,8 @@ from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
 from probe.explain import explain
-from probe.reproduction import layout, scripts
+from probe.reproduction import layout
+from probe.reproduction.lines import of_case
 from probe.target import Target
 from probe.ulp import equal
 from tests.helpers import conforming
@@ -109,7 +110,7 @@ def slowly(*names):
 def test_a_script_gives_the_targets_bits(started, name):
     for case in LAYERS[1::2]:
         x, w, b = case.operands()
-        found = scripts.library(Target.parse(name), "2.21", case, (x, w, b))
+        found = of_case(Target.parse(name), "2.21", case, (x, w, b))
         lines = ["import numpy as np", *found.imports, *found.setup, "def script(x, w, b):"]
         lines += [f"    {line}" for line in layout.block(list(found.body))]
         names: dict = {}

@@ -9,12 +9,13 @@ import pytest
 
 from probe import floats, window
 from probe.backends import pooling
+from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
 from probe.explain import explain
 from probe.launch import InlineSession
 from probe.order.orders import reveal
-from probe.order.pools import reveal_pool
+from probe.order.windows import reveal_pool
 from probe.target import Target
 
 TARGETS = ("reference", "tensorflow", "keras", "torch", "jax", "onnxruntime", "litert", "opencv")
@@ -159,7 +160,7 @@ def test_pooling_has_no_order_to_reveal():
 
 def test_open_sizes_are_refused():
     spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
-    with pytest.raises(ValueError, match="need sizes"):
+    with pytest.raises(Unsupported, match="need sizes"):
         pooling.spans(spec, [None])
 
 

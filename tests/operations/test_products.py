@@ -8,11 +8,12 @@ import pytest
 from probe.backends import conformance, products
 from probe.case import Case
 from probe.launch import InlineSession
-from probe.order.operator import SessionOperator
+from probe.order.masks import SessionOperator
 from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_windows
-from probe.reproduction import layout, scripts
+from probe.reproduction import layout
+from probe.reproduction.lines import of_case
 from probe.target import Target
 from probe.worker import masked
 from tests.helpers import conforming
@@ -88,7 +89,7 @@ def test_products_of_models_are_revealed_and_replayed(started, text):
 def test_a_script_holds_the_model_of_a_product(started, text, shape):
     case, target = shape, Target.parse(text)
     x, w, b = case.operands()
-    found = scripts.library(target, "", case, (x, w, b))
+    found = of_case(target, "", case, (x, w, b))
     lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
     lines += [f"    {line}" for line in layout.block(list(found.body))]
     names = {}
@@ -134,12 +135,14 @@ def test_numpy_is_called_as_its_users_call_it(n):
 def test_a_sum_takes_its_masks_in_its_input(algorithm, tree, dtype):
     case = Case("sum", in_channels=13, length=3, batch=2, dtype=dtype)
     orders = reveal(reference(algorithm), case)
-    ((found, rounding),) = orders.ways
-    assert orders.replayed.all() and found == tree and rounding.style(tree) == "none"
+    (found,) = orders.summations
+    assert orders.replayed.all() and found.tree == tree and found.style == "none"
 
 
 def test_a_sum_is_never_fused():
-    ((tree, rounding),) = reveal(reference("fused"), Case("sum", in_channels=9, length=2)).ways
+    ((tree, rounding),) = reveal(
+        reference("fused"), Case("sum", in_channels=9, length=2)
+    ).summations
     assert tree == Tree.sequential(9) and not rounding.fused
 
 

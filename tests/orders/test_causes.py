@@ -8,7 +8,7 @@ from probe import load, machine
 from probe.case import Case
 from probe.errors import StoreError
 from probe.explain.causes import explain_store
-from probe.explain.rows import ranges
+from probe.order.summation import ranges
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target

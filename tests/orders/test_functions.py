@@ -10,7 +10,7 @@ import pytest
 
 import probe
 from probe.errors import InputError, TargetError
-from probe.order import functions
+from tests.helpers.exact import rounded
 
 
 def halves(x):
@@ -71,8 +71,7 @@ def test_a_fused_multiply_add_is_seen():
     def fused(x, w):
         total = 0.0
         for a, b in zip(x.tolist(), w.tolist(), strict=True):
-            exact = Fraction(a) * Fraction(b) + Fraction(total)
-            total = float(functions.nearest(exact, "float32")[0])
+            total = rounded(Fraction(a) * Fraction(b) + Fraction(total), "float32")
         return total
 
     (way,) = probe.order(fused, 4).to_json()["orders"]
@@ -131,22 +130,3 @@ def test_a_random_order_is_nondeterministic():
     random = np.random.default_rng(0)
     told = probe.order(lambda x: in_sequence(random.permutation(x)), 64).to_json()
     assert not told["orders"] and (told["refusal"] == "nondeterministic" or told["not_a_sum"])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_the_nearest_number_is_rounded_once(dtype):
-    wide = Fraction(1) + Fraction(1, 2**8) + Fraction(1, 2**300)  # just above a tie of bfloat16
-    from probe import floats
-
-    half = Fraction(floats.eps(dtype)) / 2
-    for value, expected in {
-        Fraction(1) + half: 1.0,
-        Fraction(1) + half + Fraction(1, 2**300): 1.0 + float(2 * half),
-        Fraction(1) + 3 * half: 1.0 + float(4 * half),
-        Fraction(1, 3): None,
-        wide: None,
-    }.items():
-        found = float(floats.widen(functions.nearest(value, dtype), dtype)[0])
-        if expected is not None:
-            assert found == expected
-        assert abs(Fraction(found) - value) <= half

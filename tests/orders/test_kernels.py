@@ -14,7 +14,7 @@ from probe import kernels, schema
 from probe.backends.reference import Reference
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.kernels import names, onednn, symbols
+from probe.kernels import onednn, symbols
 from probe.kernels.question import KEY, Kernel, Question
 from probe.launch import InlineSession
 from probe.target import Target
@@ -109,16 +109,16 @@ MAPPER = "Eigen::internal::TensorContractionInputMapper<float, long, 1, Eigen::a
     ],
 )
 def test_a_symbol_is_shortened_to_what_a_reader_knows(full, short):
-    assert names.shorten(full) == short
+    assert symbols.shorten(full) == short
 
 
 def test_generated_code_has_one_name_whatever_its_process():
     places = ("[JIT] tid 17854", "//anon", "memfd:x (deleted)", "perf-12.map", "anon_inode:[x]")
-    assert {names.readable("0x00007f4a6c1bb000", place) for place in places} == {"jit"}
+    assert {symbols.readable("0x00007f4a6c1bb000", place) for place in places} == {"jit"}
 
 
 def test_generated_code_that_onednn_named_keeps_the_name_without_its_number():
-    found = names.readable("jit_avx512_core_f32_copy_an_kern.0", "[JIT] tid 17854")
+    found = symbols.readable("jit_avx512_core_f32_copy_an_kern.0", "[JIT] tid 17854")
     assert found == "jit_avx512_core_f32_copy_an_kern"
 
 
@@ -138,7 +138,7 @@ REPORT = "\n".join(
 
 
 def test_a_report_is_counted_by_readable_names():
-    if names.demangle("_ZN1a1bEv") != "a::b()":
+    if symbols.demangle("_ZN1a1bEv") != "a::b()":
         pytest.skip("libstdc++, which demangles, is not on this machine")
     found = symbols.numerical(REPORT)
     assert found == {"Eigen::internal::gebp_kernel": 17, "jit": 9, "Eigen::internal::packed_at": 1}

@@ -14,12 +14,10 @@ from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
 from probe.order.answers import ASKED
-from probe.order.fprev import fprev_calls
-from probe.order.operator import SessionOperator
+from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, _Work, require_length, reveal
-from probe.order.replay import Rounding
-from probe.order.tree import BIAS, Tree
-from probe.order.ways import causes
+from probe.order.summation import Summation
+from probe.order.tree import BIAS, Tree, fprev_calls
 from probe.order.windows import reveal_windows
 from probe.target import Target
 
@@ -55,34 +53,36 @@ def test_a_known_order_is_found_at_every_output(algorithm, tree, dtype):
     case = conv(dtype=dtype)
     orders = reveal(session(algorithm), case)
     assert orders.replayed.all()
-    ((found, rounding),) = orders.ways
-    assert found == tree(leaves(case))
-    assert rounding.style(found) == ("all" if algorithm == "fused" else "none")
+    (found,) = orders.summations
+    assert found.tree == tree(leaves(case))
+    assert found.style == ("all" if algorithm == "fused" else "none")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("summands", [1, 2, 3, 40])
-def test_results_that_are_cut_off_are_told_from_rounded_ones(summands, dtype):
+def test_results_that_are_truncated_are_told_from_rounded_ones(summands, dtype):
     case = conv("matmul", kernel=None, in_channels=summands, dtype=dtype)
     orders = reveal(session("truncated"), case)
     assert orders.replayed.all()
-    ((tree, rounding),) = orders.ways
-    assert (rounding.nodes, rounding.cut) == ("float32", {summands - 2})
-    assert causes((tree, rounding), (tree, replace(rounding, cut=frozenset()))) == ("rounding",)
+    (found,) = orders.summations
+    tree, rounding = found
+    assert (rounding.accumulator_format, rounding.truncated) == ("float32", {summands - 2})
+    nearest = Summation(tree, replace(rounding, truncated=frozenset()))
+    assert found.causes(nearest) == ("rounding",)
 
 
 @pytest.mark.parametrize("summands", [2, 3, 40])
-def test_a_sum_may_be_cut_off_before_the_bias_is_added(summands):
+def test_a_sum_may_be_truncated_before_the_bias_is_added(summands):
     case = conv("matmul", kernel=None, in_channels=summands, dtype="bfloat16", bias="normal")
     orders = reveal(session("truncated"), case)
     assert orders.replayed.all()
-    ((tree, rounding),) = orders.ways
-    assert tree.nodes[-1] == (~(summands - 2), BIAS) and rounding.cut == {summands - 2}
+    ((tree, rounding),) = orders.summations
+    assert tree.nodes[-1] == (~(summands - 2), BIAS) and rounding.truncated == {summands - 2}
 
 
 def test_the_bias_is_a_summand():
-    (way,) = reveal(session(), conv(kernel=2, in_channels=1, bias="normal")).ways
-    assert way[0] == Tree.sequential([0, 1, BIAS]) and way[0].text == "((0+1)+b)"
+    (found,) = reveal(session(), conv(kernel=2, in_channels=1, bias="normal")).summations
+    assert found.tree == Tree.sequential([0, 1, BIAS]) and found.tree.text == "((0+1)+b)"
 
 
 @pytest.mark.parametrize("algorithm", ["winograd", "fft"])
@@ -98,7 +98,7 @@ def test_the_bias_is_a_summand():
 )
 def test_transforms_are_no_sums_and_get_no_tree(algorithm, case):
     orders = reveal(session(algorithm), case)
-    assert not orders.ways and not orders.replayed.any()
+    assert not orders.summations and not orders.replayed.any()
     assert orders.not_a_sum.all() and "product" in orders.evidence
 
 
@@ -145,7 +145,7 @@ class ByFilter(InlineSession):
 def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkeypatch):
     monkeypatch.setattr("probe.order.reveal.SIGNATURE_PAIRS", 1)
     orders = reveal(ByFilter(algorithm), conv())
-    assert orders.replayed.all() and len(orders.ways) == 2
+    assert orders.replayed.all() and len(orders.summations) == 2
     assert (orders.index[:, :2] == orders.index[0, 0]).all()
     assert (orders.index[:, 2] == 1 - orders.index[0, 0]).all()
 
@@ -157,9 +157,9 @@ def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatc
     work = _Work(SessionOperator(session(), conv(filters=filters)), None)
     mixed = Tree.from_nodes([[0, 1, 2], [-1, 3], *([-n, n + 2] for n in range(2, 10))])
     assert set(mixed.leaves) == set(leaves(work.case))
-    work.settle((mixed, Rounding()), work.open)
+    work.settle(Summation(mixed), work.open)
     assert work.open.all()
-    work.settle((Tree.sequential(leaves(work.case)), Rounding()), work.open)
+    work.settle(Summation(Tree.sequential(leaves(work.case))), work.open)
     assert not work.open.any()
 
 
@@ -173,14 +173,14 @@ def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
     joined = Tree.from_nodes(nodes)
     assert sorted(joined.leaves) == summands
     monkeypatch.setattr(work.answers, "like", lambda tree, ours, theirs: np.ones(len(ours), bool))
-    work.settle((joined, Rounding()), work.open)
+    work.settle(Summation(joined), work.open)
     assert work.open[0].all() and not work.open[1:-1].any()
     assert not work.open[-1].any()  # reads neither of the two
-    work.settle((Tree.sequential(summands), Rounding()), work.open)
+    work.settle(Summation(Tree.sequential(summands)), work.open)
     assert not work.open.any()
 
 
-def _lucky(operands, way, positions, filters):
+def _lucky(operands, summation, positions, filters):
     return np.ones(len(positions), bool)
 
 
@@ -204,7 +204,7 @@ def test_a_stateful_operator_is_nondeterministic():
 
 def test_an_operator_that_saturates_under_the_masks_gets_no_tree():
     orders = reveal(Changed(lambda y: np.clip(y, -1e9, 1e9)), conv())
-    assert orders.replayed.all() and len(orders.ways) == 1  # the units still count
+    assert orders.replayed.all() and len(orders.summations) == 1  # the units still count
     lossy = Changed(lambda y: np.where(np.abs(y) > 30, np.float32(np.inf) * np.sign(y), y))
     with pytest.raises(NotASum, match="inf"):
         reveal(lossy, conv(in_channels=16))
@@ -237,8 +237,10 @@ def test_windows_that_read_only_padding_have_no_way_and_no_fault():
 def test_known_ways_of_long_sums_save_every_question():
     case = conv(in_channels=64)
     first = reveal(session(), case)
-    again = reveal(session(), case.with_(length=15), known=first.ways)
-    assert again.replayed.all() and again.ways == first.ways and again.calls <= 1 + ASKED
+    again = reveal(session(), case.with_(length=15), known=first.summations)
+    assert (
+        again.replayed.all() and again.summations == first.summations and again.calls <= 1 + ASKED
+    )
 
 
 def test_a_known_way_that_replays_by_luck_is_asked():
@@ -300,4 +302,4 @@ def test_cost_of_one_output_with_fprev():
 def test_all_outputs_cost_at_most_what_fprev_needs_for_one_and_a_half(algorithm):
     case = conv(in_channels=32, filters=1, length=12)
     orders = reveal(session(algorithm), case)
-    assert orders.calls <= 1.5 * fprev_calls(orders.ways[0][0])
+    assert orders.calls <= 1.5 * fprev_calls(orders.summations[0][0])

@@ -1,4 +1,4 @@
-"""Ways are recognised by bits, and revealed only where they are new."""
+"""Summations are recognised by bits, and revealed only where they are new."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.launch import InlineSession, open_session
-from probe.order import ways
-from probe.order.replay import Rounding
-from probe.order.tree import Tree
-from probe.search import recognition
-from probe.search.periodic import Periodic
-from probe.search.recognition import UNKNOWN, Recogniser
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import BIAS, Tree
 from probe.target import Target
+from probe.thresholds import recognition
+from probe.thresholds.periodic import Periodic
+from probe.thresholds.recognition import UNKNOWN, Recogniser
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4}
@@ -74,7 +73,9 @@ def test_padding_shows_no_other_kind(recogniser, case: Case) -> None:
 def test_the_same_leaves_as_a_full_reveal(recogniser) -> None:
     known = recogniser("reference,algorithm=pairwise", CASE.with_(bias="normal"))
     known.pattern(9)
-    assert [tree.text for tree, _ in known.ways] == ["(((((0+1)+(2+3))+((4+5)+(6+7)))+(8+9))+b)"]
+    assert [tree.text for tree, _ in known.summations] == [
+        "(((((0+1)+(2+3))+((4+5)+(6+7)))+(8+9))+b)"
+    ]
 
 
 def test_no_sum_stays_unknown_and_is_not_asked_for_ever(recogniser) -> None:
@@ -93,7 +94,7 @@ def test_no_sum_stays_unknown_and_is_not_asked_for_ever(recogniser) -> None:
 def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
     known = recogniser("reference,algorithm=random", CASE.with_(in_channels=40))
     assert not known.pattern(9).steady
-    assert "again" in known.evidence and not known.ways
+    assert "again" in known.evidence and not known.summations
 
 
 def test_calls_too_large_to_look_at_whole_are_looked_at_in_places(recogniser, monkeypatch) -> None:
@@ -142,17 +143,17 @@ def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algori
         pytest.skip("the double fuses in float32 alone")
     inside = recogniser("reference", case).session
     edge = recogniser(f"reference,algorithm={algorithm}", case.with_(padding="valid"))
-    true = edge.ways[edge.kinds[edge.pattern(40).interior][0]]
+    true = edge.summations[edge.kinds[edge.pattern(40).interior][0]]
     known = Recogniser(Apart(inside, edge.session, case), case)
     found = known.pattern(40)
     reads = window.Geometry.of(case.with_(length=40)).reads() >= 0
     for read, kind in zip(reads, found.kinds, strict=True):
         leaves = np.flatnonzero(np.repeat(read, case.group_channels)).tolist()
-        leaves += [ways.BIAS] * (case.bias is not None)
+        leaves += [BIAS] * (case.bias is not None)
         for number in known.kinds[kind] if not read.all() else ():
             assert number > UNKNOWN
-            told = (ways.restricted(way, leaves) for way in (known.ways[number], true))
-            assert not ways.causes(*told), (case.label, leaves)
+            found = known.summations[number].restricted(leaves)
+            assert not found.causes(true.restricted(leaves)), (case.label, leaves)
 
 
 @pytest.mark.parametrize("summands", [3, 4, 7, 24])
@@ -163,11 +164,12 @@ def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> No
     """The sets that cancel in the dtype lose nothing there: those for more digits do."""
     periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=summands, dtype=dtype))
     rng = np.random.default_rng(summands)
+    rounding = Rounding(accumulator_format=wide)
     trees = {Tree.sequential(rng.permutation(summands).tolist()) for _ in range(8)}
     shown = {
         b"".join(
             outputs.tobytes()
-            for outputs in periodic.wide_table((tree, Rounding(nodes=wide)), periodic.every)
+            for outputs in periodic.wide_table(Summation(tree, rounding), periodic.every)
         )
         for tree in trees
     }

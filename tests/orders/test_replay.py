@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from probe import floats, ulp
 from probe.errors import InputError
-from probe.order import fma
-from probe.order.replay import Rounding, partial_sums, replay
+from probe.order.replay import partial_sums, replay
+from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from tests.helpers.exact import awkward, rounded
 from tests.orders.test_tree import trees
@@ -20,33 +20,33 @@ from tests.orders.test_tree import trees
 
 def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float) -> float:
     """One output, in rational numbers: the definition of a replay. Finite values only."""
-    kept = rounding.nodes or dtype
+    kept = rounding.accumulator_format or dtype
     last = len(tree.nodes) - 1
     values: dict[int, Fraction] = {BIAS: Fraction(bias)}
     for leaf in tree.leaves:
         if leaf != BIAS:
             factors = [Fraction(x[leaf]), Fraction(w[leaf])]
-            if rounding.products:
-                factors = [Fraction(rounded(factor, rounding.products)) for factor in factors]
+            if grid := rounding.operand_format:
+                factors = [Fraction(rounded(factor, grid)) for factor in factors]
             product = factors[0] * factors[1]
             if leaf not in rounding.fused or not tree.nodes:
                 product = Fraction(rounded(product, rounding.product_format or kept))
             values[leaf] = product
     for node, children in enumerate(tree.nodes):
         exact = sum((values[child] for child in children), Fraction(0))
-        if rounding.through:
-            exact = Fraction(rounded(exact, rounding.through))
+        if rounding.intermediate_format:
+            exact = Fraction(rounded(exact, rounding.intermediate_format))
         values[~node] = Fraction(rounded(exact, kept))
-        if node in rounding.narrow:
-            values[~node] = to_dtype(values[~node], dtype, node in rounding.cut)
+        if node in rounding.rounded:
+            values[~node] = to_dtype(values[~node], dtype, node in rounding.truncated)
     result = values[~last] if tree.nodes else values[tree.leaves[0]]
-    return float(to_dtype(result, dtype, last in rounding.cut))
+    return float(to_dtype(result, dtype, last in rounding.truncated))
 
 
-def to_dtype(exact: Fraction, dtype: str, cut: bool) -> Fraction:
-    """Rounded to nearest, or with the bits below the last one cut off."""
+def to_dtype(exact: Fraction, dtype: str, truncated: bool) -> Fraction:
+    """Rounded to nearest, or truncated."""
     nearest = Fraction(rounded(exact, dtype))
-    if not cut or abs(nearest) <= abs(exact):
+    if not truncated or abs(nearest) <= abs(exact):
         return nearest
     bits = floats.to_bits(floats.round_to(np.array([float(nearest)]), dtype), dtype)
     return Fraction(float(floats.widen(floats.from_bits(bits - 1, dtype), dtype)[0]))
@@ -65,11 +65,11 @@ def roundings(draw: st.DrawFn, tree: Tree, dtype: str) -> Rounding:
     last = len(tree.nodes) - 1
     return Rounding(
         fused=frozenset(draw(some)),
-        products=draw(st.sampled_from([None, None, "bfloat16", "tf32"])),
-        nodes=nodes,
-        narrow=frozenset(narrow),
-        cut=frozenset(draw(st.sets(st.sampled_from([*narrow, last])))),
-        through=draw(through),
+        operand_format=draw(st.sampled_from([None, None, "bfloat16", "tf32"])),
+        accumulator_format=nodes,
+        rounded=frozenset(narrow),
+        truncated=frozenset(draw(st.sets(st.sampled_from([*narrow, last])))),
+        intermediate_format=draw(through),
         product_format=draw(st.sampled_from([None, dtype])),
     )
 
@@ -85,7 +85,7 @@ def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, da
     x = floats.round_to(rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 3, shape), dtype)
     w = floats.round_to(rng.standard_normal(data.draw(st.sampled_from([shape, (31, 1)]))), dtype)
     bias = floats.round_to(rng.standard_normal(outputs), dtype) if BIAS in tree.leaves else None
-    got = replay(tree, rounding, x, w, dtype, bias)
+    got = replay(Summation(tree, rounding), x, w, dtype, bias)
     wide_x = floats.widen(x, dtype)
     wide_w = np.broadcast_to(floats.widen(w, dtype), shape)
     adds = np.zeros(outputs) if bias is None else floats.widen(bias, dtype)
@@ -102,10 +102,11 @@ def test_awkward_operands_in_a_fused_chain(dtype: str) -> None:
     x = np.stack([awkward(dtype, 700, seed) for seed in range(4)])
     w = np.stack([awkward(dtype, 700, seed) for seed in range(4, 8)])
     tree = Tree.sequential(4)
-    total = fma.mul(x[0], w[0], dtype)
+    total = replay(Summation(Tree.sequential(1)), x[:1], w[:1], dtype)
+    step = Summation(Tree.parse("(0+b)"), Rounding(fused=frozenset([0])))
     for leaf in range(1, 4):
-        total = fma.fma(x[leaf], w[leaf], total, dtype)
-    got = replay(tree, Rounding.fused_everywhere(tree), x, w, dtype)
+        total = replay(step, x[leaf : leaf + 1], w[leaf : leaf + 1], dtype, total)
+    got = replay(Summation(tree, Rounding.fused_everywhere(tree)), x, w, dtype)
     assert ulp.equal(got, total, dtype)
 
 
@@ -116,11 +117,11 @@ def test_blocks_of_outputs_do_not_show(build) -> None:
     w = rng.standard_normal((37, 1)).astype(np.float32)
     tree = build(37)
     rounding = Rounding.fused_everywhere(tree)
-    whole = replay(tree, rounding, x, w, "float32")
+    whole = replay(Summation(tree, rounding), x, w, "float32")
     for place in (0, 16_383, 16_384, 39_999):
-        one = replay(tree, rounding, x[:, place : place + 1], w, "float32")
+        one = replay(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
         assert one[0] == whole[place]
-        steps = partial_sums(tree, rounding, x[:, place : place + 1], w, "float32")
+        steps = partial_sums(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
         assert steps[-1].bits == one.view(np.uint32)[0]
 
 
@@ -128,12 +129,12 @@ def test_the_report_of_five_products_differs_between_two_orders() -> None:
     """Weights and ramp of the report; bits as TensorFlow gave them on x86-64 (see its history)."""
     w = np.float32([[-0.7313], [-1.1043], [1.8492], [1.3007], [-0.1033]])
     x = np.float32([[10 * (k + o) for o in range(3)] for k in range(5)])
-    sequential = replay(Tree.parse("(((((0+1)+2)+3)+4)+b)"), Rounding(), x, w, "float32", 0.0401)
-    packets = replay(Tree.parse("((((0+1)+(2+3))+4)+b)"), Rounding(), x, w, "float32", 0.0401)
+    sequential = replay(Summation(Tree.parse("(((((0+1)+2)+3)+4)+b)")), x, w, "float32", 0.0401)
+    packets = replay(Summation(Tree.parse("((((0+1)+(2+3))+4)+b)")), x, w, "float32", 0.0401)
     assert [hex(bits) for bits in packets.view(np.uint32)[:1]] == ["0x42737afd"]
     assert not ulp.equal(sequential, packets, "float32")
     chain = Tree.sequential([0, 1, 2, 3, 4, BIAS])
-    fused = replay(chain, Rounding.fused_everywhere(chain), x, w, "float32", 0.0401)
+    fused = replay(Summation(chain, Rounding.fused_everywhere(chain)), x, w, "float32", 0.0401)
     assert [hex(bits) for bits in fused.view(np.uint32)] == [
         "0x42737afb",
         "0x4291f5cf",
@@ -143,7 +144,7 @@ def test_the_report_of_five_products_differs_between_two_orders() -> None:
 
 def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
     x, w = np.float32([[1], [2], [0.1]]), np.float32([[1], [1], [1]])
-    steps = partial_sums(Tree.parse("((0+1)+2)"), Rounding(), x, w, "float32")
+    steps = partial_sums(Summation(Tree.parse("((0+1)+2)")), x, w, "float32")
     assert [step.text for step in steps] == [
         "s0 = p0 + p1 = 3.0 (0x40400000)",
         "s1 = s0 + p2 = 3.1 (0x40466666)",
@@ -152,12 +153,12 @@ def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
 
 def test_style_tells_some_from_all() -> None:
     tree = Tree.parse("((((0+1)+(2+3))+4)+b)")
-    assert Rounding().style(tree) == "none"
-    assert Rounding.fused_everywhere(tree).style(tree) == "all"
-    assert Rounding(fused=frozenset({0, 3, 4})).style(tree) == "all"
-    assert Rounding(fused=frozenset({4})).style(tree) == "some"
-    assert Rounding(fused=frozenset({0, 1})).style(Tree.together(3)) == "some"
-    assert Rounding(fused=frozenset({9})).style(tree) == "none"
+    assert Summation(tree, Rounding()).style == "none"
+    assert Summation(tree, Rounding.fused_everywhere(tree)).style == "all"
+    assert Summation(tree, Rounding(fused=frozenset({0, 3, 4}))).style == "all"
+    assert Summation(tree, Rounding(fused=frozenset({4}))).style == "some"
+    assert Summation(Tree.together(3), Rounding(fused=frozenset({0, 1}))).style == "some"
+    assert Summation(tree, Rounding(fused=frozenset({9}))).style == "none"
 
 
 def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
@@ -166,8 +167,8 @@ def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
     w = np.ones((9, 1), dtype=np.float32)
     tree = Tree.lanes(9, 4)
     assert ulp.equal(
-        replay(tree, Rounding(), windows, w, "float32"),
-        replay(tree, Rounding(), np.ascontiguousarray(windows), w, "float32"),
+        replay(Summation(tree), windows, w, "float32"),
+        replay(Summation(tree), np.ascontiguousarray(windows), w, "float32"),
         "float32",
     )
 
@@ -175,12 +176,13 @@ def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
 def test_what_does_not_fit_says_so() -> None:
     x, w, tree = np.zeros((2, 3), np.float32), np.zeros((2, 1), np.float32), Tree.sequential(2)
     with pytest.raises(InputError, match="leaf 2 has no row in x"):
-        replay(Tree.sequential(3), Rounding(), x, w, "float32")
+        replay(Summation(Tree.sequential(3)), x, w, "float32")
     with pytest.raises(InputError, match="the tree has no leaf b"):
-        replay(tree, Rounding(), x, w, "float32", 1.0)
+        replay(Summation(tree), x, w, "float32", 1.0)
     with pytest.raises(InputError, match="the tree adds a bias"):
-        replay(Tree.sequential([0, 1, BIAS]), Rounding(), x, w, "float32")
+        replay(Summation(Tree.sequential([0, 1, BIAS])), x, w, "float32")
     with pytest.raises(InputError, match="are \\(leaves, outputs\\)"):
-        replay(tree, Rounding(), x, w.T, "float32")
+        replay(Summation(tree), x, w.T, "float32")
+    narrow = Summation(tree, Rounding(accumulator_format="float32"))
     with pytest.raises(InputError, match="partial sums of float64"):
-        replay(tree, Rounding(nodes="float32"), x.astype(float), w.astype(float), "float64")
+        replay(narrow, x.astype(float), w.astype(float), "float64")

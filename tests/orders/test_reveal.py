@@ -95,8 +95,8 @@ def assert_revealed(operator, **how):
     orders, masks = revealed(operator, **how)
     for position, row in enumerate(operator.orders):
         for filt, (tree, fused) in enumerate(row):
-            assert orders[position, filt].tree == tree
-            assert orders[position, filt].rounding.fused == frozenset(fused)
+            found = orders[position, filt].summation
+            assert (found.tree, found.rounding.fused) == (tree, frozenset(fused))
     return masks
 
 
@@ -165,16 +165,15 @@ def test_all_outputs_cost_what_fprev_needs_for_one():
     assert assert_revealed(shared).calls <= (n - 1) / 8 + 20
 
 
-def test_wide_accumulators_of_16_bit_types_and_where_they_are_cut():
+def test_wide_accumulators_of_16_bit_types_and_where_they_are_rounded():
     tree = Tree.sequential(12)
     operator = Known(
         everywhere(tree, fused=frozenset(range(12))), 12, dtype="float16", wide=True, narrow=(4,)
     )
     orders, _ = revealed(operator)
-    rounding = orders[0, 0].rounding
-    assert (
-        rounding.nodes == "float32" and rounding.narrow == {4} and rounding.fused == set(range(12))
-    )
+    rounding = orders[0, 0].summation.rounding
+    assert rounding.accumulator_format == "float32" and rounding.rounded == {4}
+    assert rounding.fused == set(range(12))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -205,8 +204,8 @@ def test_sums_that_are_wide_near_the_root_alone_are_found_by_asking_every_node()
     lowest = tuple(n for n, node in enumerate(tree.nodes) if min(node) >= 0)
     operator = Known(everywhere(tree), 16, dtype="float16", wide=True, narrow=lowest)
     orders, _ = revealed(operator, alone=True)
-    rounding = orders[0, 0].rounding
-    assert rounding.nodes == "float32" and rounding.narrow == set(lowest)
+    rounding = orders[0, 0].summation.rounding
+    assert rounding.accumulator_format == "float32" and rounding.rounded == set(lowest)
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -214,29 +213,29 @@ def test_fused_additions_made_of_wider_ones_round_twice(twice):
     tree = Tree.sequential(9)
     operator = Known(everywhere(tree, fused=range(1, 9)), 9, dtype="float16", twice=twice)
     orders, _ = revealed(operator)
-    assert {order.rounding.through for order in orders.values()} == {"float32" if twice else None}
+    found = {order.summation.rounding.intermediate_format for order in orders.values()}
+    assert found == {"float32" if twice else None}
 
 
 def test_only_positions_that_fuse_round_twice():
     tree = Tree.sequential(9)
     rows = [[(tree, fused)] * 2 for fused in (range(1, 9), frozenset())]
     orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
-    assert {at: order.rounding.through for (at, _), order in orders.items()} == {
-        0: "float32",
-        1: None,
-    }
+    found = {at: one.summation.rounding.intermediate_format for (at, _), one in orders.items()}
+    assert found == {0: "float32", 1: None}
 
 
-def test_one_product_in_the_widest_format_is_not_cut():
+def test_one_product_in_the_widest_format_is_not_truncated():
     operator = Known(everywhere(Tree.sequential(1)), 1, dtype="float64")
     orders, _ = revealed(operator, alone=True)
-    assert not orders[0, 0].rounding.cut
+    assert not orders[0, 0].summation.rounding.truncated
 
 
 def test_a_narrow_accumulator_stays_narrow():
     operator = Known(everywhere(Tree.pairwise(9)), 9, dtype="float16")
     orders, _ = revealed(operator)
-    assert orders[0, 0].rounding.nodes == "float16" and not orders[0, 0].rounding.fused
+    rounding = orders[0, 0].summation.rounding
+    assert rounding.accumulator_format == "float16" and not rounding.fused
 
 
 def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():

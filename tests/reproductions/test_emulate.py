@@ -17,7 +17,8 @@ from probe.case import Case
 from probe.comparison import Pairs, Run, Shapes, revealed
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.order.replay import Rounding, replay
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.reproduction import emulate, evaluator
 from probe.target import Target
@@ -40,14 +41,14 @@ class Columns:
 
 
 def evaluated(tree: Tree, rounding: Rounding, x, w, dtype: str, bias=None) -> np.ndarray:
-    told, own = emulate._way((tree, rounding))
+    told, own = emulate._told(Summation(tree, rounding))
     nodes = evaluator.split(own["children"].tolist(), own["counts"].tolist())
-    sets = tuple(set(own[name].tolist()) for name in ("fused", "narrow", "cut"))
-    way = evaluator.Way(nodes, told["leaf"], sets, told["rounding"])
+    sets = {name: set(own[name].tolist()) for name in told["sets"]}
+    summation = evaluator.Summation(nodes, told["leaf"], told["formats"], sets)
     every = np.arange(x.shape[1])
     with np.errstate(all="ignore"):
-        found = way.add_up(Columns(dtype, x, w, bias), every, every)
-        return way.rounded(found, len(nodes) - 1, dtype)
+        found = summation.add_up(Columns(dtype, x, w, bias), every, every)
+        return summation.rounded(found, len(nodes) - 1, dtype)
 
 
 @pytest.mark.parametrize("dtype", floats.FORMATS)
@@ -61,7 +62,7 @@ def test_the_evaluator_gives_what_the_replay_gives(dtype: str, data) -> None:
     x = floats.round_to(rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 3, shape), dtype)
     w = floats.round_to(rng.standard_normal(shape), dtype)
     bias = floats.round_to(rng.standard_normal(6), dtype) if BIAS in tree.leaves else None
-    expected = replay(tree, rounding, x, w, dtype, bias)
+    expected = replay(Summation(tree, rounding), x, w, dtype, bias)
     got = evaluated(tree, rounding, x, w, dtype, bias)
     assert evaluator.equal(got, expected, dtype).all(), (tree.text, rounding)
 
@@ -72,7 +73,7 @@ def test_awkward_operands_too(dtype: str, tree: Tree) -> None:
     x = np.stack([awkward(dtype, 500, seed) for seed in range(4)])
     w = np.stack([awkward(dtype, 500, seed) for seed in range(4, 8)])
     for rounding in (Rounding(), Rounding.fused_everywhere(tree)):
-        expected = replay(tree, rounding, x, w, dtype)
+        expected = replay(Summation(tree, rounding), x, w, dtype)
         assert evaluator.equal(evaluated(tree, rounding, x, w, dtype), expected, dtype).all()
 
 

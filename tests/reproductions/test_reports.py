@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from probe import Case, Store, Target, load
+from probe.experiments.reports import Conventions, Operators, Pair, Report, ask
+from probe.experiments.reports.answers import answer
 from probe.launch import open_session
-from probe.reports import Conventions, Operators, Pair, Report, ask
-from probe.reports.answers import answer
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))

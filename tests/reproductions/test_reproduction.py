@@ -452,6 +452,9 @@ def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():
     assert len(found.differing) and found.replayed == found.compared
     shown = folder.evidence_of(found)
     for side in (shown.left, shown.right):
-        assert set(side.way[0].leaves) == {7, 30} and len(side.sums) == 1
+        assert set(side.summation.tree.leaves) == {7, 30} and len(side.sums) == 1
         assert side.sums[-1].bits == side.library
-    assert shown.left.way[1].fused == frozenset() and shown.right.way[1].fused == {30}
+    assert (
+        shown.left.summation.rounding.fused == frozenset()
+        and shown.right.summation.rounding.fused == {30}
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from probe import load, machine
-from probe.reproduction.trials import attempt, draw
+from probe.experiments.trials import attempt, draw
 from probe.store import Store
 
 STORE = Path(__file__).parents[2] / "results" / "length_sweep"

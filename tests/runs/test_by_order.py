@@ -9,9 +9,9 @@ import pytest
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
-from probe.search import by_order
 from probe.store import rows
 from probe.target import Target
+from probe.thresholds import by_order
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 

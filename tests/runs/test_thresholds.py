@@ -10,16 +10,16 @@ import pytest
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.search import thresholds
-from probe.search.recognition import Pattern, Recogniser
 from probe.target import Target
+from probe.thresholds import search
+from probe.thresholds.recognition import Pattern, Recogniser
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 
 
 def found(target: str = "reference", case: Case = CASE, upto: int = 3000, **options):
     with open_session(Target.parse(target), inline=True) as session:
-        return thresholds.find(session, case, upto, **options)
+        return search.find(session, case, upto, **options)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def pretend(monkeypatch):
     return replace
 
 
-def pairs(result: thresholds.Thresholds) -> list[tuple[int, int]]:
+def pairs(result: search.Thresholds) -> list[tuple[int, int]]:
     return [(one.before, one.at) for one in result.switches]
 
 
@@ -50,7 +50,7 @@ def test_a_real_switch_is_found_to_the_length(switch: int) -> None:
     assert (only.before, only.at) == (switch + 3, switch + 4)
     assert only.causes == ("order",) and only.scanned == (switch == 20)
     assert result.upto == 2000 and not result.violations and result.period == 1
-    assert list(thresholds.islands(result)) == [
+    assert list(search.islands(result)) == [
         (5, switch + 3, only.left),
         (switch + 4, 2000, only.right),
     ]

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from probe import backends, floats, launch, target
-from probe.backends import conformance, tensorflow_operators
+from probe import program as programs
+from probe.backends import conformance, tensorflow
 from probe.backends.contract import Backend, Key, Unsupported
+from probe.backends.source import Shapes
 from probe.backends.tensorflow import TensorFlow
 from probe.errors import TargetError
 from probe.target import Target
@@ -179,7 +181,7 @@ def test_a_refusal_is_one_line_that_says_why(ask):
     ],
 )
 def test_one_line_of_a_librarys_error(message, line):
-    assert tensorflow_operators.said(ValueError(message)) == line
+    assert tensorflow.said(ValueError(message)) == line
 
 
 def test_facts_say_version_device_threads_and_whether_onednn_is_on(ask):
@@ -276,16 +278,14 @@ def test_the_reports_failure_is_alive_with_eigens_own_contraction(ask):
 
 def test_an_operator_refused_by_the_backend_itself_is_unsupported():
     spec = conformance.spec("depthwise_conv2d", [3, 3], in_channels=2, filters=2)
-    spec = dict(spec, stride=[2, 2], dilation=[2, 2])
+    program = programs.case(dict(spec, stride=[2, 2], dilation=[2, 2]))
     with pytest.raises(Unsupported, match="strides or dilations"):
-        tensorflow_operators.convolution(None, spec)
+        TensorFlow().described({}, "cpu", "").emit(program, Shapes(program, (1, 5, 5, 2)))
 
 
-@pytest.mark.parametrize("given", ["operator", "chain"])
 @pytest.mark.parametrize("library", ["jax", "torch"])
-def test_keras_has_no_float64_where_it_computes_in_float32(library, given):
-    backend = backends.get("keras")()
-    backend.library = library
-    spec = {"op": "matmul", "dtype": "float64"}
+def test_keras_has_no_float64_where_it_computes_in_float32(library):
+    backend = backends.get("keras")().described({"backend": library}, "cpu", "3.15")
+    case = programs.case(conformance.spec("matmul", [1], dtype="float64"))
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
-        backend.operator(spec) if given == "operator" else backend.chain([spec], [{}])
+        backend.emit(case, Shapes(case, (1, 5, 1)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.backends import conformance, litert_graph, litert_model
+from probe import program
+from probe.backends import conformance, litert_model
 from probe.backends.contract import Unsupported
-from probe.backends.litert import runners
+from probe.backends.litert import LiteRT, runners, weights
+from probe.backends.source import Shapes
 from probe.errors import TargetError
 from tests.helpers import conforming
 
@@ -109,21 +111,28 @@ def test_weights_in_the_operators_layout(op, kernel, shape):
     spec = conformance.spec(op, kernel, in_channels=3, filters=6)
     w = np.arange(np.prod(shape), dtype=np.float32)
     w = w.reshape(*kernel, 3 // spec["groups"], 6)
-    assert litert_model.weights(spec, w).shape == shape
-    assert litert_model.weights(spec, w).ravel()[0] == 0
+    assert weights(spec, w).shape == shape
+    assert weights(spec, w).ravel()[0] == 0
+
+
+def emitted(spec, shape):
+    """The Source of a case; no library is imported."""
+    given = program.case(spec)
+    return LiteRT().described({}, "cpu", "").emit(given, Shapes(given, shape))
 
 
 def test_the_models_buffers_are_aligned_and_hold_what_is_given():
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    pytest.importorskip("ai_edge_litert.schema_py_generated")
     spec = conformance.spec("conv1d", [3], filters=5, bias=True)
-    model = litert_model.Model(schema, spec, (1, 1, 9, 1))
-    w, b = np.arange(15, dtype=np.float32).reshape(5, 1, 3, 1), np.arange(5, dtype=np.float32)
-    content = model.content(w, b)
-    for array in (w, b):
-        place = content.index(array.tobytes())
-        assert place % litert_graph.ALIGNMENT == 0
+    hold = emitted(spec, (1, 9, 1)).hold
+    for factor in (1, 2):  # packed once; new weights go into the finished bytes
+        w, b = (factor * np.arange(1, n + 1, dtype=np.float32) for n in (15, 5))
+        content = hold({"w": w.reshape(3, 1, 5), "b": b})["model"]
+        for array in (w.reshape(3, 5).T, b):
+            place = content.index(np.ascontiguousarray(array).tobytes())
+            assert place % litert_model.ALIGNMENT == 0
     with pytest.raises(Unsupported, match="no window fits"):
-        litert_model.Model(schema, spec, (1, 1, 2, 1))
+        emitted(spec, (1, 2, 1))
 
 
 def test_facts(started):

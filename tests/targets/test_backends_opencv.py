@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from probe.backends import conformance
-from probe.backends.caffe_layers import prototxt, symmetric
+from probe.backends.caffe import prototxt, symmetric
 from probe.case import Case
 from probe.errors import TargetError
-from probe.order.operator import SessionOperator
+from probe.order.masks import SessionOperator
 from probe.order.orders import reveal
 from probe.order.windows import reveal_windows
 from probe.window import Geometry
@@ -33,7 +33,7 @@ def test_every_output_is_revealed_and_replayed(started, text):
 
 def test_winograd_is_no_sum_and_winograd_0_is_one(started):
     orders = reveal(started("opencv"), WIDE)
-    assert orders.not_a_sum.all() and not orders.ways and orders.evidence
+    assert orders.not_a_sum.all() and not orders.summations and orders.evidence
     assert reveal(started("opencv,winograd=0"), WIDE).replayed.all()
     narrow = WIDE.with_(height=11)
     assert reveal(started("opencv"), narrow).replayed.all()

@@ -13,7 +13,7 @@ from probe.cli import shell
 from probe.errors import InputError, TargetError
 from probe.installation import install, remove
 from probe.launch import InlineSession, Session
-from probe.runtimes import environments, interpreters, packages, pins
+from probe.runtimes import environments, packages, pins
 from probe.runtimes.packages import Failed
 from probe.target import Target
 
@@ -127,7 +127,7 @@ def test_a_library_that_computes_wrongly(monkeypatch):
 
 
 def test_a_missing_python_is_named(monkeypatch):
-    monkeypatch.setattr(interpreters, "find", lambda version: None)
+    monkeypatch.setattr(packages, "interpreter", lambda version: None)
     check_failure("it needs Python 3")
 
 

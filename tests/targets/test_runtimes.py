@@ -11,7 +11,7 @@ import pytest
 from probe import target
 from probe.campaign import run_row
 from probe.errors import InputError
-from probe.runtimes import emulation, environments, interpreters, packages, pins, runtime, sysroot
+from probe.runtimes import emulation, environments, packages, pins, runtime, sysroot
 from probe.runtimes.packages import Failed
 from probe.target import Target
 
@@ -81,21 +81,21 @@ def test_an_interpreter_is_found_in_pyenv_the_newest_first(monkeypatch, tmp_path
         script(tmp_path / f"versions/9.6.{patch}/bin/python", "echo 9.6")
     script(tmp_path / "versions/9.6.20/bin/python", "exit 1")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    interpreters.find.cache_clear()
-    assert interpreters.find("9.6") == tmp_path / "versions/9.6.15/bin/python"
+    packages.interpreter.cache_clear()
+    assert packages.interpreter("9.6") == tmp_path / "versions/9.6.15/bin/python"
 
 
 def test_this_python_serves_its_own_version():
     version = "{}.{}".format(*sys.version_info)
-    found = interpreters.find(version)
-    assert found is not None and interpreters.answers(found, version)
+    found = packages.interpreter(version)
+    assert found is not None and packages.answers(found, version)
 
 
 def test_a_missing_interpreter_says_how_to_get_it():
-    assert interpreters.find("9.7") is None
-    assert "needs Python 3.6" in interpreters.missing("3.6")
-    assert interpreters.missing("3.6").endswith("pyenv install 3.6")
-    assert "uv python install 3.11 or pyenv" in interpreters.missing("3.11")
+    assert packages.interpreter("9.7") is None
+    assert "needs Python 3.6" in packages.missing("3.6")
+    assert packages.missing("3.6").endswith("pyenv install 3.6")
+    assert "uv python install 3.11 or pyenv" in packages.missing("3.11")
 
 
 def made(library="tensorflow", version="1.2.1", arm64=False):
@@ -263,8 +263,8 @@ def test_an_installer_is_not_led_elsewhere(monkeypatch, tmp_path):
 @pytest.mark.parametrize("pip", [None, "a spec"])
 def test_arm64_wheels_come_by_pip_where_there_is_no_uv(monkeypatch, tmp_path, pip):
     ran = []
-    monkeypatch.setattr(interpreters, "uv", lambda: None)
-    monkeypatch.setattr(interpreters, "find", lambda version: Path("/base/python"))
+    monkeypatch.setattr(packages, "uv", lambda: None)
+    monkeypatch.setattr(packages, "interpreter", lambda version: Path("/base/python"))
     monkeypatch.setattr(packages, "find_spec", lambda name: pip)
     monkeypatch.setattr(packages, "run", lambda command, what: ran.append(command))
     packages.install_for_arm64(tmp_path, "3.11", ["a==1"])

@@ -16,7 +16,7 @@ from probe.case import Case
 from probe.comparison import Comparison, Pairs, Shapes, revealed, run
 from probe.errors import TargetError
 from probe.launch import Session
-from probe.runtimes import emulation, environments, interpreters
+from probe.runtimes import emulation, environments, packages
 from probe.target import Target
 
 pytestmark = pytest.mark.slow
@@ -55,8 +55,8 @@ def bits(side):
 @pytest.mark.golden
 def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
     """As published in 2017; the order changes for outputs 1 and 2, and the replay proves it."""
-    if interpreters.find("3.6") is None:
-        pytest.skip(interpreters.missing("3.6"))
+    if packages.interpreter("3.6") is None:
+        pytest.skip(packages.missing("3.6"))
     with Session(provided("tensorflow==1.2.1", 0.5)) as session:
         left, right = (revealed(session, REPORT.with_(length=length)) for length in (7, 8))
     assert bits(left) == ["42737AFD", "4291F5D0", "42AA2E22"]
@@ -69,8 +69,8 @@ def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
 
 def test_a_release_of_another_library_tells_its_orders():
     """ONNX Runtime 1.10.0 on Python 3.7: a short row and a long one, replayed to the last bit."""
-    if interpreters.find("3.7") is None:
-        pytest.skip(interpreters.missing("3.7"))
+    if packages.interpreter("3.7") is None:
+        pytest.skip(packages.missing("3.7"))
     where = provided("onnxruntime==1.10.0", 0.3)
     case = Case(op="conv1d", kernel=5, in_channels=16, filters=8, operands="cancel")
     with Session(where) as session:

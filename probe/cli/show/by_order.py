@@ -1,4 +1,4 @@
-"""What a sweep by order found: at which lengths outputs are added in another way."""
+"""What a sweep by order found: at which lengths outputs are added otherwise."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli import numbers
 from probe.cli.show import orders
-from probe.cli.show.facts import table
-from probe.search.by_order import ByOrder
+from probe.printing import ranges, table
+from probe.thresholds.by_order import ByOrder
 
 MOST = 6
-"""Ways of adding that are written out for a target."""
+"""Summations that are written out for a target."""
 
 
 def summary(
     found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
 ) -> RenderableType:
-    """A row a target; then every way of adding, with the lengths that have it."""
+    """A row a target; then every summation, with the lengths that have it."""
     parts: list[RenderableType] = [_title(found, values), "", _targets(found, told["failures"])]
     parts += [
         Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
         for one in told["failures"]
     ]
     for target, one in found.items():
-        parts += [*_refusals(target, one), *_ways(target, one)]
+        parts += [*_refusals(target, one), *_summations(target, one)]
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)
@@ -39,7 +37,7 @@ def _title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
     vary, label = "length", ""
     for one in found.values():
         vary, label = one.vary, one.case.label
-    shown = numbers.text(sorted(values)[:-1])
+    shown = ranges(sorted(values)[:-1])
     return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, whatever the operands")
 
 
@@ -52,7 +50,7 @@ def _targets(found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
         rows.add_row(
             target,
             _verdict(one),
-            f"{one.vary} {numbers.text(differing)}" if differing else "",
+            f"{one.vary} {ranges(differing)}" if differing else "",
             ", ".join(sorted(causes)),
             f"{one.differing:,}",
             f"{one.compared:,}",
@@ -80,22 +78,23 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
         if at.refusal:
             reasons.setdefault(at.refusal, []).append(at.at)
     for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {numbers.text(values)}: {why}", "yellow")
+        yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
 
 
-def _ways(target: str, one: ByOrder) -> Iterator[RenderableType]:
-    """The ways of adding, those of the most outputs first."""
+def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
+    """The summations, those of the largest value first."""
     if not one.differing:
         return
     yield Text(f"\n{target}", "bold")
     every = [*one.values, one.base]
     where = {
-        number: [at.at for at in every if at.orders and way in at.orders.ways]
-        for number, way in enumerate(one.ways)
+        number: [at.at for at in every if at.orders and each in at.orders.summations]
+        for number, each in enumerate(one.summations)
     }
-    for number, way in list(enumerate(one.ways))[:MOST]:
-        head = Text(f"order {way[0].id}", "cyan")
-        yield head.append(f"  {one.vary} {numbers.text(where[number])}", "default")
-        yield Padding(orders.way(way, one.case.dtype, number < 2), (0, 0, 0, 2), expand=False)
-    if len(one.ways) > MOST:
-        yield Text(f"and {len(one.ways) - MOST} other ways; --json has all", "dim")
+    for number, each in list(enumerate(one.summations))[:MOST]:
+        head = Text(f"order {each.tree.id}", "cyan")
+        yield head.append(f"  {one.vary} {ranges(where[number])}", "default")
+        yield orders.summation(each, one.case.dtype, number < 2)
+    if len(one.summations) > MOST:
+        more = f"and {len(one.summations) - MOST} more summations; --json has all"
+        yield Text(more, "dim")

@@ -5,26 +5,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
-from probe.cli import numbers
-from probe.cli.show import causes, orders
-from probe.cli.show.example import example
+from probe import floats
+from probe.cli.show import orders, places
 from probe.comparison import Comparison, Run
-from probe.explain.evidence import Evidence
-from probe.order.orders import Way
+from probe.explain.evidence import Added, Evidence
+from probe.order import notation
+from probe.order.replay import PartialSum
+from probe.order.summation import Summation
+from probe.order.tree import product
+from probe.printing import counted, differ, table
+
+MEANING = {
+    "window": "reads other inputs: a convention (padding, stride, groups), not rounding",
+    "order": "adds the same products in another order",
+    "rounding": "fuses other products into their additions (FMA), or cuts its result off",
+    "precision": "keeps products or partial sums in another format",
+    "nondeterministic": "does not repeat its own bits: nothing can be said about the rest",
+    "place": "computes a function otherwise where it lies: the remainder of a vectorised loop",
+    "not-a-sum": "does not form the products (Winograd, FFT): there is no order to compare",
+    "unexplained": "not reproduced by replay: we do not know",
+}
+"""What each cause says of an output."""
+
+
+def causes_table(causes: Mapping[str, int]) -> RenderableType:
+    """A row a cause."""
+    rows = table("cause", "outputs", "what it is", right=("outputs",))
+    for cause, count in causes.items():
+        rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", meaning(cause))
+    return rows
+
+
+def meaning(cause: str) -> str:
+    """A cause in words; of several at once, all of them."""
+    return "; ".join(MEANING.get(part, part) for part in cause.split("+"))
+
+
+def cause_style(cause: str) -> str:
+    """Red for what counts against us, and for what cannot be said."""
+    return "bold red" if cause in ("unexplained", "nondeterministic") else "cyan"
+
 
 MOST = 5
-"""Ways of adding that are written out for a side."""
+"""Summations that are written out for a side."""
 
 
 def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
     """Everything ``probe explain`` says of two runs."""
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
-        parts += ["", causes.counted(found.causes)]
+        parts += ["", causes_table(found.causes)]
     parts += list(_refusals(found))
     for name, side in (("left", found.left), ("right", found.right)):
         parts += _orders(name, side, found.orders(side))
@@ -41,13 +76,10 @@ def headline(found: Comparison) -> Text:
     if not compared:
         return text.append("no output of the two sides must agree: all windows differ", "yellow")
     if differing:
-        far = "" if found.max_ulp is None else f", up to {found.max_ulp:,} ulp"
-        verb = "differs" if differing == 1 else "differ"
-        outputs = numbers.counted(compared, "output")
-        text.append(f"{differing:,} of {outputs} {verb}{far}", "red")
+        text.append(differ(differing, compared, found.max_ulp), "red")
         text.append(f": {', '.join(found.causes)}")
     else:
-        text.append(f"none of {numbers.counted(compared, 'output')} differs", "green")
+        text.append(f"none of {counted(compared, 'output')} differs", "green")
         if found.by_order:
             text.append(
                 f", but {found.by_order:,} are added in another way: other operands will differ",
@@ -93,19 +125,20 @@ def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator
     if side.orders is None or not told:
         return
     yield Text(f"\n{name} adds", "bold")
-    ways: dict[tuple[str, tuple[int, ...]], Way] = {
-        (tree.id, tuple(sorted(rounding.fused))): (tree, rounding)
-        for tree, rounding in side.orders.ways
+    known: dict[tuple[str, tuple[int, ...]], Summation] = {
+        (each.tree.id, tuple(sorted(each.rounding.fused))): each for each in side.orders.summations
     }
     for one in told[:MOST]:
-        way = ways[one["id"], tuple(one["fused"])]
-        count = Text(f"  {numbers.counted(one['outputs'], 'output')} as ", "default")
+        summation = known[one["id"], tuple(one["fused"])]
+        count = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
         count.append(f"order {one['id']}", "cyan")
         yield count
-        yield Padding(orders.way(way, side.case.dtype, drawn=False), (0, 0, 0, 4), expand=False)
+        yield orders.summation(summation, side.case.dtype, drawn=False, indent=4)
     if len(told) > MOST:
         rest = sum(one["outputs"] for one in told[MOST:])
-        yield Text(f"  {rest:,} outputs in {len(told) - MOST} other ways; --json has all", "dim")
+        yield Text(
+            f"  {rest:,} outputs in {len(told) - MOST} more summations; --json has all", "dim"
+        )
 
 
 def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
@@ -115,3 +148,152 @@ def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[Ren
     for side, sources in kernels.items():
         for source, names in sources.items():
             yield Text(f"{side} kernels, {source}: {', '.join(names)}", "dim")
+
+
+WIDE = 100
+"""Columns from which the two sides stand side by side."""
+
+SUMS = 20
+"""Partial sums up to which all are written out; else those around where the sides part."""
+
+
+def example(found: Evidence, width: int) -> Iterator[RenderableType]:
+    """The output's two sides. ``width``: columns of the terminal."""
+    left, right = found.left, found.right
+    far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
+    head = Text("the smallest one in full: ", "bold")
+    head.append(
+        f"{places.name(left.output)}={floats.text(left.library, left.dtype)}, against "
+        f"{'' if left.output == right.output else places.name(right.output) + '='}"
+        f"{floats.text(right.library, right.dtype)}{far}: "
+    )
+    yield head.append(found.cause, cause_style(found.cause))
+    added = left.summation is not None or right.summation is not None
+    if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
+        yield _products(left)
+    reads = found.cause == "window"
+    sides = [_added("left", left, reads), _added("right", right, reads)]
+    if width >= WIDE:
+        both = Table.grid(padding=(0, 3))
+        both.add_row(*sides)
+        yield both
+    else:
+        yield from sides
+
+
+def _products(side: Added) -> RenderableType:
+    rows = table("product", "input", "weight")
+    for one in side.products:
+        values = (floats.text(bits, side.dtype) for bits in (one.x, one.w))
+        rows.add_row(product(one.leaf), *values)
+    if side.bias is not None:
+        rows.add_row("b", "", floats.text(side.bias, side.dtype))
+    return rows
+
+
+def _added(name: str, side: Added, reads: bool) -> RenderableType:
+    lines: list[RenderableType] = [
+        Text(f"\n{name}: {side.side.target.text}, length {side.side.case.length}", "bold")
+    ]
+    if reads and side.reads is not None:
+        lines.append(Text(f"reads {places.reads(side.side.case, np.array(side.reads))}"))
+    if side.summation is None:
+        return Group(*lines, Text("order not known", "yellow"), _result(side))
+    tree, rounding = side.summation
+    if 2 <= len(tree.leaves) <= notation.DRAWN:
+        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
+    else:
+        lines += [
+            Text(notation.short(tree)),
+            Text(orders.rounded(side.summation, side.dtype), "dim"),
+        ]
+    return Group(*lines, *_sums(side), _result(side), *_notes(side))
+
+
+def _sums(side: Added) -> Iterator[Text]:
+    """Partial sums; ``>`` marks those that the other side does not have."""
+    shown = _shown(side)
+    before = -1
+    for one in side.sums:
+        if one.node not in shown:
+            continue
+        if one.node != before + 1:
+            yield Text(f"  ... {one.node - before - 1} sums", "dim")
+        before = one.node
+        yield _sum(side, one)
+
+
+def _shown(side: Added) -> set[int]:
+    """All nodes of a small tree, else those around where the sides part, and the last."""
+    count = len(side.sums)
+    if count <= SUMS:
+        return set(range(count))
+    nodes = {0, 1, *range(count - 3, count)}
+    for place in (side.parts_at, side.bits_part):
+        if place is not None:
+            nodes.update(range(place - 2, place + 4))
+    return {node for node in nodes if 0 <= node < count}
+
+
+def _sum(side: Added, one: PartialSum) -> Text:
+    own = one.node in side.own
+    text = Text("> " if own else "  ", "yellow" if own else "dim")
+    text.append(one.text, "yellow" if own else "default")
+    here = {"order": one.node == side.parts_at, "bits": one.node == side.bits_part}
+    if marks := [what for what, is_here in here.items() if is_here]:
+        text.append(f"  ← {', '.join(marks)}", "bold")
+    return text
+
+
+def _notes(side: Added) -> Iterator[Text]:
+    """What the marks beside the sums mean."""
+    if side.own:
+        yield Text("> only on this side; ← where they part", "dim")
+    if side.summation is not None and side.summation.rounding.fused:
+        yield Text("* fused: its exact product is added", "dim")
+
+
+def _result(side: Added) -> Text:
+    library = floats.text(side.library, side.dtype)
+    if side.result is None:
+        return Text(f"library: {library}")
+    if side.result == side.library:
+        return Text(f"{library} = the library's bits", "green")
+    return Text(f"replayed {floats.text(side.result, side.dtype)}, library {library}", "bold red")
+
+
+def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:
+    """What ``probe explain --from STORE`` found."""
+    head = Text(f"{found['differing']:,} differing outputs in {found['store']}; ", "bold")
+    head.append(f"replayed {found['replayed']:,}", _share(found["replayed"], found["differing"]))
+    lines: list[RenderableType] = [head]
+    if before := found["comparisons_explained_before"]:
+        lines.append(Text(f"{before:,} comparisons had been explained before", "dim"))
+    if found["causes"]:
+        lines += ["", causes_table(found["causes"]), "", _causes_by_target(found)]
+    return Group(*lines, *_failures(found["failures"], verbose), *_interrupted(found))
+
+
+def _share(part: int, total: int) -> str:
+    return "green" if part == total else "red"
+
+
+def _causes_by_target(found: Mapping[str, Any]) -> RenderableType:
+    names = list(found["causes"])
+    rows = table("target", *names, right=names)
+    for target, causes in found["targets"].items():
+        rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
+    return rows
+
+
+def _failures(failures: list[str], verbose: bool, most: int = 3) -> Iterator[RenderableType]:
+    shown = failures if verbose else failures[:most]
+    for failure in shown:
+        yield Text(failure, "yellow")
+    if len(failures) > len(shown):
+        yield Text(f"{len(failures) - len(shown)} other failures; --verbose shows them", "yellow")
+
+
+def _interrupted(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if found["interrupted"]:
+        yield Text("interrupted: the same command goes on where it stopped", "yellow")

@@ -1,4 +1,4 @@
-"""Short runs of a network against the fixed one: by content, layer by layer, and the lengths."""
+"""Whole networks by content, layer by layer, and how far to pad; remedies and their costs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.cli import numbers
+from probe.case import Case
 from probe.cli.show import explanation as explained
-from probe.cli.show.facts import table
+from probe.floats import rounded_text
 from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
+from probe.printing import counted, ranges, table, up_to
+from probe.remedies import Found, Measured, advise
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
@@ -42,7 +44,7 @@ def networks(
 def heading(told: Mapping[str, Any]) -> Text:
     """The network in two lines; before them, what of the model is not part of it."""
     last, count = told["layers"][-1], len(told["layers"])
-    said = f"{numbers.counted(count, 'layer')}, fixed length {told['fixed']:,}"
+    said = f"{counted(count, 'layer')}, fixed length {told['fixed']:,}"
     if not told["part"]:
         text = Text(f"{told['name']}: {said}")
     else:
@@ -50,13 +52,15 @@ def heading(told: Mapping[str, Any]) -> Text:
         text.append(f"\nread as a chain of {said}", "default")
     text.append(
         f"\nan output reads {last['field']:,} positions, neighbours are {last['jump']:,} apart; "
-        f"{numbers.counted(last['outputs'], 'output')} at the fixed length",
+        f"{counted(last['outputs'], 'output')} at the fixed length",
         "default",
     )
     if beyond := told["beyond"]:
         todo = f"; {beyond['todo']}" if beyond["todo"] else ""
         said = f"{beyond['name']} ({beyond['kind']}) {beyond['why']}{todo}"
         text.append(f"\nnot examined: {said}", "yellow")
+    if "note" in told:
+        text.append(f"\n{told['note']}", "yellow")
     return text
 
 
@@ -119,8 +123,7 @@ def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableT
 
 def _outputs(one: PaddedComparison, last: AtLayer) -> str:
     text = f"{last.differing:,} of {last.compared:,}"
-    if last.differing and last.max_ulp is not None:
-        text += f", up to {last.max_ulp:,} ulp"
+    text += up_to(last.max_ulp) * bool(last.differing)
     if one.end_to_end is not None:
         text += f"; {one.end_to_end:,} as one program"
     return text
@@ -128,7 +131,7 @@ def _outputs(one: PaddedComparison, last: AtLayer) -> str:
 
 def _verdict(one: PaddedComparison) -> str:
     if one.verdict == "padding":
-        what = numbers.counted(one.lacking, "output")
+        what = counted(one.lacking, "output")
         return f"padding: {what} read other values, or are not there; pad to {one.need.padded:,}"
     if one.verdict == "rounding":
         causes = "+".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
@@ -188,11 +191,9 @@ def _plan(plan: Plan) -> RenderableType:
     head.append(f": {rule}", "default")
     checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
     if plan.failed:
-        checked.append(f"other bits at content {numbers.text(plan.failed)}", "red")
+        checked.append(f"other bits at content {ranges(plan.failed)}", "red")
     else:
-        checked.append(
-            f"exact on fresh operands at {numbers.counted(len(plan.checked), 'content')}"
-        )
+        checked.append(f"exact on fresh operands at {counted(len(plan.checked), 'content')}")
     parts: list[RenderableType] = [head, rows, checked]
     if len(plan.stretches) > MOST:
         parts.append(
@@ -200,3 +201,54 @@ def _plan(plan: Plan) -> RenderableType:
         )
     parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
     return Group(*parts)
+
+
+COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
+
+
+def remedies(measured: Measured) -> RenderableType:
+    """A row a remedy, then why some are not known, then what to do."""
+    what = "lengths" if isinstance(measured.subject, Case) else "content lengths"
+    label = f"{measured.label}: {measured.part}" if measured.part else measured.label
+    lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
+    lines += f"{measured.fixed} on {measured.target.text}, by order, whatever the operands"
+    parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
+    refused = [one for one in measured.found if one.refusal]
+    alone = [one for one in measured.found if measured.verdict(one) != one.verdict]
+    if refused or alone:
+        parts.append("")
+    parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused]
+    if alone:
+        names = ", ".join(one.remedy.name for one in alone)
+        parts.append(Text(f"exact in this part, not known for the model: {names}", "yellow"))
+    parts.append("")
+    parts.append(Text(advise(measured).text, "bold"))
+    return Group(*parts)
+
+
+def _remedies(measured: Measured) -> RenderableType:
+    unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
+    costs = (f"at {measured.content}", "x default", "of fixed", f"x at {measured.fixed}")
+    right = (f"differing {unit}", *costs, "error")
+    rows = table("remedy", "verdict", *right, "bits", "what it is", right=right)
+    best = advise(measured).name
+    for one in measured.found:
+        differing = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
+        rows.add_row(
+            Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
+            Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
+            differing,
+            _seconds(measured, one),
+            rounded_text(measured.ratio(one, measured.content)),
+            rounded_text(measured.of_fixed(one)),
+            rounded_text(measured.ratio(one, measured.fixed)),
+            "" if one.error_rms is None else f"{one.error_rms:.2f}",
+            {True: "kept", False: "other", None: ""}[one.keeps],
+            one.remedy.doc,
+        )
+    return rows
+
+
+def _seconds(measured: Measured, one: Found) -> str:
+    found = measured.seconds(one, measured.content)
+    return "" if found is None else f"{found * 1e3:.3g} ms"

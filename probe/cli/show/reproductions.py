@@ -8,29 +8,15 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe import floats
-from probe.cli import numbers
-from probe.cli.show import causes
+from probe.cli.show.explanation import causes_table
+from probe.printing import counted, differ, up_to
 from probe.reproduction.report import LIMIT
-from probe.shrink import Finding
-
-MOST = 4096
-"""Operands that are listed; of larger cases only their number is told."""
 
 ENDED = {
     "minimal": "no single step keeps it",
     "budget": "the budget is used up; --most N tries more",
     "interrupted": "interrupted: the smallest so far",
 }
-
-
-def operands(finding: Finding) -> dict[str, Any] | None:
-    """x, w and b as nested lists, exact in JSON's numbers; None for large cases."""
-    if finding.x.size + finding.w.size > MOST:
-        return None
-    found = {"x": finding.x, "w": finding.w} | ({} if finding.b is None else {"b": finding.b})
-    dtype = finding.case.dtype
-    return {name: floats.widen(array, dtype).tolist() for name, array in found.items()}
 
 
 def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
@@ -43,7 +29,7 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     if found["near"]:
         lines.append(f"nearest case without it: {found['near']['case']}")
     parts: list[RenderableType] = [head, *map(Text, lines), *_kept(found), _difference(found)]
-    parts += [causes.counted(found["causes"])] if found["causes"] else []
+    parts += [causes_table(found["causes"])] if found["causes"] else []
     if not found["shown"]:
         parts.append(Text("no operands were found that show it in bits", "yellow"))
     values = found["operands"] or {}
@@ -60,11 +46,10 @@ def _kept(found: Mapping[str, Any]) -> list[Text]:
     if before is None or kept is None:
         return []
     counts = ", ".join(f"{number:,} by {name}" for name, number in before["causes"].items())
-    far = "" if before["max_ulp"] is None else f", up to {before['max_ulp']:,} ulp"
     lines = [
         Text(
-            f"it was found as {before['differing']:,} of "
-            f"{numbers.counted(before['compared'], 'output')} that differ{far}: {counts}"
+            f"it was found as {before['differing']:,} of {counted(before['compared'], 'output')} "
+            f"that differ{up_to(before['max_ulp'])}: {counts}"
         )
     ]
     if kept["cause"] is False:
@@ -81,10 +66,7 @@ def _flat(value: Any) -> list[float]:
 
 
 def _difference(found: Mapping[str, Any]) -> Text:
-    compared = numbers.counted(found["compared"], "output")
-    far = "" if found["max_ulp"] is None else f", up to {found['max_ulp']:,} ulp"
-    verb = "differs" if found["differing"] == 1 else "differ"
-    return Text(f"{found['differing']:,} of {compared} {verb}{far}", "red")
+    return Text(differ(found["differing"], found["compared"], found["max_ulp"]), "red")
 
 
 def reproduced(found: Mapping[str, Any]) -> RenderableType:
@@ -94,7 +76,7 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
         head.append(f"{part}\n", "yellow")
     head.append(found["label"], "bold")
     parts: list[RenderableType] = [head, *_kept(found), _difference(found)]
-    parts.append(causes.counted(found["causes"]))
+    parts.append(causes_table(found["causes"]))
     if found["calls"] is not None:
         parts.append(Text(f"{found['calls']} cases tried; {ENDED[found['ended']]}"))
     if found["near"]:
@@ -128,3 +110,11 @@ def verified(found: Mapping[str, Any]) -> RenderableType:
         targets = " and ".join(dict.fromkeys(found["targets"]))
         parts.append(Text(f"{targets} is not here: this interpreter ran it", "yellow"))
     return Group(*parts)
+
+
+def emulated(found: Mapping[str, Any]) -> RenderableType:
+    """What was written, and how to run it."""
+    outputs = sum(run["outputs"] for run in found["runs"])
+    head = Text(f"wrote {found['out']}: {found['bytes'] / 1024:,.0f} KiB, ")
+    head.append(f"{found['replayed']:,} of {outputs:,} outputs replay", "green")
+    return Group(head, Text(f"run it anywhere with NumPy: python {found['out']}"))

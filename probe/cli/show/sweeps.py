@@ -1,18 +1,18 @@
-"""What a sweep found: which targets differ at which lengths, in how many outputs, by how much."""
+"""What a sweep found, by target: at which lengths, how much; and since which release it is so."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from probe.campaign import Failure
 from probe.case import Case
-from probe.cli import numbers
 from probe.cli.options import command_line
-from probe.cli.show.facts import table
+from probe.printing import ranges, table
 from probe.sweep import Summary, TargetSummary
 
 
@@ -35,7 +35,7 @@ def _title(found: Summary, case: Case, values: Sequence[int]) -> Text:
     text = Text(f"{shown.label}", "bold")
     kind = "given weights" if case.weights else f"seed {case.seed}"
     text.append(
-        f"\n{found.vary} {numbers.text(values)} against {found.against}; "
+        f"\n{found.vary} {ranges(values)} against {found.against}; "
         f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
         "not bold",
     )
@@ -77,7 +77,7 @@ def _lengths(one: TargetSummary, values: Sequence[int], interrupted: bool) -> Te
     if not differing:
         return Text("none")
     later = [value for value in values if value > differing[-1]]
-    text = Text(numbers.text(differing))
+    text = Text(ranges(differing))
     if later and not interrupted and not one.failures:
         text.append(f"; none from {later[0]} on", "green")
     return text
@@ -100,7 +100,7 @@ def _failures(found: Summary, verbose: bool, most: int = 3) -> Iterator[Renderab
 
 def _where(vary: str, failures: Sequence[Failure]) -> str:
     values = sorted({failure.at for failure in failures if failure.at is not None})
-    return f"{vary} {numbers.text(values)}: " if values else ""
+    return f"{vary} {ranges(values)}: " if values else ""
 
 
 def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
@@ -134,3 +134,24 @@ def _why(found: Summary, case: Case) -> Text:
         f"--target {name}"
     )
     return Text(f"why: {command}", no_wrap=True, overflow="ignore")
+
+
+def bisected(report: Mapping[str, Any]) -> RenderableType:
+    """Returns what changed and when, then a row a release that was tried."""
+    rows = table("release", "shows", "")
+    for step in report["steps"]:
+        told = str(step["says"] if step["seen"] else step["why"])
+        rows.add_row(step["version"], step["seen"] or "(could not be asked)", told)
+    return Group(_answer(report), "", rows)
+
+
+def _answer(report: Mapping[str, Any]) -> str:
+    what, count = report["what"], report["installed"]
+    if report["first"] is None:
+        return f"both ends show the same {what}; what changed in between and back is not seen"
+    between = ", or one that could not be asked" if report["skipped"] else ""
+    first = f"{what} changed in {report['first']}{between}; {report['last']} is as the first end"
+    checked = "what was asked agrees"
+    if not report["holds"]:
+        checked = "it changed again after that, so search between there and the other end too"
+    return f"{first} ({count} installed)\nassumed: {report['assumption']}; {checked}"

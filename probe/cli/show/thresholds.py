@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli import numbers
 from probe.cli.show import orders
-from probe.search.recognition import Kind
-from probe.search.thresholds import Thresholds, islands
+from probe.printing import counted
+from probe.thresholds.recognition import Kind
+from probe.thresholds.search import Thresholds, islands
 
 MOST = 20
 """Stretches, and kinds of rows, that are written out."""
 
 
 def thresholds(found: Thresholds) -> RenderableType:
-    """Stretches of lengths that add alike, then their ways of adding, then how it is known."""
+    """Stretches of lengths that add alike, then their summations, then how it is known."""
     return Group(
         Text(f"{found.case.label} on {found.target}", "bold"),
         _headline(found),
@@ -33,7 +32,7 @@ def thresholds(found: Thresholds) -> RenderableType:
 def _headline(found: Thresholds) -> Text:
     switches = len(found.switches)
     style = "yellow" if switches else "green"
-    text = Text(numbers.counted(switches, "switch"), style)
+    text = Text(counted(switches, "switch"), style)
     text.append(f" between lengths {found.shortest:,} and {found.upto:,}", "default")
     return text.append(f" ({len(found.patterns)} lengths run, {found.seconds:.1f} s)", "dim")
 
@@ -52,30 +51,24 @@ def _stretches(found: Thresholds) -> Iterator[Text]:
 
 
 def _kinds(found: Thresholds) -> Iterator[RenderableType]:
-    """The ways of adding of each kind of row that is an interior or a tail."""
-    known = found.recogniser
-    if known is None:
-        return
+    """The summations of each kind of row that is an interior or a tail."""
     used = {kind for _, _, kind in islands(found)}
     used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
     for kind in sorted(used)[:MOST]:
         yield Text(f"\nkind {kind}", "bold cyan")
-        yield from _kind(found, known.kinds[kind])
+        yield from _kind(found, found.recogniser.kinds[kind])
 
 
 def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
-    """A row of outputs: each distinct way, with how many filters have it."""
-    known = found.recogniser
-    assert known is not None
+    """A row of outputs: each distinct summation, with how many filters have it."""
     distinct = sorted(set(row))
     for number in distinct:
         if len(distinct) > 1:
-            yield Text(f"  {numbers.counted(row.count(number), 'filter')}:", "dim")
+            yield Text(f"  {counted(row.count(number), 'filter')}:", "dim")
         if number < 0:
             yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
         else:
-            told = orders.way(known.ways[number], found.case.dtype)
-            yield Padding(told, (0, 0, 0, 2), expand=False)
+            yield orders.summation(found.recogniser.summations[number], found.case.dtype)
 
 
 def _tails(found: Thresholds) -> Iterator[Text]:
@@ -106,5 +99,5 @@ def _doubts(found: Thresholds) -> Iterator[Text]:
     ):
         for line in lines:
             yield Text(f"{word}: {line}", style)
-    if found.recogniser and any(one.unknown for one in found.patterns.values()):
+    if any(one.unknown for one in found.patterns.values()):
         yield Text(f"not known: {found.recogniser.evidence}", "red")

@@ -18,9 +18,10 @@ import numpy as np
 
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
-from probe.network.chain import Beyond, Network
+from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.readers import (
+from probe.network.readers import trust
+from probe.network.readers.reading import (
     BRANCHED,
     CUSTOM,
     FORKS,
@@ -33,7 +34,6 @@ from probe.network.readers import (
     Progress,
     Stop,
     chain,
-    keras_file,
     missing,
     other_dtype,
     unreadable,
@@ -79,13 +79,13 @@ ACTIVATION_LAYERS = {
 }
 
 
-def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
-    """The chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it.
+def from_file(path: Path, height: tuple[int, ...] | None, trusted: bool) -> Network:
+    """Returns the chain of a ``.keras`` or ``.h5`` file. InputError where Keras can't read it.
 
-    Without ``trust`` classes that are not Keras' own are refused before Keras sees the file.
+    Without ``trusted`` classes that are not Keras' own are refused before Keras sees the file.
     """
     with _silent():
-        named = keras_file.check(path, trust)
+        named = trust.check_keras(path, trusted)
     try:
         with _silent():
             import keras
@@ -93,11 +93,11 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
         raise missing("keras") from None
     try:
         with _silent():
-            own = keras_file.imported(named)
-            more = {"compile": False, "custom_objects": own, "safe_mode": not trust}
+            own = trust.imported(named)
+            more = {"compile": False, "custom_objects": own, "safe_mode": not trusted}
             model = keras.models.load_model(path, **more)
     except Exception as error:
-        advice = keras_file.IN_PYTHON if named else "save the model again"
+        advice = trust.IN_PYTHON if named else "save the model again"
         raise unreadable(path, error, advice) from None
     return from_object(model, height).with_(name=path.name)
 
@@ -116,21 +116,21 @@ def _silent() -> Iterator[None]:
 
 
 def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
-    """The chain of a Keras 3 model that has been built."""
+    """Returns the chain of a Keras 3 model that has been built."""
     shape = _input_shape(model)
     rank = len(shape) - 2
     if rank not in (1, 2, 3) or shape[-1] is None:
         why = "it takes no input of shape (batch, positions, channels), or of more axes"
         raise InputError("network", model.name, why, "build it with one, channels last")
     writer, progress = Writer(rank, int(shape[-1]), _dtype(model)), Progress(_count(model))
-    beyond: Beyond | None = None
+    suffix: Suffix | None = None
     try:
         for layer in _chain(model):
             _write(writer, layer)
             progress.reached(writer)
     except Stop as stop:
-        beyond = stop.beyond
-    return chain(writer, shape[1:-1], height, model.name, beyond, progress)
+        suffix = stop.suffix
+    return chain(writer, shape[1:-1], height, model.name, suffix, progress)
 
 
 def _input_shape(model: Any) -> tuple[int | None, ...]:
@@ -316,7 +316,7 @@ def _activation_layer(writer: Writer, layer: Any, kind: str) -> None:
 
 
 def _activation(writer: Writer, layer: Any) -> None:
-    """The activation that a layer has of its own."""
+    """Returns the activation that a layer has of its own."""
     function = getattr(layer, "activation", None)
     named = getattr(function, "__name__", None)
     if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:

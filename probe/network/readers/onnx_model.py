@@ -16,7 +16,7 @@ from probe.arguments import by
 from probe.errors import InputError
 from probe.network import Network
 from probe.network.description import Writer
-from probe.network.readers import (
+from probe.network.readers.reading import (
     BRANCHED,
     CUSTOM,
     FORKS,
@@ -66,7 +66,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
 
 
 def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
-    """The chain of an ``onnx.ModelProto``."""
+    """Returns the chain of an ``onnx.ModelProto``."""
     from onnx import numpy_helper
 
     graph = model.graph
@@ -85,17 +85,17 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
     if channels is None:
         why = "its input is not (batch, channels, positions), or with more axes"
         raise InputError("network", name, why, "export it with such a shape and known channels")
-    writer, beyond, progress = Writer(rank, channels), None, Progress(len(nodes))
+    writer, suffix, progress = Writer(rank, channels), None, Progress(len(nodes))
     try:
         _Walk(writer, constants, last, progress, _opset(model)).through(nodes, given[0].name, graph)
     except Stop as stop:
-        beyond = stop.beyond
+        suffix = stop.suffix
     spatial = tuple(shape[1:-1] if last else shape[2:])
-    return chain(writer, spatial, height, name, beyond, progress)
+    return chain(writer, spatial, height, name, suffix, progress)
 
 
 def _opset(model: Any) -> int:
-    """The version of ONNX's own operators that a model is written in."""
+    """Returns the version of ONNX's own operators that a model is written in."""
     return max(
         (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
     )
@@ -179,7 +179,7 @@ class _Walk:
                 raise Stop(output.name, "output", OUTPUTS, BRANCHED)
 
     def _given(self, node: Any, value: str, name: str) -> tuple[int, list[np.ndarray | None]]:
-        """Which input the chain's value is, and the arrays of the others. Raises Stop."""
+        """Returns which input the chain's value is, and the arrays of the others. Raises Stop."""
         given = list(node.input)
         if given.count(value) != 1 or any(
             one and one not in self.constants for one in set(given) - {value}
@@ -220,7 +220,7 @@ class _Walk:
             raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
 
     def _windowed(self, kind: str, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
-        """What has channels first by definition."""
+        """Writes what has channels first by definition."""
         if kind == "Conv":
             _convolution(self.writer, name, words, arrays)
         elif kind == "BatchNormalization":
@@ -305,7 +305,7 @@ def _is_constant(node: Any, constants: dict[str, np.ndarray]) -> bool:
 
 
 def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> str | None:
-    """The activation of ``value`` that the first nodes are, if they are one of several."""
+    """Returns the activation of ``value`` that the first nodes are, if they are one of several."""
     for name, steps in SPELLED.items():
         if len(nodes) < len(steps):
             continue

@@ -17,9 +17,9 @@ import numpy as np
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.geometry import Windows
-from probe.network.chain import Beyond, Network
+from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.readers import (
+from probe.network.readers.reading import (
     CUSTOM,
     FORKS,
     HOOKED,
@@ -36,9 +36,9 @@ from probe.network.readers import (
     first_is_long,
     missing,
     other_dtype,
-    torch_file,
     unreadable,
 )
+from probe.network.readers.trust import WHOLE_MODULE, check_pickle
 
 IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
@@ -70,7 +70,7 @@ UNPACKS = ("getitem", "getattr", "size")
 
 def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Network:
     """The chain of a pickled module. InputError without ``trust``, or where it can't be read."""
-    torch_file.check(path, trust)
+    check_pickle(path, trust)
     try:
         import torch
     except ImportError:
@@ -85,7 +85,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
         raise unreadable(path, error) from None
     if not isinstance(module, torch.nn.Module):
         why = f"it holds {type(module).__name__}, and weights alone say no architecture"
-        raise InputError("network", path, why, torch_file.WHOLE_MODULE)
+        raise InputError("network", path, why, WHOLE_MODULE)
     return from_object(module, height).with_(name=path.name)
 
 
@@ -94,7 +94,7 @@ def from_object(module: Any, height: tuple[int, ...] | None) -> Network:
     parts = list(_leaves(module, ""))
     rank, channels = _input(module, parts)
     writer, progress = Writer(rank, channels, _dtype(module)), Progress(_count(module))
-    beyond: Beyond | None = None
+    suffix: Suffix | None = None
     try:
         for name, part in parts:
             if isinstance(part, Stop):
@@ -102,11 +102,31 @@ def from_object(module: Any, height: tuple[int, ...] | None) -> Network:
             _write(writer, name, part)
             progress.reached(writer)
     except Stop as stop:
-        beyond = stop.beyond
+        suffix = stop.suffix
     shape: tuple[int | None, ...] = (*(1,) * (rank - 1), None)
     if rank == 2 and first_is_long(tuple(writer.layers), (None, None)):
         shape = shape[::-1]
-    return chain(writer, shape, height, type(module).__name__, beyond, progress)
+    found = chain(writer, shape, height, type(module).__name__, suffix, progress)
+    return found.with_(note=_in_training(parts))
+
+
+def _in_training(parts: list[tuple[str, Any]]) -> str:
+    """Says which layers are in training mode, where they compute something else than in use."""
+    names = [
+        f"{name} ({type(part).__name__})"
+        for name, part in parts
+        if not isinstance(part, Stop) and part.training and _trains(part)
+    ]
+    if not names:
+        return ""
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"judged as in evaluation, though in training mode: {shown}"
+
+
+def _trains(part: Any) -> bool:
+    """Whether a module computes something else in training mode."""
+    kind = type(part).__name__
+    return kind.startswith("BatchNorm") or ("Dropout" in kind and part.p > 0)
 
 
 def _is_sequence(module: Any) -> bool:
@@ -227,7 +247,7 @@ def _of_function(node: Any, module: Any) -> Any:
         return None
     if kind == "Dropout":
         drops = node.args[2] if len(node.args) > 2 else node.kwargs.get("training", True)
-        return None if drops and not module.training else torch.nn.Dropout()
+        return None if drops and not module.training else torch.nn.Dropout().train(bool(drops))
     try:
         return getattr(torch.nn, kind)(*node.args[1:], **node.kwargs)
     except TypeError:
@@ -238,8 +258,8 @@ def _input(module: Any, parts: list[tuple[str, Any]]) -> tuple[int, int]:
     """(spatial axes, channels) of the first layer that says."""
     for _, part in parts:
         if isinstance(part, Stop) and part is parts[0][1]:
-            todo = part.beyond.todo
-            raise InputError("network", type(module).__name__, part.beyond.text, todo)
+            todo = part.suffix.todo
+            raise InputError("network", type(module).__name__, part.suffix.text, todo)
         kind = type(part).__name__
         if kind in ("Conv1d", "Conv2d", "Conv3d"):
             return int(kind[4]), part.in_channels
@@ -269,6 +289,8 @@ def _write(writer: Writer, name: str, part: Any) -> None:
     elif kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d") and part.track_running_stats:
         _normalisation(writer, name, part)
     elif kind.startswith(("ConstantPad", "ZeroPad")):
+        if min(part.padding) < 0:
+            raise Stop(name, kind, "crops (its padding is negative)")
         pairs = np.reshape(part.padding, (-1, 2))[::-1].tolist()
         value = float(getattr(part, "value", 0.0))
         padding = [tuple(pair) for pair in pairs]

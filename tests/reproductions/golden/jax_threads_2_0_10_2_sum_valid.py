@@ -24,8 +24,6 @@ except ImportError as error:
     print("can't run: {}".format(error))
     sys.exit(2)
 
-jax.config.update("jax_enable_x64", True)
-
 
 def numbers(text, *shape):
     """An array from exact hexadecimal numbers."""
@@ -58,12 +56,14 @@ def compute(x):
     """The outputs, channels last."""
 
     @jax.jit
-    def jitted(x):
-        y = jnp.sum(x, axis=-1)
-        return y
+    def computed(x):
+        return jnp.sum(x, axis=-1)
 
-    y = np.asarray(jitted(jnp.asarray(x)))
-    return y[..., None]
+    with jax.enable_x64(True):
+        x = jnp.array(x)
+    with jax.enable_x64(True):
+        y = computed(x).block_until_ready()
+    return np.asarray(y)[..., None]
 
 
 def processor():

@@ -67,17 +67,15 @@ COMPARED = [
 
 def compute(x, w, b):
     """The outputs, channels last."""
-    layer = keras.layers.Conv2D(2, 3, strides=1, padding="same", groups=2, use_bias=True)
+    zeros = keras.layers.ZeroPadding2D(((1, 1), (1, 1)))
+    layer = keras.layers.Conv2D(2, 3, strides=1, padding="valid", groups=2, use_bias=True)
     layer.build((None, None, None, 2))
-    layer.kernel.assign(w.reshape(layer.kernel.shape))
+    x = keras.ops.convert_to_tensor(x)
+    layer.kernel.assign(w)
     layer.bias.assign(b)
-
-    def model(x):
-        return layer(x)
-
-    y = model(keras.ops.convert_to_tensor(x))
-    y = keras.ops.convert_to_numpy(y)
-    return y
+    x = zeros(x)
+    y = layer(x)
+    return keras.ops.convert_to_numpy(y)
 
 
 def processor():

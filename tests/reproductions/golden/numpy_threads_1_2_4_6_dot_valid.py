@@ -49,7 +49,9 @@ COMPARED = [
 
 def compute(x, w, b):
     """The outputs, channels last."""
-    y = np.dot(x[0], w[0, :, 0]) + b
+    x = x[0]
+    w = w[0, :, 0]
+    y = np.dot(x, w) + b
     return y.reshape(1, -1, 1)
 
 

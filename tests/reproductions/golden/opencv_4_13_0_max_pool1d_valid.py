@@ -39,7 +39,7 @@ COMPARED = [
 def compute(x):
     """The outputs, channels last."""
     x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
-    x = np.ascontiguousarray(x[:, :, None])
+    x = x[:, :, None]
     prototxt = """
     input: "x"
     input_shape { dim: 1 dim: 1 dim: 1 dim: 10 }
@@ -51,17 +51,16 @@ def compute(x):
     }
     """
     net = cv2.dnn.readNetFromCaffe(np.frombuffer(prototxt.encode(), np.uint8))
-    net.enableWinograd(True)
     net.setInput(x)
     y = net.forward()
-    y = y[:, :, 0, 0:8]
+    y = y[:, :, 0, :]
     return np.moveaxis(y, 1, -1)
 
 
 def compute_right(x):
     """The outputs, channels last."""
     x = np.ascontiguousarray(np.moveaxis(x, -1, 1))
-    x = np.ascontiguousarray(x[:, :, None])
+    x = x[:, :, None]
     prototxt = """
     input: "x"
     input_shape { dim: 1 dim: 1 dim: 1 dim: 12 }
@@ -73,10 +72,9 @@ def compute_right(x):
     }
     """
     net = cv2.dnn.readNetFromCaffe(np.frombuffer(prototxt.encode(), np.uint8))
-    net.enableWinograd(True)
     net.setInput(x)
     y = net.forward()
-    y = y[:, :, 0, 0:10]
+    y = y[:, :, 0, :]
     return np.moveaxis(y, 1, -1)
 
 

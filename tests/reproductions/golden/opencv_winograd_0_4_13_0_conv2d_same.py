@@ -69,7 +69,7 @@ def compute(x, w):
     net.getLayer("y").blobs = [w]
     net.setInput(x)
     y = net.forward()
-    y = y[:, :, 0:2, 1:6]
+    y = y[:, :, :, 1:6]
     return np.moveaxis(y, 1, -1)
 
 
@@ -92,7 +92,7 @@ def compute_right(x, w):
     net.getLayer("y").blobs = [w]
     net.setInput(x)
     y = net.forward()
-    y = y[:, :, 0:2, 1:7]
+    y = y[:, :, :, 1:7]
     return np.moveaxis(y, 1, -1)
 
 

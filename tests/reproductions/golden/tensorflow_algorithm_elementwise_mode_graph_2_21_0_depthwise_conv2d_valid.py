@@ -73,47 +73,24 @@ def compute(x, w):
     @tf.function(
         input_signature=[
             tf.TensorSpec((None, None, None, 4), tf.float32),
-            tf.TensorSpec((2, 2, 4, 1), tf.float32),
+            tf.TensorSpec((2, 2, 1, 4), tf.float32),
         ],
     )
     def traced(x, w):
+        x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [4, 1]], 0))
+        weights = tf.unstack(tf.reshape(w, [4, 4, 1]))
         y = None
-        w = tf.reshape(w, [4, 1, 4, 1])
-        for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-            for c in range(1):
-                seen = x[:, i : i + 1 : 1, j : j + 9 : 1, c::1, None]
-                # subtracted, since grappler makes one AddN of a chain of additions
-                product = tf.multiply(seen, w[k, c] if y is None else -w[k, c])
-                y = product if y is None else tf.subtract(y, product)
-        y = tf.reshape(y, [-1, 1, 9, 4])
-        return y
+        for n, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+            # subtracted, since grappler makes one AddN of a chain of additions
+            product = tf.multiply(
+                x[:, i : i - 1 or None, j : j - 1 or None], weights[n] if y is None else -weights[n]
+            )
+            y = product if y is None else tf.subtract(y, product)
+        return tf.reshape(y, tf.concat([tf.shape(y)[:-2], [4]], 0))
 
-    y = traced(tf.constant(x), tf.constant(w.reshape((2, 2, 4, 1))))
-    return y.numpy()
-
-
-def compute_right(x, w):
-    """The outputs, channels last."""
-
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec((None, None, None, 4), tf.float32),
-            tf.TensorSpec((2, 2, 4, 1), tf.float32),
-        ],
-    )
-    def traced(x, w):
-        y = None
-        w = tf.reshape(w, [4, 1, 4, 1])
-        for k, (i, j) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-            for c in range(1):
-                seen = x[:, i : i + 1 : 1, j : j + 11 : 1, c::1, None]
-                # subtracted, since grappler makes one AddN of a chain of additions
-                product = tf.multiply(seen, w[k, c] if y is None else -w[k, c])
-                y = product if y is None else tf.subtract(y, product)
-        y = tf.reshape(y, [-1, 1, 11, 4])
-        return y
-
-    y = traced(tf.constant(x), tf.constant(w.reshape((2, 2, 4, 1))))
+    x = tf.constant(x)
+    w = tf.constant(w)
+    y = traced(x, w)
     return y.numpy()
 
 
@@ -173,7 +150,7 @@ def main():
     print("{} {}".format(platform.machine(), processor()))
     print("left: length 10; right: length 12")
     one = compute(np.ascontiguousarray(x[:, :, :10]), w)
-    two = compute_right(x, w)
+    two = compute(x, w)
     counted, differing, largest = compare(one, two)
     verdict = "{} of {} outputs differ, up to {} ulp".format(differing, counted, largest)
     print(verdict if differing else "none of {} outputs differs".format(counted))

@@ -72,10 +72,11 @@ def compute(x, w):
         input_signature=[tf.TensorSpec((None, 9), tf.float32), tf.TensorSpec((9,), tf.float32)]
     )
     def traced(x, w):
-        y = tf.tensordot(x, w, 1)
-        return y
+        return tf.tensordot(x, w, 1)
 
-    y = traced(tf.constant(x[0]), tf.constant(w[0, :, 0]))
+    x = tf.constant(x[0])
+    w = tf.constant(w[0, :, 0])
+    y = traced(x, w)
     return y.numpy().reshape(1, -1, 1)
 
 

@@ -73,10 +73,13 @@ def compute(x, w):
         jit_compile=True,
     )
     def traced(x, w):
-        y = tf.nn.depthwise_conv2d(x, w, strides=[1, 1, 1, 1], padding="SAME")
-        return y
+        return tf.nn.depthwise_conv2d(
+            x, w, strides=[1, 1, 1, 1], padding=[[0, 0], [1, 1], [1, 1], [0, 0]]
+        )
 
-    y = traced(tf.constant(x), tf.constant(w.reshape((3, 3, 2, 1))))
+    x = tf.constant(x)
+    w = tf.constant(w.reshape((3, 3, 2, 1)))
+    y = traced(x, w)
     return y.numpy()
 
 

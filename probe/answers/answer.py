@@ -1,0 +1,101 @@
+"""What all answers have in common, and how what was asked is read."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from probe.case import Case
+from probe.errors import InputError
+from probe.printing import plain
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULT_TARGET = "tensorflow"
+WIDTH = 100
+"""Columns of each of the three lines that an answer prints."""
+
+
+class Answer(ABC):
+    """What a question found. ``found`` is all of it; its attributes can be read off the answer too.
+
+    Printed it is three lines, in a notebook its picture.
+    """
+
+    found: Any
+
+    @abstractmethod
+    def lines(self) -> tuple[str, str, str]:
+        """What was asked, what was found, and what it means or what to do next."""
+
+    @abstractmethod
+    def report(self) -> dict[str, Any]:
+        """What ``to_json`` says, perhaps in NumPy's numbers."""
+
+    @abstractmethod
+    def drawn(self) -> Figure | None:
+        """What ``picture`` gives, without its style."""
+
+    def picture(self) -> Figure | None:
+        """The matplotlib figure that a notebook shows; None where there is nothing to draw."""
+        import matplotlib.pyplot as plt
+
+        from probe import plots
+
+        with plt.rc_context():
+            plots.style()
+            figure = self.drawn()
+        if figure is not None:
+            plt.close(figure)  # else a notebook shows it once more
+        return figure
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that the command prints with ``--json``, in plain Python."""
+        found: dict[str, Any] = json.loads(json.dumps(self.report(), default=plain))
+        return found
+
+    def __repr__(self) -> str:
+        return "\n".join(_cut(line) for line in self.lines())
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture for notebooks; None makes them print the three lines."""
+        figure = self.picture()
+        if figure is None:
+            return None
+        file = BytesIO()
+        figure.savefig(file, format="png", metadata={"Software": None})
+        return file.getvalue()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "found" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.found, name)
+
+
+def _cut(line: str) -> str:
+    line = " ".join(line.split())
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+
+
+def case_of(given: object) -> Case:
+    """The case that was given. InputError for anything else, such as a text or a model."""
+    if not isinstance(given, Case):
+        todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
+        raise InputError("case", type(given).__name__, "this is no probe.Case", todo)
+    return given
+
+
+def target_of(given: str | Target) -> Target:
+    """A target, or that of a text. Raises InputError."""
+    return given if isinstance(given, Target) else Target.parse(given)
+
+
+def targets_of(given: str | Target | Iterable[str | Target]) -> list[Target]:
+    """One target or several, each once. Raises InputError."""
+    several = [given] if isinstance(given, str | Target) else given
+    return list(dict.fromkeys(map(target_of, several)))

@@ -1,0 +1,114 @@
+"""The frame of the scripts in ``experiments/``: two options, a bar, and every error as one line."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from probe import load
+from probe.answers import stored
+from probe.campaign import Tally, Tell
+from probe.case import Case
+from probe.errors import INTERRUPTED, ProbeError
+from probe.explain.causes import explain_store
+from probe.printing import Output
+from probe.store import Store
+from probe.sweep import sweep
+from probe.target import Target
+
+Main = Callable[[Path, bool], "bool | None"]
+
+
+def script(main: Main) -> click.Command:
+    """The command of an experiment, whose options are ``--store`` and ``--quick``.
+
+    ``main(store, quick)`` gets the folder that the machine's folder lies in: ``results/NAME`` of
+    the checkout, or ``build/quick/NAME`` for a quick run, which must not mix with results. It
+    returns whether Ctrl-C ended it. ``NAME`` is the script's file name.
+    """
+    path = Path(sys.modules[main.__module__].__file__ or "").resolve()
+    root, name = path.parent.parent, path.stem
+
+    @click.command(name, help=sys.modules[main.__module__].__doc__)
+    @click.option("--store", type=click.Path(path_type=Path), help=f"default: results/{name}")
+    @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
+    @functools.wraps(main)
+    def command(store: Path | None, quick: bool) -> None:
+        kept = root / "build" / "quick" if quick else root / "results"
+        try:
+            interrupted = main(store or kept / name, quick)
+        except ProbeError as error:
+            click.echo(f"{name}: {error}", err=True)
+            sys.exit(error.exit_code)
+        if interrupted:
+            sys.exit(INTERRUPTED)
+
+    return command
+
+
+def bar(what: str) -> AbstractContextManager[Tell]:
+    """A progress bar on stderr; what it gives is a campaign's ``progress``."""
+    return Output().progress(what)
+
+
+def swept(
+    store: Path,
+    what: str,
+    parts: Iterable[tuple[Sequence[Case], Sequence[int], str]],
+    targets: Sequence[Target],
+    **options: Any,
+) -> bool:
+    """Sweeps every part (cases, values, axis) into a store; whether Ctrl-C ended it.
+
+    ``options`` are those of :func:`probe.sweep.sweep`.
+    """
+    with Store.here(store) as kept, bar(what) as progress:
+        for cases, values, vary in parts:
+            part = sweep(cases, targets, values, vary, store=kept, progress=progress, **options)
+            if part.interrupted:
+                return True
+    return False
+
+
+def explained(store: Path, what: str) -> bool:
+    """Finds the cause of every difference of a store, prints all; whether Ctrl-C ended it."""
+    out = Output()
+    with out.progress(f"{what}: causes") as tell:
+        found = explain_store(store, progress=tell)
+    for line in found.failures:
+        out.note(line)
+    out.results.print(stored.shown(stored.stored(load(store))))
+    return found.interrupted
+
+
+def told(found: Tally, what: str) -> bool:
+    """Prints what a campaign did, and what was refused; whether Ctrl-C ended it."""
+    out = Output()
+    out.results.print(what)
+    for text, failures in found.failures.items():
+        out.results.print(f"{text}: {'; '.join(dict.fromkeys(failures))}", style="yellow")
+    return found.interrupted
+
+
+def windows_read(found: Tally) -> bool:
+    """Prints how many windows were read and what was refused; whether Ctrl-C ended it."""
+    return told(found, f"{found.found} cases read, {found.before} were stored before")
+
+
+def reported(store: Path, asked: Tally) -> bool:
+    """Prints how many findings were made, by cause, and what was refused; whether interrupted."""
+    rows = load(store).findings
+    shown = f"{asked.found} findings made, {asked.before} were stored before; "
+    return told(asked, f"{shown}{len(rows[rows.differing > 0])} of {len(rows)} differ")
+
+
+def reproduced(tried: Tally, source: str, drawn: int) -> bool:
+    """Prints how many findings scripts confirm, and why others don't; whether Ctrl-C ended it."""
+    confirmed = f"{tried.found} of {drawn} findings confirmed"
+    return told(tried, f"{source}: {confirmed}, {tried.before} before")

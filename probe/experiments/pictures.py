@@ -1,0 +1,236 @@
+"""Pictures of comparisons and causes, as the notebooks draw them of what a store has.
+
+Every function draws into axes that it is given, and knows frames as ``probe.load`` and
+``probe.experiments.notebook`` give them, but neither experiments nor files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from probe.plots import DIFFERS, QUIET, STABLE, ULPS, draw_ulps, ulp_class, ulp_colour
+
+CAUSES = {
+    "window": "#009e73",
+    "order": "#0072b2",
+    "rounding": "#e69f00",
+    "order+rounding": "#56b4e9",
+    "precision": "#cc79a7",
+    "nondeterministic": "#f0e442",
+    "place": "#d55e00",
+    "not-a-sum": "#999999",
+    "unexplained": "#000000",
+}
+"""Colours of causes, after Okabe and Ito; a cause made of others that isn't here is dark blue."""
+
+OTHER_CAUSE = "#1f3b73"
+
+
+def length_map(comparisons: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
+    """|ulp| of one case on one target: a row a length, a column a position on the last axis.
+
+    The largest over batch, rows and filters; 0 where they agree, infinity where there is no
+    number, NaN where the length has no such position. For cases without padding.
+    """
+    lengths = comparisons.sort_values("at")
+    outputs = (lengths.compared // (lengths.filters * lengths.batch)).to_numpy()
+    columns = np.arange(outputs.max(initial=0))
+    values = np.where(columns < outputs[:, None], 0.0, np.nan)
+    found = pd.DataFrame(values, index=lengths["at"].to_numpy(), columns=columns)
+    sizes = differences.ulp.astype("Float64").abs().fillna(np.inf)
+    for (at, position), size in (
+        sizes.groupby([differences["at"], differences.position]).max().items()
+    ):
+        found.loc[at, position] = size
+    return found
+
+
+def heat_map(axes: Axes, grid: pd.DataFrame) -> None:
+    """|ulp| by length (downwards) and output position: see :func:`length_map`."""
+    top, bottom = grid.index[0] - 0.5, grid.index[-1] + 0.5
+    edges = (-0.5, grid.shape[1] - 0.5, bottom, top)
+    every = grid.reindex(range(grid.index[0], grid.index[-1] + 1))
+    draw_ulps(axes, every, extent=edges)
+    axes.set(xlabel="output", ylabel="length")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(8, integer=True))
+
+
+def bits_table(axes: Axes, bits: pd.DataFrame, ulps: pd.DataFrame) -> None:
+    """Bit patterns as hexadecimal text, each on the colour of its distance in ``ulps``.
+
+    ``bits``: integers, -1 or missing where there is none; columns may have two levels (length,
+    output). ``ulps``: the same shape.
+    """
+    rows, columns = bits.shape
+    axes.set(xlim=(0, columns), ylim=(rows, -1.6))
+    axes.axis("off")
+    for (row, column), value in np.ndenumerate(bits.to_numpy()):
+        if pd.isna(value) or value < 0:
+            continue
+        size = float(ulps.iat[row, column])
+        patch = plt.Rectangle((column + 0.02, row + 0.05), 0.96, 0.9, color=ulp_colour(size))
+        axes.add_patch(patch)
+        dark = ulp_class(size) in (4, 5, 6)
+        look: dict[str, Any] = {"color": "white" if dark else "black", "family": "monospace"}
+        axes.text(column + 0.5, row + 0.5, f"{int(value):08x}", ha="center", va="center", **look)
+    _headings(axes, bits)
+
+
+def _headings(axes: Axes, bits: pd.DataFrame) -> None:
+    """Row names on the left; lengths and outputs above."""
+    for row, name in enumerate(bits.index):
+        axes.text(-0.1, row + 0.5, str(name), ha="right", va="center")
+    groups: dict[Any, list[int]] = {}
+    for column, (length, output) in enumerate(bits.columns):
+        groups.setdefault(length, []).append(column)
+        axes.text(column + 0.5, -0.3, f"output {output}", ha="center", color=QUIET)
+    for length, places in groups.items():
+        middle = (places[0] + places[-1] + 1) / 2
+        axes.text(middle, -1.1, f"length {length}", ha="center", weight="bold")
+        axes.plot([places[0] + 0.05, places[-1] + 0.95], [-0.9, -0.9], color=QUIET, lw=0.8)
+
+
+def agreement(digests: pd.DataFrame) -> pd.DataFrame:
+    """How many columns every two rows have in common, where both have something."""
+    values = digests.to_numpy(dtype=object)
+    same = [[int(np.sum((a == b) & pd.notna(a))) for b in values] for a in values]
+    return pd.DataFrame(same, index=digests.index, columns=digests.index)
+
+
+def agreement_matrix(axes: Axes, shared: pd.DataFrame) -> None:
+    """How often every two targets give the same bits: see :func:`agreement`."""
+    counts = shared.to_numpy()
+    axes.imshow(counts, cmap="Blues", vmin=0, vmax=counts.max(initial=1) * 1.25)
+    names = [str(name) for name in shared.index]
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(length=0)
+    for (row, column), value in np.ndenumerate(counts):
+        look: dict[str, Any] = {
+            "color": "white" if value > counts.max() * 0.75 else "black",
+            "fontsize": 7.5,
+        }
+        axes.text(column, row, str(value), ha="center", va="center", **look)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def grouped_alike(shared: pd.DataFrame) -> list[Any]:
+    """The rows of :func:`agreement`, those that agree most next to each other."""
+    left: list[Any] = list(shared.index)
+    found: list[Any] = []
+    while left:
+        last = max(left, key=lambda name: shared.loc[found[-1], name]) if found else left[0]
+        found.append(last)
+        left.remove(last)
+    return found
+
+
+def stacked_shares(axes: Axes, counts: pd.DataFrame, colours: Sequence[str]) -> None:
+    """Rows as bars of one length, split by column; the row's sum is written at its end."""
+    totals = counts.sum(axis=1)
+    shares = counts.div(totals.where(totals > 0, 1), axis=0)
+    start = np.zeros(len(counts))
+    for name, colour in zip(counts.columns, colours, strict=True):
+        width = shares[name].to_numpy(dtype=float)
+        axes.barh(range(len(counts)), width, left=start, color=colour, label=str(name))
+        start += width
+    for row, total in enumerate(totals):
+        axes.text(1.01, row, f"{int(total):,}", va="center", fontsize=8)
+    axes.set_yticks(range(len(counts)), [str(name) for name in counts.index])
+    axes.set(xlim=(0, 1), ylim=(len(counts) - 0.5, -0.5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    axes.tick_params(axis="y", length=0)
+
+
+def spread(axes: Axes, values: Mapping[str, Any]) -> None:
+    """Positive numbers by row on a logarithmic axis, each a dot; the median and the largest."""
+    random = np.random.default_rng(0)
+    for row, (_, sample) in enumerate(values.items()):
+        numbers = np.asarray(sample, dtype=float)
+        height = row + random.uniform(-0.28, 0.28, numbers.size)
+        axes.plot(numbers, height, ".", ms=2.5, color=DIFFERS, alpha=0.35, rasterized=True)
+        if numbers.size:
+            middle = float(np.median(numbers))
+            axes.plot([middle, middle], [row - 0.36, row + 0.36], color="black", lw=1.5)
+            largest: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 8}
+            axes.annotate(f"  {numbers.max():.2g}", (numbers.max(), row), **largest)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(values)), list(values))
+    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def cause_colour(cause: str) -> str:
+    """The colour of a cause."""
+    return CAUSES.get(cause, OTHER_CAUSE)
+
+
+def cause_bars(axes: Axes, counts: pd.DataFrame) -> None:
+    """Differing outputs by row (a target, ...), split by cause: a column a cause."""
+    known = [cause for cause in CAUSES if cause in counts]
+    order = [*known, *(cause for cause in counts if cause not in CAUSES)]
+    stacked_shares(axes, counts[order], [cause_colour(cause) for cause in order])
+    axes.set_xlabel("share of the differing outputs, whose number is on the right")
+
+
+def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.DataFrame) -> None:
+    """Counts by row (a target) and column in the colour of their main cause; grey where 0.
+
+    ``of``: what each count is a part of; NaN, not measured, leaves the cell white. ``causes``: a
+    cause for each cell that is not 0. The three have the same shape.
+    """
+    rows, columns = counts.shape
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+    for (row, column), total in np.ndenumerate(of.to_numpy(dtype=float)):
+        if np.isnan(total):
+            continue
+        count = int(counts.iat[row, column])
+        colour = cause_colour(str(causes.iat[row, column])) if count else ULPS["equal"][1]
+        axes.add_patch(plt.Rectangle((column, row), 0.96, 0.92, color=colour, lw=0))
+        word: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
+        dark = sum(to_rgb(colour)) < 1.3
+        place = (column + 0.48, row + 0.46)
+        axes.text(*place, str(count or ""), color="white" if dark else "black", **word)
+    axes.set_xticks(np.arange(columns) + 0.48, [str(name) for name in counts.columns])
+    axes.set_yticks(np.arange(rows) + 0.46, [str(name) for name in counts.index])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def cause_legend(figure: Figure, causes: Sequence[str]) -> None:
+    """A legend under the figure: the causes in ``causes``, in the order of ``CAUSES``."""
+    there = [cause for cause in CAUSES if cause in set(causes)]
+    there += sorted(set(causes) - set(there))
+    patches = [Patch(color=cause_colour(cause), label=cause) for cause in there]
+    if patches:
+        figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
+
+
+def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better: str) -> None:
+    """Repeated measurements by row: every one as a dot, the median as a bar, against a limit.
+
+    ``better``: ``less`` or ``more``, the side of the limit where the median should be.
+    """
+    for row, sample in enumerate(values.values()):
+        middle = float(np.median(sample))
+        good = middle <= limit if better == "less" else middle >= limit
+        colour = STABLE if good else DIFFERS
+        axes.plot(sample, np.full(len(sample), row), ".", color=colour, alpha=0.35)
+        axes.plot([middle, middle], [row - 0.3, row + 0.3], color=colour, lw=2.5)
+        axes.annotate(f"{middle:.3g}", (middle, row - 0.32), ha="center", va="bottom", color=colour)
+    axes.axvline(limit, color=QUIET, ls="--", lw=1)
+    axes.set_yticks(range(len(values)), list(values))
+    axes.set_ylim(len(values) - 0.5, -0.7)
+    axes.tick_params(axis="y", length=0)

@@ -1,0 +1,348 @@
+"""The parent: a target's child process with a clean environment, its requests, its failures.
+
+Whatever the child does (crash, hang, run out of memory, answer nonsense) becomes a ``TargetError``
+with the tail of its stderr, and the process is gone; ``start`` gives a new one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from probe import backends, target
+from probe.errors import TargetError
+from probe.launch.pipes import Pipes, by_signal
+from probe.runtimes.runtime import Missing
+from probe.worker import child, protocol
+
+Arrays = dict[str, np.ndarray]
+Answer = tuple[dict[str, Any], Arrays]
+
+PASSED = (
+    *("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "SYSTEMROOT"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
+)
+"""The only variables that a child inherits: where programs, libraries, temporary files and devices
+are, and the language. So no TF_*, ONEDNN_*, DNNL_*, OMP_*, KMP_*, MKL_*, XLA_* or PYTHON* of the
+shell decides bits; what a target needs of those, its switches set."""
+
+TIME_LIMIT = 120.0
+"""Seconds that one answer may take, and that a library may take to start."""
+
+WORKER = ("-E", "-s", "-u", child.__file__)
+"""What follows the interpreter on a child's command line."""
+
+TAIL = 4000
+"""Characters of stderr that go with a failure."""
+
+
+class Session:
+    """One child process of one target: a context manager that starts and ends it.
+
+    ``time_limit``: seconds for one answer, None for no limit. ``start_limit``: for the library's
+    start. Both are longer where the processor is emulated: ``Runtime.slower``. ``command``: what
+    starts the worker, if it is not what the target says. ``extra``: variables
+    beside the target's own, such as ``ONEDNN_VERBOSE``. A session belongs to one thread; only
+    ``interrupt`` may be called from another.
+
+    A failed request leaves ``alive`` False if the process is lost; then everything that was loaded
+    is lost too, and ``start`` begins again. Errors: TargetError.
+    """
+
+    def __init__(
+        self,
+        where: target.Target,
+        time_limit: float | None = TIME_LIMIT,
+        start_limit: float | None = TIME_LIMIT,
+        command: Sequence[str] | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        self.target, self.time_limit, self.start_limit = where, time_limit, start_limit
+        self.command = command
+        self.variables = library_variables(where) | dict(extra or {})
+        self.facts: dict[str, Any] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the session)
+        self._born, self._slower = 0, 1.0
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a child that takes requests."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process number, for whoever samples it from outside; None without a child."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> Self:
+        """Starts the child and its library, and sets ``facts``; a running one is ended first."""
+        self._end()
+        if self.command is None and (why := target.unavailable(self.target)):
+            raise self._error("unavailable", why)
+        self._born = self.mark()
+        command, slower = self.command, 1.0
+        if command is None:
+            ran = target.runtime(self.target)
+            command, slower = (*ran.command, *WORKER), ran.slower
+        self._slower = slower
+        try:
+            self._process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=environment(self.variables),
+            )
+        except OSError as error:
+            raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
+        self._pipes = Pipes(self._process)
+        try:
+            header, _ = self._last(_start_request(self.target), {}, self.start_limit)
+        except TargetError:
+            self._end()
+            raise
+        self.facts = header["facts"]
+        return self
+
+    def revive(self) -> Self:
+        """Starts the child unless it is running."""
+        return self if self.alive else self.start()
+
+    def expected_facts(self) -> dict[str, Any]:
+        """Those of ``facts`` that decide bits, told without starting; {} for other interpreters."""
+        if self.command is not None:
+            return _own_facts(self.target) if self.command[0] == sys.executable else {}
+        try:
+            facts = target.runtime(self.target).facts
+        except Missing:
+            return {}
+        return _own_facts(self.target) if facts is None else dict(facts)
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """The last answer of a request: see ``child.Worker.handle`` for what can be asked."""
+        return self._last(header, arrays or {}, self.time_limit)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """All answers of a request as they come. Leaving before the last one ends the child."""
+        return self._exchange(header, arrays or {}, self.time_limit)
+
+    def mark(self) -> int:
+        """The place in the child's stderr up to which it has been written, for ``stderr_since``."""
+        return os.fstat(self._stderr.fileno()).st_size
+
+    def stderr_since(self, mark: int, limit: int = 1 << 30) -> str:
+        """What the library printed after ``mark``: the last ``limit`` bytes of it, as text."""
+        end = self.mark()
+        start = max(mark, end - limit)
+        return os.pread(self._stderr.fileno(), end - start, start).decode("utf-8", "replace")
+
+    def tail(self) -> str:
+        """The last of what the present process printed, as text."""
+        return self.stderr_since(self._born, TAIL).strip()
+
+    def interrupt(self) -> None:
+        """Ends the child at once; a request in another thread fails. Never waits."""
+        if (process := self._process) is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Ends the child and forgets its stderr. May be called again."""
+        self._end()
+        self._stderr.close()
+
+    def _last(self, header: Mapping[str, Any], arrays: Arrays, limit: float | None) -> Answer:
+        answers = list(self._exchange(header, arrays, limit))
+        return answers[-1]
+
+    def _exchange(
+        self, header: Mapping[str, Any], arrays: Arrays, limit: float | None
+    ) -> Iterator[Answer]:
+        if self._process is None:
+            raise self._error("crash", "its process has ended; start it again")
+        answered = False
+        limit = None if limit is None else limit * self._slower
+        try:
+            self._pipes.limit(limit)
+            protocol.send(self._pipes, dict(header), arrays)
+            while not answered:
+                self._pipes.limit(limit)
+                answer, found = protocol.receive(self._pipes)
+                answered = bool(answer.get("done"))
+                if "error" in answer:
+                    raise self._error(answer["error"], answer.get("message", ""))
+                yield answer, found
+        except TimeoutError:
+            raise self._lost("timeout", f"no answer within {limit:g} s") from None
+        except (protocol.ProtocolError, OSError) as error:
+            raise self._post_mortem(error) from None
+        finally:
+            if not answered:
+                self._end(kill=True)
+
+    def _post_mortem(self, error: Exception) -> TargetError:
+        """What killed the child, from how it ended and what it printed last."""
+        assert self._process is not None
+        status = self._pipes.status()
+        if status is not None and status < 0:
+            return self._lost(*by_signal(-status, self.tail()))
+        if status is None or not isinstance(error, protocol.Closed | OSError):
+            return self._lost("protocol", f"its worker answered nonsense: {error}")
+        return self._lost("crash", f"its process ended with exit status {status}")
+
+    def _lost(self, kind: str, why: str) -> TargetError:
+        error = self._error(kind, why)
+        self._end(kill=True)
+        return error
+
+    def _error(self, kind: str, why: str) -> TargetError:
+        return TargetError(self.target.text, kind, why, self.tail())
+
+    def _end(self, kill: bool = False) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if kill:
+            process.kill()
+        self._pipes.close()
+        try:
+            process.wait(timeout=1.0)  # the worker leaves when its stdin closes
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class InlineSession:
+    """The API of ``Session`` in this very process: no clean environment, no limits, no stderr.
+
+    For measurements without a pipe and for tests. TargetError ``unavailable`` if the library has
+    been loaded here already with other variables than the target's switches need.
+    """
+
+    def __init__(self, where: target.Target) -> None:
+        self.target = where
+        self.variables = library_variables(where)
+        self.facts: dict[str, Any] = {}
+        self.alive = False
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Sets the target's variables in this process, imports its library, sets ``facts``."""
+        if why := target.unavailable(self.target) or self._elsewhere() or self._too_late():
+            raise TargetError(self.target.text, "unavailable", why)
+        os.environ.update(self.variables)
+        self._worker, self.alive = child.Worker(), True
+        header, _ = self.request(_start_request(self.target))
+        self.facts = header["facts"]
+        return self
+
+    def _too_late(self) -> str:
+        if backends.get(self.target.name).module not in sys.modules:
+            return ""
+        wrong = [name for name, text in self.variables.items() if os.environ.get(name) != text]
+        said = ", ".join(f"{name}={self.variables[name]}" for name in wrong)
+        return f"the library is loaded in this process without {said}" if wrong else ""
+
+    def _elsewhere(self) -> str:
+        ran = target.runtime(self.target)
+        own = ran.facts is None and not ran.emulated
+        return "" if own else "another interpreter runs it, so it can't be in this process"
+
+    def revive(self) -> Self:
+        """As ``Session.revive``."""
+        return self if self.alive else self.start()
+
+    def expected_facts(self) -> dict[str, Any]:
+        """As ``Session.expected_facts``."""
+        return _own_facts(self.target)
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """As ``Session.request``."""
+        return list(self.stream(header, arrays))[-1]
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """As ``Session.stream``."""
+        if not self.alive:
+            raise TargetError(self.target.text, "crash", "the session is closed; start it again")
+        for answer, found in self._worker.handle(dict(header), arrays or {}):
+            if "error" in answer:
+                raise TargetError(self.target.text, answer["error"], answer["message"])
+            yield answer, found
+
+    def mark(self) -> int:
+        """0: what is printed here isn't caught."""
+        return 0
+
+    def stderr_since(self, mark: int, limit: int = 0) -> str:
+        """Empty: what is printed here isn't caught."""
+        return ""
+
+    def tail(self) -> str:
+        """Empty: what is printed here isn't caught."""
+        return ""
+
+    def interrupt(self) -> None:
+        """Does nothing: a call in this process can't be ended."""
+
+    def close(self) -> None:
+        """Forgets everything that was loaded."""
+        self.alive = False
+
+
+AnySession = Session | InlineSession
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
+    return {name: os.environ[name] for name in PASSED if name in os.environ} | dict(variables)
+
+
+def library_variables(where: target.Target) -> dict[str, str]:
+    """The variables that a target's switches set before its library is loaded."""
+    return dict(backends.get(where.name).environment(dict(where.switches), where.device))
+
+
+def _own_facts(where: target.Target) -> dict[str, Any]:
+    """What decides bits of a target's ``facts`` where this interpreter runs it."""
+    return {
+        "library_version": target.installed_version(backends.get(where.name)),
+        "numpy_version": np.__version__,
+        "python_version": platform.python_version(),
+    }
+
+
+def open_session(where: target.Target, inline: bool = False, **limits: Any) -> AnySession:
+    """A session that isn't started yet: a child process, or with ``inline`` this process."""
+    return InlineSession(where) if inline else Session(where, **limits)
+
+
+def _start_request(where: target.Target) -> dict[str, Any]:
+    switches = dict(where.switches)
+    device = "cpu" if target.emulated(where) else where.device
+    request = {"do": "start", "backend": where.name, "switches": switches, "device": device}
+    home = backends.home(where.name)
+    return request if home is None else request | {"home": list(home)}

@@ -1,0 +1,355 @@
+"""What a model's file would run, found out before its library sees it.
+
+Keras' safe mode refuses Lambda layers and the layers of other libraries; it imports no modules but
+those of keras, keras_hub, keras_cv and keras_nlp. Its documentation promises that for ``.keras``
+files only, and older releases have let more through. So every class that a file names is looked at
+here first, in ``.keras`` and in ``.h5`` files, and safe mode is on as well.
+
+``torch.save`` writes a pickle, and a pickle is a program: reading it calls whatever functions it
+names. So its instructions are followed here with every name replaced by a stand-in that does
+nothing: nothing is imported, nothing called, and PyTorch is not asked.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, NamedTuple
+
+from probe.errors import InputError
+from probe.network.readers.reading import EXPORTED, TO_ONNX, missing
+
+IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
+FOREIGN = ("Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
+"""Keras' own classes that hold code, or another library's."""
+
+OWN = {
+    *("", "activations", "constraints", "dtype_policies", "initializers", "layers", "losses"),
+    *("metrics", "models", "ops", "optimizers", "quantizers", "random", "regularizers"),
+}
+"""Modules of Keras whose classes and functions need no trust. Others may load files."""
+
+WEIGHTS = "it holds weights alone, and they say no architecture"
+
+
+class Named(NamedTuple):
+    """A class that a file names: of which layer, from which module (empty in ``.h5`` files)."""
+
+    layer: str
+    name: str
+    module: str
+    registered: str
+
+    @property
+    def holds_code(self) -> bool:
+        """Whether making it may run code that is no part of Keras."""
+        custom = ">" in self.registered or ">" in self.name
+        return self.name in FOREIGN or custom or not _is_own(self.module)
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module is one of Keras' that need no trust; of ``builtins`` Keras takes names of
+    its own functions alone."""
+    package, _, rest = module.removeprefix("keras.src").partition(".")
+    if module.startswith("keras.src"):
+        return rest.partition(".")[0] in OWN and not package
+    return module in ("", "builtins") or (package == "keras" and rest.partition(".")[0] in OWN)
+
+
+def check_keras(path: Path, trust: bool) -> list[Named]:
+    """The classes of a file that are not Keras' own. InputError where there are and ``trust`` is
+    not given, or where the file is none of Keras."""
+    config = _config(path)
+    found = [one for one in _classes(config, "") if one.holds_code]
+    found += [] if path.suffix.lower() == ".keras" else _unknown(config)
+    if found and not trust:
+        one = found[0]
+        kind = _printable(f"{one.module}.{one.name}" if one.module else one.name)
+        what = f"layer {_printable(one.layer)}" if one.layer else "the model"
+        why = f"{what} is a {kind}, which runs code that is no part of Keras"
+        todo = "if you trust where the file comes from, give --trust (Python: trust=True)"
+        raise InputError("network", path, why, todo)
+    return found
+
+
+def imported(named: list[Named]) -> dict[str, Any]:
+    """Classes of a trusted file that can be imported, by the names that it has for them."""
+    found: dict[str, Any] = {}
+    for one in named:
+        if not one.module or one.module.partition(".")[0] in ("keras", "builtins"):
+            continue
+        try:
+            made = getattr(import_module(one.module), one.name, None)
+        except ImportError:
+            continue
+        found |= {} if made is None else {one.name: made, one.registered or one.name: made}
+    return found
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)[:100]
+
+
+def _config(path: Path) -> Any:
+    """Returns the configuration in a file. InputError where there is none."""
+    text = _zipped(path) if path.suffix.lower() == ".keras" else _of_hdf5(path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, f"its configuration is no JSON ({str(error)[:80]})") from None
+
+
+def _zipped(path: Path) -> str | bytes:
+    if not zipfile.is_zipfile(path):
+        raise _broken(path, "a .keras file is a zip archive, and this is none, or not all of it")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read("config.json")
+    except KeyError:
+        raise _broken(path, "it has no config.json") from None
+    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+        raise _broken(path, str(error)[:80]) from None
+
+
+def _of_hdf5(path: Path) -> str | bytes:
+    try:
+        import h5py
+    except ImportError:
+        raise missing("h5py") from None
+    try:
+        with h5py.File(path, "r") as file:
+            text = file.attrs.get("model_config")
+    except Exception as error:
+        raise _broken(path, f"it is no HDF5 file, or not all of it ({str(error)[:80]})") from None
+    if not isinstance(text, str | bytes):
+        raise InputError("network", path, WEIGHTS, "save the whole model: model.save(path)")
+    return text
+
+
+def _broken(path: Path, why: str) -> InputError:
+    return InputError("network", path, f"can't be read: {why}", "save the model again")
+
+
+def _classes(config: Any, layer: str) -> Iterator[Named]:
+    """Every class and function that a configuration names, but for training, which isn't read."""
+    pending = [(config, layer)]
+    while pending:
+        now, layer = pending.pop()
+        if isinstance(now, list):
+            pending += [(one, layer) for one in now]
+        if not isinstance(now, dict):
+            continue
+        if isinstance(now.get("class_name"), str):
+            inner = now.get("config")
+            own = inner.get("name") if isinstance(inner, dict) else None
+            layer = own if isinstance(own, str) else layer
+            words = (now.get(name) or "" for name in ("module", "registered_name"))
+            yield Named(layer, now["class_name"], *(str(word) for word in words))
+        pending += [(one, layer) for key, one in now.items() if key != "compile_config"]
+
+
+def _unknown(config: Any) -> list[Named]:
+    """Layers of an ``.h5`` file, which names no modules, that are not in ``keras.layers``."""
+    try:
+        import keras
+    except ImportError:
+        raise missing("keras") from None
+    own = {*dir(keras.layers), "Functional", "Model", "Sequential"}
+    layers = {
+        (one.get("class_name"), str((one.get("config") or {}).get("name", "")))
+        for one in _layers(config)
+    }
+    unknown = sorted((str(name), layer) for name, layer in layers if name not in own)
+    return [Named(layer, name, "", "") for name, layer in unknown]
+
+
+def _layers(config: Any) -> Iterator[dict[str, Any]]:
+    """Every layer of a configuration, those of models inside it too."""
+    inner = config.get("config") if isinstance(config, dict) else None
+    layers = inner.get("layers") if isinstance(inner, dict) else inner
+    for one in layers if isinstance(layers, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("config") or {}, dict):
+            yield one
+            yield from _layers(one)
+
+
+WHOLE_MODULE = f"save the module itself, torch.save(module, path), or {TO_ONNX}"
+TENSORS = ("torch._utils._rebuild", "torch.storage.", "torch._tensor.", "torch.serialization.")
+PLAIN = {
+    *("collections.OrderedDict", "torch.Size", "torch.device", "torch.nn.parameter.Parameter"),
+    *("__builtin__.set", "builtins.set"),
+}
+"""Names, and beginnings of names, that a state dictionary of tensors has."""
+
+NO_PICKLE = "it is no file of torch.save, or a broken one"
+DEEPEST = 1000
+"""How deep tuples may be nested: hashing them takes the stack of Python's interpreter."""
+
+STREAMS = 4
+"""Pickles in a file before PyTorch 1.6: three about the format, then the object."""
+
+
+def check_pickle(path: Path, trust: bool) -> None:
+    """InputError where the file is no pickled module, or where it is and is not trusted."""
+    try:
+        named = _named(path)
+    except (OSError, zipfile.BadZipFile, RuntimeError, EOFError, NotImplementedError) as error:
+        raise _broken(path, f"{NO_PICKLE} ({' '.join(str(error).split())[:80]})") from None
+    except _Nested:
+        why = f"its pickle nests tuples more than {DEEPEST:,} deep, which no model does"
+        raise InputError("network", path, why, "save the model again") from None
+    if named is None:
+        raise _broken(path, NO_PICKLE)
+    strange = [name for name in named if not _of_tensors(name)]
+    if not strange:
+        why = "it holds tensors alone, and weights alone say no architecture"
+        raise InputError("network", path, why, WHOLE_MODULE)
+    if not trust:
+        name = next((one for one in strange if not one.startswith("torch.")), strange[0])
+        why = f"it is a pickle, and reading it runs code that it names: {_printable(name)}"
+        todo = f"if you trust where it comes from, give --trust (Python: trust=True), or {TO_ONNX}"
+        raise InputError("network", path, why, todo)
+
+
+def _of_tensors(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    storage = name.startswith("torch.") and name.count(".") == 1
+    return name in PLAIN or name.startswith(TENSORS) or (storage and _is_storage(last))
+
+
+def _is_storage(last: str) -> bool:
+    """``FloatStorage``, and dtypes such as ``float32``."""
+    kinds = ("float", "bfloat", "int", "uint", "bool", "complex")
+    return last.endswith("Storage") or last.startswith(kinds)
+
+
+def _named(path: Path) -> list[str] | None:
+    """Names that the file's pickle looks up, in order; None where there is no whole pickle.
+
+    Raises InputError for TorchScript and for exported programs, whatever their ending.
+    """
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            return _followed(file)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.namelist()
+        last = {name.rpartition("/")[2] for name in members}
+        if any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
+            why = "it holds TorchScript, whose layers are no modules any more, so it is not loaded"
+            todo = f"save the module that was scripted, or {TO_ONNX}"
+            raise InputError("network", path, why, todo)
+        if "archive_format" in last or "serialized_exported_program.json" in last:
+            raise InputError("network", path, EXPORTED, TO_ONNX)
+        inside = [name for name in members if name.rpartition("/")[2] == "data.pkl"]
+        if not inside:
+            return None
+        return _followed(io.BytesIO(archive.read(inside[0])))
+
+
+def _followed(file: BinaryIO) -> list[str] | None:
+    """Returns what the pickles of a file look up. Names found before a mistake in it count too."""
+    found: list[str] = []
+    for number in range(STREAMS):
+        reader = _Follower(file, found)
+        try:
+            made = reader.load()
+        except _Nested:
+            raise
+        except Exception:
+            return found or None
+        if number == 0 and made != MAGIC:
+            break
+    return found
+
+
+MAGIC = 0x1950A86A20F9469CFC6C
+"""The first number in files before PyTorch 1.6."""
+
+
+class _Nested(Exception):
+    """The pickle nests tuples deeper than ``DEEPEST``."""
+
+
+Unpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
+"""The one that is written in Python: its instructions can be replaced one by one."""
+
+
+class _Follower(Unpickler):
+    """Notes the names that a pickle looks up, and gives it a stand-in for each.
+
+    Tuples are stand-ins too: the hash of a real one, as a key, calls itself for those inside, and
+    a million of them end the process.
+    """
+
+    dispatch: ClassVar[dict[int, Any]] = dict(Unpickler.dispatch)
+
+    def __init__(self, file: BinaryIO, found: list[str]) -> None:
+        super().__init__(file, encoding="latin-1")
+        self.found = found
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.found.append(f"{module}.{name}")
+        return _Nothing
+
+    def persistent_load(self, pid: Any) -> Any:
+        return _Nothing()
+
+    def _pack(self, items: list[Any]) -> None:
+        self.append(_Tuple(items))
+
+    def _pack_last(self, count: int) -> None:
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        self._pack(items)
+
+    dispatch[pickle.TUPLE[0]] = lambda self: self._pack(self.pop_mark())
+    dispatch[pickle.TUPLE1[0]] = lambda self: self._pack_last(1)
+    dispatch[pickle.TUPLE2[0]] = lambda self: self._pack_last(2)
+    dispatch[pickle.TUPLE3[0]] = lambda self: self._pack_last(3)
+
+
+class _Nothing:
+    """Takes what is done to it, and does nothing."""
+
+    def __new__(cls, *args: Any, **words: Any) -> _Nothing:
+        return super().__new__(cls)
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        pass
+
+    def __call__(self, *args: Any, **words: Any) -> _Nothing:
+        return self
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def append(self, value: Any) -> None:
+        """As of a list."""
+
+    def extend(self, values: Any) -> None:
+        """As of a list."""
+
+    def add(self, value: Any) -> None:
+        """As of a set."""
+
+
+class _Tuple:
+    """Stands for a tuple; as the arguments of a call it is empty. Raises _Nested."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.depth: int = 1 + max(
+            (one.depth for one in items if isinstance(one, _Tuple)), default=0
+        )
+        if self.depth > DEEPEST:
+            raise _Nested
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())

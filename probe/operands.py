@@ -1,0 +1,274 @@
+"""Operand bits, the same for all time: no library's random stream is used.
+
+Every element is a hash of (seed, tensor, draw, coordinates), the finaliser of splitmix64 (Steele,
+Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014) applied once an axis.
+So a smaller array is the prefix of a larger one along every axis.
+
+Along length, batch, height and filters the operands of a smaller case are the prefix of a larger
+one's, for every kind; for ``normal`` along the channels too.
+
+The kind ``cancel``: operands whose sum changes with nearly every change of order or rounding.
+
+A sum hides its rounding errors unless it ends small. So each filter holds a *big pair*, C and -C,
+which cancels wherever it meets, and everything else is *small*: a few units of C's last place and
+about 0.3 of a unit more. Whatever is added to a sum that holds only one of the pair loses that
+fraction; what is added after the pair has met keeps it; and two smalls added to each other first
+lose another part than one by one. Which smalls are swallowed is exactly what an order decides, so
+each order leaves its own total. *Middle pairs* do the same again, finer by half the digits, for
+orders in which the big pair meets at once. x is 1 and a few units in the last place: it keeps
+every window different and all products inexact, and the pairs small after they met, in every
+window, whatever the stride and dilation. A fused product of the pair keeps digits that the rounded
+one has lost.
+
+Where the pairs sit was searched for: measured rates stand in tests/numbers/test_operands.py. What
+can't show: with one product nothing; with two only fusion; with three and four also some exchanges
+of two leaves (of the big pair); at the edge of a padded input windows that lack half a pair show
+less. An accumulator wider than the operands' dtype loses nothing that could show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from probe import floats, memory
+
+if TYPE_CHECKING:
+    from probe.case import Case
+
+VERSION = 1
+"""Changes with any bit of any operand; it is part of every case's id."""
+
+Shape = tuple[int, ...]
+Pair = tuple[int, int]
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+_TENSORS = {"x": 1, "w": 2, "b": 3}
+
+
+def hashes(seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndarray:
+    """uint64 hashes of every coordinate of ``shape``; a smaller shape gives their prefix."""
+    start = (seed + _GOLDEN * (1 + _TENSORS[tensor] + 8 * draw)) & _MASK
+    state = mix(np.full((1,) * len(shape), start, dtype=np.uint64))
+    for axis, size in enumerate(shape):
+        steps = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+        state = mix(state + steps.reshape((-1,) + (1,) * (len(shape) - axis - 1)))
+    return state
+
+
+def mix(state: np.ndarray) -> np.ndarray:
+    """The finaliser of splitmix64, a bijection of 64-bit integers."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+def normal(seed: int, tensor: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Nearly normal numbers (Irwin-Hall: the sum of 12 uniforms, less 6), exact in float64."""
+    total = np.zeros(shape, dtype=np.int64)
+    for draw in range(6):
+        pair = hashes(seed, tensor, draw, shape)
+        total += (pair >> np.uint64(32)).astype(np.int64)
+        total += (pair & np.uint64(2**32 - 1)).astype(np.int64)
+    values: np.ndarray = (2 * total + 12 - 12 * 2**32) / 2.0**33
+    return values
+
+
+def below(limit: int, seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Whole numbers from 0 to ``limit`` - 1, int64; ``limit`` at most 2**32."""
+    high = hashes(seed, tensor, draw, shape) >> np.uint64(32)
+    return ((high * np.uint64(limit)) >> np.uint64(32)).astype(np.int64)
+
+
+def cancel_layout(summands: int) -> tuple[Pair, list[Pair]]:
+    """Leaves of the big pair and of the middle pairs, for two summands and more."""
+    if summands < 5:
+        return (summands - 2, summands - 1), []
+    if summands < 8:
+        return (2, 3), [(0, 4)]
+    last = summands - 4 - (summands % 8 == 3)  # there it would fall between two blocks of lanes
+    return (4, 6), [(1, 2), (last, last + 1)][: 2 if last > 6 else 1]
+
+
+def cancel_inputs(seed: int, precision: int, shape: tuple[int, ...]) -> np.ndarray:
+    """1 and one to eight units in the last place, float64."""
+    return 1.0 + (1 + below(8, seed, "x", 0, shape)) * 2.0 ** (1 - precision)
+
+
+def cancel_bias(seed: int, precision: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Small numbers, float64."""
+    return _smalls(seed, "b", precision, shape)
+
+
+def cancel_weights(seed: int, precision: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Pairs at their places, small numbers elsewhere, float64; each filter draws its own."""
+    small = _smalls(seed, "w", precision, (int(np.prod(shape[:-1])), shape[-1]))
+    if len(small) < 2:
+        return small.reshape(shape)
+    (first, second), middle = cancel_layout(len(small))
+    for one, other in middle:
+        size = _size(seed, 2 + one, precision - 1 - _digits(precision), small.shape[1])
+        small[one], small[other] = size + small[one] % 1, small[other] - size
+    size = _size(seed, 2 + first, precision - 1, small.shape[1])
+    small[first], small[second] = size, -size
+    if len(small) == 4:  # no room for a middle pair: one that cancels with what the big pair leaves
+        size = _size(seed, 2, precision // 2 - 3, small.shape[1])
+        small[1] = size + small[1] % 1
+        small[second] -= size
+    return small.reshape(shape)
+
+
+def _digits(precision: int) -> int:
+    """Binary digits between the last places of the big and of the middle pair."""
+    return precision // 2 - 2
+
+
+def _size(seed: int, draw: int, exponent: int, filters: int) -> np.ndarray:
+    """Whole numbers from 1.25 to 1.75 times 2**exponent, one a filter, away from its ends."""
+    fraction = below(2**32, seed, "w", draw, (1, filters))[0] * 2.0**-33
+    return np.floor((1.25 + fraction) * 2.0**exponent)
+
+
+def _smalls(seed: int, tensor: str, precision: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Few units of either sign, 0.25 to 0.375 more, and so again in the middle pairs' units."""
+    most = 2 ** (min(3, precision // 5) - 1)
+    drawn = below(2**32, seed, tensor, 0, shape)
+    units = (most + drawn % most) * np.where(drawn & 2**31, -1.0, 1.0)
+    step = 2.0 ** -_digits(precision)
+    coarse = np.floor((0.25 + ((drawn >> 8) & 0xFFFF) * 2.0**-19) / step) * step
+    fine = (0.25 + below(2**32, seed, tensor, 1, shape) * 2.0**-35) * step
+    return units + coarse + fine
+
+
+Draw = Callable[["Case", Shape], np.ndarray]
+
+
+class Kind(NamedTuple):
+    """One kind: what it is for, and how its input, weights and bias are drawn, as float64."""
+
+    about: str
+    input: Draw
+    weights: Draw
+    bias: Draw
+
+
+def generate(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(x, w, b) as container arrays of the case's dtype; b is None without a bias.
+
+    Explicit weights and biases are rounded once to the dtype; they replace the generated ones. What
+    is not weighted has weights of 1, and for ``cancel`` its input takes up the drawn ones: they are
+    what makes a sum cancel. InputError: a run of the case needs more memory than is free.
+    """
+    memory.require(case)
+    kind = KINDS[case.kind]
+    x = kind.input(case, case.input_shape())
+    if not case.weighted:
+        w = np.ones(case.weight_shape)
+        if case.kind == "cancel" and x.shape[-1] == w.size:  # a sum, and no pooling
+            x = x * kind.weights(case, case.weight_shape).reshape(-1)
+    elif case.weights is None:
+        w = kind.weights(case, case.weight_shape)
+    else:
+        w = np.array(case.weights, dtype=np.float64).reshape(case.weight_shape)
+    b = None
+    if case.bias == "normal":
+        b = kind.bias(case, (case.filters,))
+    elif case.bias_values is not None:
+        b = np.array(case.bias_values, dtype=np.float64)
+    rounded = floats.round_to(x, case.dtype), floats.round_to(w, case.dtype)
+    return (*rounded, None if b is None else floats.round_to(b, case.dtype))
+
+
+def _normal(tensor: str) -> Draw:
+    return lambda case, shape: normal(case.seed, tensor, shape)
+
+
+def _ramp(case: Case, shape: Shape) -> np.ndarray:
+    steps = 10.0 * np.arange(shape[-2], dtype=np.float64)
+    return np.broadcast_to(steps[:, None], shape)
+
+
+def _count(case: Case, shape: Shape) -> np.ndarray:
+    steps = 1.0 + np.arange(shape[-2], dtype=np.float64)
+    return np.broadcast_to(steps[:, None], shape)
+
+
+def _pixels(case: Case, shape: Shape) -> np.ndarray:
+    return below(2**32, case.seed, "x", 0, shape) / 2.0**32
+
+
+def _layer(tensor: str) -> Draw:
+    """Weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
+
+    def draw(case: Case, shape: Shape) -> np.ndarray:
+        within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
+        return within / math.sqrt(case.summands)
+
+    return draw
+
+
+def _ones(case: Case, shape: Shape) -> np.ndarray:
+    return np.ones(shape)
+
+
+def _limits(case: Case) -> tuple[int, int, int]:
+    """Largest |x| and |w|, and the distance of weights that are not 0, so that no sum can round.
+
+    Every partial sum is at most 2**precision, the bias counted as one more product.
+    """
+    room = 2 ** floats.format_of(case.dtype).precision
+    product = room // (case.summands + 1)
+    weight = max(min(math.isqrt(product), 7), 1)
+    return max(min(product // weight, 15), 1), weight, -(-case.summands // (room - 1))
+
+
+def _whole(case: Case, tensor: str, largest: int, shape: Shape) -> np.ndarray:
+    return (below(2 * largest + 1, case.seed, tensor, 0, shape) - largest).astype(np.float64)
+
+
+def _integer_input(case: Case, shape: Shape) -> np.ndarray:
+    return _whole(case, "x", _limits(case)[0], shape)
+
+
+def _integer_weights(case: Case, shape: Shape) -> np.ndarray:
+    _, largest, step = _limits(case)
+    values = _whole(case, "w", largest, shape).reshape(case.summands, -1)
+    leaf, filter_ = np.ogrid[: values.shape[0], : values.shape[1]]
+    return (values * ((leaf + filter_) % step == 0)).reshape(shape)
+
+
+def _integer_bias(case: Case, shape: Shape) -> np.ndarray:
+    return _whole(case, "b", 1, shape)
+
+
+def _cancel(tensor: str) -> Draw:
+    draw = {"x": cancel_inputs, "w": cancel_weights, "b": cancel_bias}[tensor]
+    return lambda case, shape: draw(case.seed, floats.format_of(case.dtype).precision, shape)
+
+
+KINDS = {
+    "normal": Kind("nearly normal numbers", _normal("x"), _normal("w"), _normal("b")),
+    "ramp": Kind("x is 10 * t along the length", _ramp, _normal("w"), _normal("b")),
+    "cancel": Kind(
+        "a changed order or rounding shows at almost every output",
+        *(_cancel(tensor) for tensor in "xwb"),
+    ),
+    "integers": Kind(
+        "small whole numbers, all sums exact: a control where nothing can show",
+        _integer_input,
+        _integer_weights,
+        _integer_bias,
+    ),
+    "count": Kind("x is 1, 2, 3, ... along the length", _count, _ones, _ones),
+    "image": Kind(
+        "pixels from 0 to 1, weights as a layer starts: within 1 / sqrt(summands)",
+        _pixels,
+        _layer("w"),
+        _layer("b"),
+    ),
+    "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),
+}

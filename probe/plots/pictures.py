@@ -1,0 +1,246 @@
+"""Pictures of answers, and the colours of all pictures: one scale of ulps, one of verdicts.
+
+Colours stay apart in grey print and for the colour-blind: more ulps are darker.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from probe.floats import rounded_text
+
+ULPS = {
+    "equal": (0, "#e9ecef"),
+    "1 ulp": (1, "#ffd166"),
+    "2 ulp": (2, "#f8961e"),
+    "3 to 16": (3, "#ef5b2b"),
+    "17 to 256": (17, "#c9184a"),
+    "257 to 65,536": (257, "#7b1e6d"),
+    "more": (65_537, "#2d0b45"),
+    "not a number": (np.inf, "#0a9396"),
+}
+"""Classes of |ulp|: the least value of each and its colour. White: there is no output."""
+
+STABLE, DIFFERS, QUIET = "#2a7f62", "#c9184a", "#868e96"
+"""Colours of words and marks: what agrees, what differs, what matters less."""
+
+_COLOURS = ListedColormap([colour for _, colour in ULPS.values()]).with_extremes(bad="white")
+
+_SHARES = LinearSegmentedColormap.from_list(
+    "shares", [colour for _, colour in list(ULPS.values())[1:-1]]
+).with_extremes(bad="white", under=ULPS["equal"][1])
+
+_LEAST = np.array([least for least, _ in ULPS.values()])
+
+_NORM = BoundaryNorm(np.arange(len(ULPS) + 1) - 0.5, len(ULPS))
+
+
+def style() -> None:
+    """How all pictures look. Call it once, before the first one."""
+    plt.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "font.size": 9,
+            "axes.titlesize": 10.5,
+            "axes.titleweight": "bold",
+            "axes.titlelocation": "left",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+        }
+    )
+
+
+def ulp_class(ulps: Any) -> np.ndarray:
+    """The number of the class in ``ULPS`` of each |ulp|; NaN stays NaN, infinity is no number."""
+    sizes = np.abs(np.asarray(ulps, dtype=np.float64))
+    found = np.searchsorted(_LEAST, sizes, side="right") - 1.0
+    return np.where(np.isnan(sizes), np.nan, found)
+
+
+def ulp_colour(ulp: float) -> str:
+    """The colour of one distance in ulps."""
+    return list(ULPS.values())[int(ulp_class(ulp))][1]
+
+
+def ulp_legend(figure: Figure, *ulps: Any) -> None:
+    """A legend under the figure: the classes that occur in ``ulps``, or all."""
+    there = list(range(len(ULPS)))
+    if ulps:
+        found = np.concatenate([ulp_class(one).ravel() for one in ulps])
+        there = sorted({0, *found[~np.isnan(found)].astype(int).tolist()})
+    names = list(ULPS)
+    patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in there]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
+
+
+def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure with ``count`` axes of a size in inches, left to right and down; none left empty."""
+    columns = max(1, min(count, columns))
+    rows = max(1, -(-count // columns))
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(columns * width, rows * height), squeeze=False
+    )
+    for spare in axes.flat[count:]:
+        spare.remove()
+    return figure, list(axes.flat[:count])
+
+
+def length_strips(axes: Axes, grid: pd.DataFrame, ticks: int = 24) -> None:
+    """|ulp| by row (a target, a case) and length; NaN: not measured. About ``ticks`` have a label.
+
+    Lengths need not follow one another: each is a column of the same width.
+    """
+    draw_ulps(axes, grid)
+    axes.set_yticks(range(len(grid)), [str(name) for name in grid.index])
+    lengths = list(grid.columns)
+    step = max(1, -(-len(lengths) // ticks))
+    axes.set_xticks(range(0, len(lengths), step), [str(length) for length in lengths[::step]])
+    axes.set_xlabel("length")
+    _lines_between(axes, len(grid))
+
+
+def draw_ulps(axes: Axes, grid: pd.DataFrame, **options: Any) -> None:
+    """Draws |ulp| as coloured cells. ``options``: as ``imshow`` takes them."""
+    classes = np.ma.masked_invalid(ulp_class(grid.to_numpy(dtype=np.float64)))
+    looks: dict[str, Any] = {"cmap": _COLOURS, "norm": _NORM, "interpolation": "nearest"}
+    axes.imshow(classes, aspect="auto", **looks, **options)
+
+
+def _lines_between(axes: Axes, rows: int) -> None:
+    """White lines between rows, and no ticks."""
+    axes.set_yticks(np.arange(1, rows) - 0.5, minor=True)
+    axes.grid(which="minor", axis="y", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    axes.tick_params(axis="y", length=0)
+
+
+def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMappable:
+    """Shares from 0 to 1 by row and column: grey for none, darker for more, white for not measured.
+
+    The outer level of columns that have two is written above. Returns what a colour bar shows.
+    """
+    values = np.ma.masked_invalid(shares.to_numpy(dtype=float))
+    image = axes.imshow(values, cmap=_SHARES, vmin=1e-9, vmax=1, aspect="auto")
+    axes.set_yticks(range(len(shares)), [str(name) for name in shares.index] if ticks else [])
+    inner = [name[-1] if isinstance(name, tuple) else name for name in shares.columns]
+    axes.set_xticks(range(len(inner)), [str(name) for name in inner], rotation=90)
+    outer = [name[0] if isinstance(name, tuple) else "" for name in shares.columns]
+    for place in range(1, len(outer)):
+        if outer[place] != outer[place - 1]:
+            axes.axvline(place - 0.5, color="white", lw=3)
+    for name in dict.fromkeys(filter(None, outer)):
+        places = [place for place, other in enumerate(outer) if other == name]
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "color": QUIET, "fontsize": 7.5}
+        axes.text(float(np.mean(places)), -0.6, str(name), **look)
+    axes.tick_params(length=0, labelsize=7)
+    _lines_between(axes, len(shares))
+    return image
+
+
+def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label: str) -> None:
+    """The colour bar of :func:`share_map`, to the right of these axes."""
+    bar = figure.colorbar(image, ax=list(axes), shrink=0.5, aspect=30, label=label)
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
+    bar.outline.set_visible(False)
+
+
+OWN: dict[str, Any] = {
+    "marker": "o",
+    "ms": 4.5,
+    "color": "black",
+    "mec": "white",
+    "mew": 0.6,
+    "ls": "",
+}
+"""How a layer is marked that differs by itself, and not only because of what it is handed."""
+
+
+def note_part(axes: Axes, part: object) -> None:
+    """Says above a picture which part of a model it shows, if it shows a part."""
+    if isinstance(part, str) and part:
+        text = textwrap.fill(f"part of a model: {part}", 80)
+        axes.set_title(text, loc="left", fontsize=7, color=DIFFERS)
+
+
+def layer_map(
+    axes: Axes, ulps: pd.DataFrame, own: pd.DataFrame, ticks: int = 24, part: object = None
+) -> None:
+    """|ulp| by layer (downwards, as the data goes) and column; NaN: nothing to compare.
+
+    A dot marks a layer that differs by itself. The two frames have the same shape.
+    """
+    length_strips(axes, ulps, ticks)
+    rows, columns = np.nonzero(own.to_numpy(dtype=float) > 0)
+    axes.plot(columns, rows, **OWN)
+    axes.tick_params(length=0)
+    note_part(axes, part)
+
+
+VERDICTS = {"exact": STABLE, "differs": DIFFERS, "not known": QUIET}
+"""Colours of verdicts."""
+
+FAINT = {"exact": "#cfe8dd", "differs": "#f6cdd8", "not known": "#e4e7ea"}
+"""The same behind numbers."""
+
+
+def cost_bars(
+    axes: Axes,
+    rows: pd.DataFrame,
+    limits: tuple[float, float],
+    lines: Sequence[float] = (1.0,),
+) -> None:
+    """Rows of ``remedies`` of one subject and target: a bar each, the cheapest on top.
+
+    How long it takes over padding everything (``of_fixed``), logarithmic between ``limits``; the
+    colour is the verdict, the recommended one is bold. ``lines``: dashed, at these costs.
+    """
+    rows = rows.dropna(subset="of_fixed").sort_values("of_fixed", ascending=False)
+    places, least = np.arange(len(rows)), limits[0]
+    axes.barh(
+        places,
+        rows.of_fixed - least,
+        left=least,
+        height=0.66,
+        color=[VERDICTS[verdict] for verdict in rows.verdict],
+    )
+    for place, cost in zip(places, rows.of_fixed, strict=True):
+        axes.annotate(
+            rounded_text(cost),
+            (cost, place),
+            (3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+        )
+    for line in lines:
+        axes.axvline(line, color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_xscale("log")
+    axes.set_xlim(*limits)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(places, rows.remedy)
+    for label, best in zip(axes.get_yticklabels(), rows.recommended, strict=True):
+        label.set_fontweight("bold" if best else "normal")
+
+
+def verdict_legend(figure: Figure, faint: bool = False) -> None:
+    """A legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
+    colours = FAINT if faint else VERDICTS
+    words = {"exact": "exact, by order", "differs": "lengths differ", "not known": "not known"}
+    patches = [Patch(color=colours[name], label=text) for name, text in words.items()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=8)

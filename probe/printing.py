@@ -1,0 +1,209 @@
+"""How results are printed: the console with its progress, tables, counts, ranges of numbers.
+
+Experiments and the command line print alike. Results go to stdout, progress and notes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column, Table
+from rich.text import Text
+
+PIPED_WIDTH = 120
+"""Columns where stdout is no terminal and COLUMNS does not say."""
+
+Tell = Callable[[int, int, str], None]
+
+
+class Output:
+    """How one command prints. ``as_json``: one object on stdout instead of text."""
+
+    def __init__(self, as_json: bool = False, verbose: bool = False) -> None:
+        self.as_json, self.verbose = as_json, verbose
+        self.results = _console(stderr=False)
+        self.notes = _console(stderr=True)
+
+    def give(self, found: dict[str, Any], show: Callable[[], RenderableType]) -> None:
+        """Prints the result: ``found`` as JSON, or what ``show`` makes of it for people."""
+        if self.as_json:
+            indent = 2 if self.results.is_terminal else None
+            click.echo(json.dumps(found, indent=indent, default=plain))
+        else:
+            self._print(show())
+
+    def _print(self, shown: RenderableType) -> None:
+        """Long lines stay whole; where no one looks on, no spaces are left at their ends."""
+        if self.results.is_terminal:
+            self.results.print(shown, crop=False)
+            return
+        with self.results.capture() as captured:
+            self.results.print(shown, crop=False)
+        click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+    def note(self, text: str) -> None:
+        """One line beside the result."""
+        self.notes.print(f"note: {text}", soft_wrap=True, style="dim")
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """A sign of life where nothing can be counted; nothing where stderr is no terminal."""
+        if not self.notes.is_terminal:
+            yield
+            return
+        columns = (TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=self.notes, transient=True) as progress:
+            progress.add_task(what, total=None)
+            yield
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Tell]:
+        """A bar with the time left: ``tell(done, total, text)``. Any thread may tell."""
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
+            *(TimeRemainingColumn(compact=True), TextColumn("{task.fields[now]}")),
+        )
+        hidden = not self.notes.is_terminal
+        with Progress(*columns, console=self.notes, transient=True, disable=hidden) as progress:
+            task = progress.add_task(what, total=None, now="")
+
+            def tell(done: int, total: int, text: str) -> None:
+                progress.update(task, completed=done, total=total or None, now=text)
+
+            yield tell
+
+
+def _console(stderr: bool) -> Console:
+    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS"):
+        console = Console(
+            stderr=stderr, markup=False, highlight=False, emoji=False, width=PIPED_WIDTH
+        )
+    return console
+
+
+def plain(value: object) -> object:
+    """Returns NumPy's numbers and arrays as JSON has them. TypeError for anything else."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+FOLDED = 30
+"""Columns that a cell which may be folded gets at least."""
+
+
+class Rows(Table):
+    """A table; where its columns do not fit side by side, row after row with every cell named."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        needs = [self._needs(console, options, column) for column in self.columns]
+        spare = options.max_width - 2 * (len(needs) - 1) - sum(least for least, _ in needs)
+        if spare >= 0:
+            self._share_out(needs, spare)
+            yield from super().__rich_console__(console, options)
+            return
+        named = [str(column.header) for column in self.columns]
+        cells = [list(column.cells) for column in self.columns]
+        for row in zip(*cells, strict=True):
+            first, *rest = (_text(cell) for cell in row)
+            yield Text.assemble(f"{named[0]}: ", first, style="bold")
+            pairs = [
+                Text.assemble((f"{name}: ", "dim"), cell)
+                for name, cell in zip(named[1:], rest, strict=True)
+                if cell.plain
+            ]
+            yield Padding(Text("; ").join(pairs), (0, 0, 0, 2))
+
+    def _needs(self, console: Console, options: ConsoleOptions, column: Column) -> tuple[int, int]:
+        """The fewest columns of a terminal that a column can do with, and all that it could use.
+
+        Numbers and targets need all; of what may be folded the longest word stays whole.
+        """
+        header = [Text(str(column.header))] * self.show_header
+        wide = options.update(max_width=10_000)
+        cells = (*header, *(_text(cell) for cell in column.cells))
+        sizes = [console.measure(one, options=wide) for one in cells]
+        whole = max((size.maximum for size in sizes), default=0)
+        word = max((size.minimum for size in sizes), default=0)
+        return (whole if column.no_wrap else min(FOLDED, word)), whole
+
+    def _share_out(self, needs: list[tuple[int, int]], spare: int) -> None:
+        """Gives every column what it needs, and of the rest as much as each can use, alike."""
+        order = sorted(range(len(needs)), key=lambda number: needs[number][1] - needs[number][0])
+        for place, number in enumerate(order):
+            least, whole = needs[number]
+            more = min(whole - least, spare // (len(order) - place))
+            self.columns[number].width = least + more
+            spare -= more
+
+
+def _text(cell: RenderableType) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """A table without lines; columns in ``right`` are numbers. They and targets are not folded."""
+    found = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in columns:
+        whole = column == "target" or column in right
+        side: JustifyMethod = "right" if column in right else "left"
+        found.add_column(column, justify=side, overflow="fold", no_wrap=whole)
+    return found
+
+
+def ranges(numbers: Iterable[int], most: int = 12) -> str:
+    """``5, 7..60``: neighbours as ranges; at most ``most`` parts, then how many numbers follow."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [part for run in runs for part in _run(run)]
+    left = len(parts) - most
+    if left > 1:
+        hidden = sum(map(len, runs)) - sum(_size(part) for part in parts[:most])
+        return f"{', '.join(parts[:most])}, ... ({hidden} more)"
+    return ", ".join(parts)
+
+
+def _run(run: list[int]) -> list[str]:
+    return [f"{run[0]}..{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+
+
+def _size(part: str) -> int:
+    first, _, last = part.partition("..")
+    return int(last or first) - int(first) + 1
+
+
+def counted(count: int, thing: str) -> str:
+    """``1 output``, ``2,304 outputs``."""
+    ending = "es" if thing.endswith("ch") else "s"
+    return f"{count:,} {thing}{'' if count == 1 else ending}"
+
+
+def up_to(max_ulp: int | None) -> str:
+    """Returns ``, up to 2 ulp``; empty where no distance is a number."""
+    return "" if max_ulp is None else f", up to {max_ulp:,} ulp"
+
+
+def differ(differing: int, compared: int, max_ulp: int | None) -> str:
+    """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
+    verb = "differs" if differing == 1 else "differ"
+    return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"

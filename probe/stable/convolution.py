@@ -1,0 +1,133 @@
+"""The functions of a tensor of either library; a convolution's checked sizes, which both share."""
+
+from importlib import import_module
+
+from probe.geometry import BY_SIZE, Windows
+
+#: Formats in which a product of two values of the key's format is exact.
+WIDER = {
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32", "float64"),
+    "float32": ("float64",),
+    "float64": (),
+}
+
+
+def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
+    """A prefix-stable convolution of ``x``, in the layout and by the operations of its own library.
+
+    TensorFlow: x (batch, *spatial, channels), w (*kernel, channels / groups, filters).
+    PyTorch: x (batch, channels, *spatial), w (filters, channels / groups, *kernel).
+    Both: b (filters,) or None; one to three spatial axes; a depthwise convolution has as many
+    groups as channels. ``stride`` and ``dilation``: a number, or one an axis. ``padding``:
+    ``valid``, ``same`` (TensorFlow's, also with strides), ``same_lower`` (the odd zero goes
+    before), or a pair of zeros before and after, one an axis.
+    ``accumulate``: a wider format, see above; None is x's own.
+
+    Returns the outputs in the same layout and x's dtype. Differentiable. Raises ValueError.
+    """
+    return _library(x).conv(x, w, b, stride, dilation, groups, padding, accumulate)
+
+
+def dense(x, w, b=None, accumulate=None):
+    """A dense layer whose rows don't depend on each other: ``x @ w + b`` (PyTorch: ``w.T``).
+
+    x (..., in_channels); w (in_channels, filters) in TensorFlow, (filters, in_channels) in PyTorch;
+    b (filters,) or None. Products are added in the order of the channels, the bias last.
+    ``accumulate``: as of ``conv``. Returns (..., filters) in x's dtype. Differentiable; the weight
+    gradient is a sum over all rows. Raises ValueError.
+    """
+    return _library(x).dense(x, w, b, accumulate)
+
+
+def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
+    """Batch normalisation by given means and variances, as at inference.
+
+    ``factor = scale / sqrt(variance + epsilon)``, rounded to x's dtype, and ``offset = shift -
+    mean * factor`` are made once, one each for every index of ``axis``; an output is ``x * factor +
+    offset``, in two roundings, and depends on nothing but its element. ``scale``, ``shift``: None
+    is 1 and 0. ``accumulate``: as of ``conv``; products are exact there too. Returns x's shape and
+    dtype. Raises ValueError.
+    """
+    given = x, mean, variance, scale, shift, epsilon, axis, accumulate
+    return _library(x).normalised(*given)
+
+
+def _library(x):
+    """Returns the module for a tensor's library."""
+    root = type(x).__module__.split(".")[0]
+    if root not in ("torch", "tensorflow", "keras"):
+        there = "a tensor of TensorFlow or PyTorch"
+        raise ValueError(f"x={root}.{type(x).__name__}: no library of ours; give {there}")
+    name = "torch" if root == "torch" else "tensorflow"
+    return import_module("probe.stable." + name)
+
+
+class Convolution:
+    """A convolution's sizes and options, checked; its input's sizes are given later.
+
+    They may be a library's own scalars.
+
+    ``kernel``: a tuple; ``channels`` and ``filters``: numbers. ValueError: ``name=value: why``.
+    """
+
+    def __init__(self, kernel, channels, filters, stride, dilation, groups, padding):
+        rank = len(kernel)
+        if not 1 <= rank <= 3:
+            raise ValueError(
+                f"w={rank + 2} axes: a convolution has 1 to 3 spatial ones and two more"
+            )
+        self.kernel, self.channels, self.filters = kernel, channels, filters
+        self.stride = _each("stride", stride, rank)
+        self.dilation = _each("dilation", dilation, rank)
+        if groups < 1 or channels % groups or filters % groups:
+            why = f"must divide {channels} channels and {filters} filters"
+            raise ValueError(f"groups={groups}: {why}")
+        self.groups, self.depth = groups, channels // groups
+        self.windows = Windows(kernel, self.stride, self.dilation, _padding(padding, rank))
+        self.extents, self.places = self.windows.extents, self.windows.places()
+        self.seen = self.windows.seen
+
+    def around(self, sizes, maximum=max):
+        """Zeros (before, after) of each axis, and the outputs on each axis: two lists."""
+        spans = self.windows.spans(sizes, maximum)
+        return [(one.before, one.after) for one in spans], [one.outputs for one in spans]
+
+    def transposed(self):
+        """Returns the words of the convolution from output gradients to those of the padded input.
+
+        The output gradients are spread out and have ``extent - 1`` zeros around them.
+        """
+        return {"dilation": self.dilation, "groups": self.groups}
+
+
+def accumulator(dtype, wanted):
+    """The name of the format to add in. ValueError where a product of ``dtype`` isn't exact."""
+    if wanted is None or wanted == dtype:
+        return dtype
+    if wanted not in WIDER.get(dtype, ()):
+        there = ", ".join(WIDER.get(dtype, ())) or "none"
+        why = f"not wide enough for exact products of {dtype}"
+        raise ValueError(f"accumulate={wanted}: {why}; there is {there}")
+    return wanted
+
+
+def _each(name, value, rank):
+    values = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(values) != rank or any(not isinstance(one, int) or one < 1 for one in values):
+        why = f"one whole number from 1 up, or {rank} of them"
+        raise ValueError(f"{name}={value}: it takes {why}")
+    return values
+
+
+def _padding(padding, rank):
+    if padding in ("valid",) + BY_SIZE:
+        return padding
+    pairs = [] if isinstance(padding, str) else list(padding)
+    if len(pairs) == 2 and rank == 1 and all(isinstance(one, int) for one in pairs):
+        pairs = [pairs]
+    fits = all(not isinstance(pair, (int, str)) and len(pair) == 2 for pair in pairs)
+    if len(pairs) != rank or not fits or any(zeros < 0 for pair in pairs for zeros in pair):
+        why = f"it takes valid, same, same_lower, or pairs of zeros for each of {rank} axes"
+        raise ValueError(f"padding={padding}: {why}")
+    return [tuple(pair) for pair in pairs]
