@@ -370,12 +370,17 @@ def compiled(source, program, namespace):
     lines += _function("load", [given], source.load + tuple(run), "run")
     lines += _function("leave", ["y"], (), source.leave)
     text = "\n".join(["import %s" % name for name in source.standard] + lines) + "\n"
-    # a name by which tracebacks find the lines
+    found: Dict[str, Callable] = dict(namespace)
+    exec(_code(text), found)
+    return found["enter"], found["load"], found["leave"]
+
+
+@functools.lru_cache(256)
+def _code(text):
+    """The lines of a program compiled, under a name by which tracebacks find them."""
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    found: Dict[str, Callable] = dict(namespace)
-    exec(compile(text, name, "exec"), found)
-    return found["enter"], found["load"], found["leave"]
+    return compile(text, name, "exec")
 
 
 def _function(name, parameters, lines, result):
