@@ -22,7 +22,7 @@ QUESTIONS = {
     "explain": "probe.answers.explain",
     "network": "probe.answers.network",
     "order": "probe.answers.order",
-    "remedies": "probe.answers.remedies",
+    "remedies": "probe.answers.network",
     "reproduce": "probe.answers.reproduce",
     "sweep": "probe.answers.sweep",
 }

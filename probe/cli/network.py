@@ -152,7 +152,7 @@ def remedies(
     is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
     `probe network`); where it is read in part nothing is recommended, and the first line says so.
     """
-    from probe.answers.remedies import remedies as remedied
+    from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
 
     if model is None:

@@ -6,6 +6,7 @@ import functools
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,73 @@ class Shared(click.Option):
     """An option that means the same in every command that has it: the last ones of its help."""
 
 
+TARGETS = ("target", "targets", "against_target", "also")
+PADDINGS = ("valid", "same", "same_lower", "caffe")
+OFFERED: dict[str, str | tuple[str, ...]] = {
+    "op": "operation.OF_CASES",
+    "padding": PADDINGS,
+    "ceil_mode": ("true", "false"),
+    "pad_with": ("nothing", "zeros"),
+    "dtype": "floats.FORMATS",
+    "operands": "operands.KINDS",
+    "bias": ("normal",),
+    "vary": "window.agreement.VARY",
+    "by": ("bits", "order"),
+    "control": ("every", "differing"),
+    "kernels": ("said", "all", "none"),
+    "form": "reproduction.forms.FORMS",
+    "against_padding": PADDINGS,
+}
+"""What a shell offers for the values of options, by the name that a command gets them under.
+
+A text names a table, which is imported when a shell asks. Shells ask after
+``eval "$(_PROBE_COMPLETE=bash_source probe)"`` (or zsh, fish); see click's manual.
+"""
+
+
+def _completed(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Returns the values of ``OFFERED`` that begin so."""
+    offered = OFFERED[param.name or ""]
+    if isinstance(offered, str):
+        module, _, table = offered.rpartition(".")
+        offered = tuple(getattr(import_module(f"probe.{module}"), table))
+    return [word for word in offered if word.startswith(begun)]
+
+
+def _targets(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Completes names and devices; after a comma the switches, and after ``=`` their values."""
+    from probe import backends
+
+    *before, last = begun.split(",")
+    if not before:
+        names = [
+            name + ("" if device == "cpu" else f"@{device.replace('N', '0')}")
+            for name in backends.names()
+            for device in backends.get(name).devices
+        ]
+        return [name for name in names if name.startswith(last)]
+    name = before[0].partition("@")[0].partition("==")[0]
+    if name not in backends.names():
+        return []
+    given = {word.partition("=")[0] for word in before[1:]}
+    found = [
+        f"{key}={value}"
+        for key, what in backends.get(name).keys.items()
+        if key not in given
+        for value in (what.values or ("",))
+    ]
+    return [",".join([*before, word]) for word in found if word.startswith(last)]
+
+
 class Words(click.Command):
     """A command whose help lists its own options first, and whose values a shell can complete."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        from probe.cli.completion import VALUES
-
         super().__init__(*given, **named)
         for param in self.params:
-            if param.name in VALUES and isinstance(param, click.Option):
-                param._custom_shell_complete = VALUES[param.name]
+            if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
+                how = _targets if param.name in TARGETS else _completed
+                param._custom_shell_complete = how
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from probe import floats
-from probe.cli.show import orders, places
+from probe.cli.show import orders
 from probe.comparison import Comparison, Run
 from probe.explain.evidence import Added, Evidence
 from probe.order import notation
@@ -163,8 +163,8 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
     far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
     head = Text("the smallest one in full: ", "bold")
     head.append(
-        f"{places.name(left.output)}={floats.text(left.library, left.dtype)}, against "
-        f"{'' if left.output == right.output else places.name(right.output) + '='}"
+        f"{orders.name(left.output)}={floats.text(left.library, left.dtype)}, against "
+        f"{'' if left.output == right.output else orders.name(right.output) + '='}"
         f"{floats.text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
@@ -196,7 +196,7 @@ def _added(name: str, side: Added, reads: bool) -> RenderableType:
         Text(f"\n{name}: {side.side.target.text}, length {side.side.case.length}", "bold")
     ]
     if reads and side.reads is not None:
-        lines.append(Text(f"reads {places.reads(side.side.case, np.array(side.reads))}"))
+        lines.append(Text(f"reads {orders.reads(side.side.case, np.array(side.reads))}"))
     if side.summation is None:
         return Group(*lines, Text("order not known", "yellow"), _result(side))
     tree, rounding = side.summation
