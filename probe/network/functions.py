@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 
 from probe import ulp
+from probe.network.chain import Layer
 from probe.network.geometry import Shared
-from probe.network.layers import Layer
 from probe.network.running import Run, Runner
 from probe.operands import normal
 from probe.order.replay import replay

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probe.errors import InputError
-from probe.network.layers import Layer
 
 if TYPE_CHECKING:
-    from probe.network import Network
+    from probe.network.chain import Layer, Network
 
 NEVER = np.iinfo(np.int64).max
 """The lowest content position read by what reads none."""

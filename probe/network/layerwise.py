@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe.errors import InputError
-from probe.network.chain import Network
+from probe.network.chain import Layer, Network
 from probe.network.geometry import Agrees, Geometry
-from probe.network.layers import Layer
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
 from probe.operation import SPLICE

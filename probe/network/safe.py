@@ -21,12 +21,10 @@ import numpy as np
 
 from probe import operation, ulp, window
 from probe.launch import AnySession
-from probe.network.axes import session_for
-from probe.network.chain import Network
+from probe.network.chain import Layer, Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
-from probe.network.layers import Layer
-from probe.network.running import Runner, content
+from probe.network.running import Runner, content, session_for
 from probe.operands import normal
 from probe.order.tree import BIAS
 from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser

@@ -21,7 +21,7 @@ from probe.campaign import Tell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
 from probe.network.chain import Network
-from probe.network.consequence import as_float64
+from probe.network.comparison import as_float64
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths

@@ -11,7 +11,7 @@ from probe.errors import InputError
 from probe.experiments import networks as pictures
 from probe.launch import InlineSession
 from probe.network import Network, plan
-from probe.network.readers.reading import BRANCHED
+from probe.network.reading import BRANCHED
 from probe.network.report import examine, verdict
 from probe.network.safe import SafeLengths
 from probe.remedies import found as remedies_rows

@@ -14,9 +14,9 @@ from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.cli.network import network as command
 from probe.launch import InlineSession
+from probe.network.chain import Layer
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
-from probe.network.layers import Layer
 from probe.network.running import Runner, content
 from probe.remedies import running
 from probe.remedies.candidates import candidates

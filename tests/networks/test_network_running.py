@@ -12,7 +12,7 @@ from probe.cli.network import network as command
 from probe.errors import InputError, TargetError
 from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
-from probe.network import Network, consequence, plan
+from probe.network import Network, comparison, plan
 from probe.network.comparison import Comparer
 from probe.network.description import from_json, nine_layers
 from probe.network.layerwise import CUT, Layerwise
@@ -234,10 +234,10 @@ def test_decisions_and_errors_are_counted():
     fixed = np.array([[3.0, 1.0, 2.0, 0.5, 0.25, -1.0]], np.float32)
     other = fixed.copy()
     other[0, 0] = 1.5
-    told = {one.decision: one for one in consequence.decisions(other, fixed, "float32")}
+    told = {one.decision: one for one in comparison.decisions(other, fixed, "float32")}
     assert told["argmax"].crossed == 1 and told["top-5"].crossed == 0
     assert told["threshold"].crossed == 0 and told["threshold"].taken == 6
-    assert consequence.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
+    assert comparison.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
 
 
 def test_measurements_are_stored_and_not_repeated(tmp_path):

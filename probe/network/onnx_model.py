@@ -16,7 +16,7 @@ from probe.arguments import by
 from probe.errors import InputError
 from probe.network import Network
 from probe.network.description import Writer
-from probe.network.readers.reading import (
+from probe.network.reading import (
     BRANCHED,
     CUSTOM,
     FORKS,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from probe.errors import InputError
-from probe.network.readers.reading import EXPORTED, TO_ONNX, missing
+from probe.network.reading import EXPORTED, TO_ONNX, missing
 
 IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
 FOREIGN = ("Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")

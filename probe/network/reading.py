@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import InputError
-from probe.network.chain import Network, Suffix
+from probe.network.chain import Layer, Network, Suffix
 from probe.network.description import NAME, Writer, from_json, parse
-from probe.network.layers import Layer
 
 FILES = {
     ".keras": "keras_model",
@@ -122,7 +121,7 @@ def _text(path: Path) -> str:
 
 
 def _reader(name: str) -> Any:
-    return import_module(f"probe.network.readers.{name}")
+    return import_module(f"probe.network.{name}")
 
 
 def chain(

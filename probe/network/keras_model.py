@@ -18,10 +18,10 @@ import numpy as np
 
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
+from probe.network import trust
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.readers import trust
-from probe.network.readers.reading import (
+from probe.network.reading import (
     BRANCHED,
     CUSTOM,
     FORKS,

@@ -19,7 +19,7 @@ from probe.errors import InputError
 from probe.geometry import Windows
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.readers.reading import (
+from probe.network.reading import (
     CUSTOM,
     FORKS,
     HOOKED,
@@ -38,7 +38,7 @@ from probe.network.readers.reading import (
     other_dtype,
     unreadable,
 )
-from probe.network.readers.trust import WHOLE_MODULE, check_pickle
+from probe.network.trust import WHOLE_MODULE, check_pickle
 
 IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
