@@ -9,6 +9,7 @@ axes: :class:`Axes`.
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -130,8 +131,8 @@ def padded(x: np.ndarray, length: int, value: float = 0.0) -> np.ndarray:
 Block = tuple[slice, ...]
 
 
-class Swapped:
-    """``session`` with ``turned`` in every spec that it is sent, products aside."""
+class Changed(ABC):
+    """``session`` with changes in every spec that it is sent; everything else is its own."""
 
     def __init__(self, session: AnySession) -> None:
         self.session = session
@@ -139,27 +140,34 @@ class Swapped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session, name)
 
+    @abstractmethod
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what is sent in place of a spec."""
+
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
         """As ``Session.request``."""
-        return self.session.request(_swapped(header), arrays)
+        return self.session.request(self._changed(header), arrays)
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
         """As ``Session.stream``."""
-        return self.session.stream(_swapped(header), arrays)
+        return self.session.stream(self._changed(header), arrays)
+
+    def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(header)
+        if "spec" in found:
+            found["spec"] = self.changed(found["spec"])
+        if "specs" in found:
+            found["specs"] = [self.changed(spec) for spec in found["specs"]]
+        return found
 
 
-def _swapped(header: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(header)
-    if "spec" in found:
-        found["spec"] = _spec(found["spec"])
-    if "specs" in found:
-        found["specs"] = [_spec(spec) for spec in found["specs"]]
-    return found
+class Swapped(Changed):
+    """A session with ``turned`` in every spec, products aside."""
 
-
-def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of a product have no axes; where they would (a height), no network is swapped."""
-    return dict(spec) if operation.of(spec).kind == "product" else {**spec, "turned": True}
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows of a product have no axes; where they would (a height), no network is swapped."""
+        product = operation.of(spec).kind == "product"
+        return dict(spec) if product else {**spec, "turned": True}
 
 
 def session_for(session: AnySession, swapped: bool) -> AnySession:

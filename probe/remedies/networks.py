@@ -25,10 +25,8 @@ from probe.network.comparison import as_float64
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
-from probe.remedies.candidates import CHUNKS, Remedy
-from probe.remedies.found import Found, Measured
-from probe.remedies.measure import Timers, Work, few
-from probe.remedies.running import Sessions
+from probe.remedies.cases import Sessions, Timers, Work, few
+from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy
 from probe.target import Target
 
 

@@ -1,4 +1,7 @@
-"""Every remedy of a case on a target: stable by order, its cost, its distance from exact sums."""
+"""Every remedy of a case on a target: stable by order, its cost, its distance from exact sums.
+
+The targets that remedies run on are all up at once; what they have in turns is timed fairly.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,79 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import campaign, floats, ulp
 from probe.campaign import Tell, silent
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.launch import Arrays, InlineSession
-from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
-from probe.remedies.found import Found, Measured
-from probe.remedies.running import Sessions, in_turns
+from probe.launch import AnySession, Arrays, InlineSession, open_session
+from probe.network.running import Changed
+from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
 from probe.target import Target
 from probe.thresholds import by_order
 from probe.thresholds.by_order import ByOrder
+
+ROUNDS = 9
+"""Turns in which all remedies are timed, one after the other."""
+SECONDS = 0.04
+"""Calls of one remedy at one length, in one turn."""
+
+Name = TypeVar("Name")
+
+
+class Remedied(Changed):
+    """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
+
+    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
+    else is the session's own; both may be used in turns.
+    """
+
+    def __init__(
+        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
+    ) -> None:
+        super().__init__(session)
+        self.remedy, self.convolutions = dict(remedy), convolutions
+
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec with the remedy."""
+        if self.convolutions and "conv" not in spec["op"]:
+            return dict(spec)
+        return {**spec, "remedy": self.remedy}
+
+
+class Sessions(campaign.Sessions):
+    """Running targets, one process each, for one measurement or several; leaving ends them."""
+
+    def __init__(self, inline: bool = False) -> None:
+        super().__init__(lambda where: open_session(where, inline))
+
+    def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
+        """The target's, with the remedy in every spec; ``convolutions``: as of ``Remedied``."""
+        session = self.of(remedy.where)
+        if remedy.spec is None:
+            return session
+        return cast(AnySession, Remedied(session, remedy.spec, convolutions))
+
+
+def in_turns(
+    calls: Mapping[Name, Callable[[float], Sequence[float]]], rounds: int = ROUNDS
+) -> dict[Name, np.ndarray]:
+    """Medians of each turn, float64 (rounds,), of things that are called one after the other.
+
+    A call takes the seconds that it may last and gives those of every repetition. A first turn,
+    in which libraries build and compile, is not counted.
+    """
+    found: dict[Name, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            seconds = call(SECONDS if turn else 0.0)
+            if turn:
+                found[name].append(float(np.median(seconds)))
+    return {name: np.array(medians) for name, medians in found.items()}
+
 
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
 
@@ -139,7 +200,7 @@ def measure(
     used and left running; new ones if not given. What can't run says why; TargetError only where
     the default can't. InputError: a case without remedies.
     """
-    _check(case, lengths)
+    _check_case(case, lengths)
     lengths = tuple(sorted(set(lengths)))
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
@@ -150,7 +211,7 @@ def measure(
         return Measured(case, where, lengths[:-1], fixed, content, found, own.facts, own.variables)
 
 
-def _check(case: Case, lengths: Sequence[int]) -> None:
+def _check_case(case: Case, lengths: Sequence[int]) -> None:
     if case.pool or case.split is not None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
