@@ -422,7 +422,7 @@ def test_lengths_at_which_the_program_computes_otherwise_are_not_safe(switching,
         kept = geometry.requirement(length).kept
         assert safe == least if kept <= 2 else safe >= 70 > least
         for seed in range(3):
-            run = lengths.runner.end_to_end
+            run = lengths.runner.as_used
             assert plan.differing(lengths, length, safe, seed, run=run) == 0
     assert {geometry.requirement(length).kept <= 2 for length in contents} == {True, False}
     assert any(lengths.end_to_end.values()) and plan.rule(lengths) == ""
@@ -445,7 +445,7 @@ def test_a_scale_and_shift_that_are_fused_at_some_sizes_are_found_and_replayed()
             assert found.explained
             assert {cause for at in found.own for cause in at.causes} <= {"rounding", "order"}
             for seed in range(4):
-                runs = lengths.runner.output, lengths.runner.end_to_end
+                runs = lengths.runner.output, lengths.runner.as_used
                 safe = lengths.safe(length)
                 assert not any(plan.differing(lengths, length, safe, seed, run=run) for run in runs)
         assert 1 not in lengths.by_bits
