@@ -17,7 +17,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.launch import open_session
-from probe.network import Geometry, Network
+from probe.network import Network
 from probe.network.plan import refused
 from probe.network.report import Report, described, examine, verdict
 from probe.remedies import Measured, advise, measure, measure_network, rows
@@ -159,16 +159,19 @@ def network(
     if length is None:
         raise InputError("fixed", None, "the model does not say a length", FIXED)
     geometry = loaded.geometry(length)
-    contents = _contents(lengths, length)
+    some = {1, max(length // 10, 1), max(length // 4, 1)}
+    contents = sorted(some if lengths is None else set(lengths))
     for one in contents:
         geometry.check(one)
-    drawn = count("seed", seed, least=0)
+    given = (geometry, contents, padded, value, count("seed", seed, least=0))
+    every = contents if plan is None else range(1, contents[-1] + 1)
     reports: list[Report] = []
     failures: list[dict[str, str]] = []
     for each in where:
-        asked = (each, geometry, contents, padded, value, drawn, safe, plan is not None, bars)
         try:
-            reports.append(_examined(*asked))
+            with (bars or _no_bar)(each.text) as tell, open_session(each) as session:
+                sought = every if safe or plan is not None else ()
+                reports.append(examine(session, *given, safe=sought, progress=tell))
         except TargetError as error:
             if len(where) == 1:
                 raise
@@ -199,33 +202,8 @@ FIXED = f"give --fixed N: {MEANING}"
 """What to do where neither the user nor the model says a fixed length."""
 
 
-def _contents(lengths: Iterable[int] | None, fixed: int) -> list[int]:
-    if lengths is not None:
-        return sorted(set(lengths))
-    return sorted({1, max(fixed // 10, 1), max(fixed // 4, 1)})
-
-
-def _examined(
-    where: Target,
-    geometry: Geometry,
-    contents: list[int],
-    padded: int | None,
-    value: float,
-    seed: int,
-    safe: bool,
-    every: bool,
-    bars: Bars | None,
-) -> Report:
-    """One target's report, in a session of its own."""
-    wanted = list(range(1, max(contents) + 1)) if every else contents
-    no_bar: AbstractContextManager[Tell] = nullcontext(silent)
-    bar = no_bar if bars is None else bars(where.text)
-    with bar as tell, open_session(where) as session:
-        return examine(
-            *(session, geometry, contents, padded, value, seed),
-            safe=wanted if safe or every else (),
-            progress=tell,
-        )
+def _no_bar(_: str) -> AbstractContextManager[Tell]:
+    return nullcontext(silent)
 
 
 def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[str]:
