@@ -260,7 +260,9 @@ def numbers(name: str, text: str) -> list[int]:
             raise InputError(name, text, f"{part.strip()!r} is no number or range", HOW)
         first, last, step = (None if word is None else int(word) for word in match.groups())
         assert first is not None
-        span = range(first, (first if last is None else last) + 1, _step(name, text, step))
+        if step is not None and step < 1:
+            raise InputError(name, text, f"steps of {step}", HOW)
+        span = range(first, (first if last is None else last) + 1, step or 1)
         if not span:
             raise InputError(name, text, f"{part.strip()} runs backwards", HOW)
         if span[0] < 1:
@@ -269,12 +271,6 @@ def numbers(name: str, text: str) -> list[int]:
             raise InputError(name, text, f"more than {MOST} numbers", "take steps: 5..1000000:1000")
         found.update(span)
     return sorted(found)
-
-
-def _step(name: str, text: str, step: int | None) -> int:
-    if step is not None and step < 1:
-        raise InputError(name, text, f"steps of {step}", HOW)
-    return step or 1
 
 
 def _flag(name: str) -> str:

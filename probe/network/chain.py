@@ -90,12 +90,12 @@ class Layer(operation.Layer):
             return (*sizes[:-1], self.kept + self.tail.shape[-2])
         return self.windows.outputs(sizes)
 
-    def case(self, sizes: tuple[int, ...], dtype: str = "float32", batch: int = 1) -> Case:
+    def case(self, sizes: tuple[int, ...], dtype: str = "float32") -> Case:
         """The case that it is for an input of these spatial sizes; its operands are the network's.
 
         InputError where it is none (an activation, ``pad``), and where no window fits.
         """
-        common: dict[str, Any] = {"in_channels": self.in_channels, "dtype": dtype, "batch": batch}
+        common: dict[str, Any] = {"in_channels": self.in_channels, "dtype": dtype}
         if self.sums:
             common |= {"filters": self.filters, "bias": None if self.bias is None else "normal"}
         if self.op == "dense":

@@ -11,7 +11,7 @@ and many together give different bits: then a difference says that the place dif
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -54,16 +54,13 @@ class Places:
     ) -> None:
         self.call, self.layer, self.height, self.dtype = call, layer, height, dtype
         self.channels = layer.in_channels
-        self._rows: np.ndarray | None = None
         self._kept: dict[int, np.ndarray] = {}
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         """What positions are filled with: (fills, channels)."""
-        if self._rows is None:
-            plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
-            self._rows = np.concatenate([self._telling(), plain])
-        return self._rows
+        plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
+        return np.concatenate([self._telling(), plain])
 
     def _drawn(self, count: int, seed: int) -> np.ndarray:
         """Numbers of several magnitudes, in the dtype."""

@@ -69,7 +69,9 @@ class Layerwise:
         if not kept[-1]:
             raise InputError("content", content, "no output reads it", "give more of it")
         layers = self.network.layers
-        places = [0, *(n for n in range(1, len(layers)) if _spans(layers[n])), len(layers)]
+        # cuts are tried before layers whose size decides what or how they compute, no others
+        wide = (n for n, one in enumerate(layers) if n and (one.windowed or one.sums))
+        places = [0, *wide, len(layers)]
         best: dict[int, tuple[float, list[tuple[int, int]]]] = {0: (0.0, [])}
         for end, last in enumerate(places[1:], 1):
             ways = []
@@ -140,8 +142,3 @@ class Layerwise:
         channels = whole.shape[-1]
         tail = np.ascontiguousarray(whole[..., kept:size, :])
         return Layer(f"extend{number}", SPLICE, channels, channels, tail=tail, kept=kept)
-
-
-def _spans(layer: Layer) -> bool:
-    """Whether the layer's size decides what or how it computes: all but what is exact and own."""
-    return layer.windowed or layer.sums

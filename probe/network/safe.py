@@ -300,16 +300,13 @@ class SafeLengths:
             mine = np.zeros((*shape, size, channels), x.dtype)
             start, stop = max(-before, 0), min(size, fixed - before)
             mine[..., start:stop, :] = x[..., start + before : stop + before, :]
-            short, whole = self.runner.layer(number, mine), self._fixed_output(number, seed, x)
+            if (number, seed) not in self._fixed_outputs:
+                self._fixed_outputs[number, seed] = self.runner.layer(number, x)
+            short, whole = self.runner.layer(number, mine), self._fixed_outputs[number, seed]
             partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
             found.append(_positions_apart(short, whole[..., partner, :], self.network.dtype))
         mask: np.ndarray = ~np.any(found, axis=0)
         return mask
-
-    def _fixed_output(self, number: int, seed: int, x: np.ndarray) -> np.ndarray:
-        if (number, seed) not in self._fixed_outputs:
-            self._fixed_outputs[number, seed] = self.runner.layer(number, x)
-        return self._fixed_outputs[number, seed]
 
     def _operands(self, number: int, seed: int) -> np.ndarray:
         """Input of a layer at the full length, normal.

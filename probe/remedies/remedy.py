@@ -61,7 +61,12 @@ def candidates(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     """
     found = [Remedy("default", where, "the operator as it is")]
     found += [
-        Remedy(f"chunks={size}", where, f"calls of {size} outputs each", _chunks(size))
+        Remedy(
+            f"chunks={size}",
+            where,
+            f"calls of {size} outputs each",
+            {"kind": "chunks", "outputs": size},
+        )
         for size in sorted(set(chunks))
     ]
     found.append(Remedy("float64", where, "the operator in float64", {"kind": "float64"}))
@@ -69,10 +74,6 @@ def candidates(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     if where.name in STABLE:
         found += _stable(where)
     return found
-
-
-def _chunks(size: int) -> dict[str, Any]:
-    return {"kind": "chunks", "outputs": size}
 
 
 def _switched(where: Target) -> Iterator[tuple[str, str, str, Target]]:

@@ -265,17 +265,22 @@ def _result(side: Added) -> Text:
 def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:
     """What ``probe explain --from STORE`` found."""
     head = Text(f"{found['differing']:,} differing outputs in {found['store']}; ", "bold")
-    head.append(f"replayed {found['replayed']:,}", _share(found["replayed"], found["differing"]))
+    style = "green" if found["replayed"] == found["differing"] else "red"
+    head.append(f"replayed {found['replayed']:,}", style)
     lines: list[RenderableType] = [head]
     if before := found["comparisons_explained_before"]:
         lines.append(Text(f"{before:,} comparisons had been explained before", "dim"))
     if found["causes"]:
         lines += ["", causes_table(found["causes"]), "", _causes_by_target(found)]
-    return Group(*lines, *_failures(found["failures"], verbose), *_interrupted(found))
-
-
-def _share(part: int, total: int) -> str:
-    return "green" if part == total else "red"
+    failures = found["failures"]
+    shown = failures if verbose else failures[:3]
+    lines += [Text(failure, "yellow") for failure in shown]
+    if len(failures) > len(shown):
+        rest = f"{len(failures) - len(shown)} other failures; --verbose shows them"
+        lines.append(Text(rest, "yellow"))
+    if found["interrupted"]:
+        lines.append(Text("interrupted: the same command goes on where it stopped", "yellow"))
+    return Group(*lines)
 
 
 def _causes_by_target(found: Mapping[str, Any]) -> RenderableType:
@@ -284,16 +289,3 @@ def _causes_by_target(found: Mapping[str, Any]) -> RenderableType:
     for target, causes in found["targets"].items():
         rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
     return rows
-
-
-def _failures(failures: list[str], verbose: bool, most: int = 3) -> Iterator[RenderableType]:
-    shown = failures if verbose else failures[:most]
-    for failure in shown:
-        yield Text(failure, "yellow")
-    if len(failures) > len(shown):
-        yield Text(f"{len(failures) - len(shown)} other failures; --verbose shows them", "yellow")
-
-
-def _interrupted(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    if found["interrupted"]:
-        yield Text("interrupted: the same command goes on where it stopped", "yellow")

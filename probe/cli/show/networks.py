@@ -15,7 +15,7 @@ from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
 from probe.printing import counted, ranges, table, up_to
-from probe.remedies import Found, Measured, advise
+from probe.remedies import Measured, advise
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
@@ -234,11 +234,12 @@ def _remedies(measured: Measured) -> RenderableType:
     best = advise(measured).name
     for one in measured.found:
         differing = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
+        seconds = measured.seconds(one, measured.content)
         rows.add_row(
             Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
             Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
             differing,
-            _seconds(measured, one),
+            "" if seconds is None else f"{seconds * 1e3:.3g} ms",
             rounded_text(measured.ratio(one, measured.content)),
             rounded_text(measured.of_fixed(one)),
             rounded_text(measured.ratio(one, measured.fixed)),
@@ -247,8 +248,3 @@ def _remedies(measured: Measured) -> RenderableType:
             one.remedy.doc,
         )
     return rows
-
-
-def _seconds(measured: Measured, one: Found) -> str:
-    found = measured.seconds(one, measured.content)
-    return "" if found is None else f"{found * 1e3:.3g} ms"

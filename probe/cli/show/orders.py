@@ -63,9 +63,9 @@ def _region(region: Region, shape: tuple[int, ...]) -> str:
     return f"out[{', '.join(f'({part})' if several and ',' in part else part for part in parts)}]"
 
 
-def name(index: tuple[int, ...], tensor: str = "out") -> str:
+def name(index: tuple[int, ...]) -> str:
     """One entry with all its indices: ``out[0, 3, 7]``."""
-    return f"{tensor}[{', '.join(map(str, index))}]"
+    return f"out[{', '.join(map(str, index))}]"
 
 
 SHOWN = 12
@@ -176,16 +176,12 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     total, replayed = found["outputs"], found["replayed"]
     count = len(side.orders.summations)
     outputs, adding = counted(total, "output"), counted(count, "summation")
-    text = Text(f"{outputs} of {_summands(side)}, {adding}; ")
+    bias = "" if side.case.bias is None else " and the bias"
+    text = Text(f"{outputs} of {counted(side.case.summands, 'product')}{bias}, {adding}; ")
     text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
     return text.append(
         f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)", "dim"
     )
-
-
-def _summands(side: Run) -> str:
-    bias = "" if side.case.bias is None else " and the bias"
-    return f"{counted(side.case.summands, 'product')}{bias}"
 
 
 def _summations(side: Run) -> Iterator[RenderableType]:

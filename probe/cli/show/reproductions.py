@@ -88,16 +88,13 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
         parts.append(Text(f"no emulated.py: {found['not_emulated']}", "yellow"))
     parts += [Text(f"what avoids it: {one}") for one in found["avoids"]]
     if found["short"]:
-        parts += [Text(found["short"]["text"].rstrip()), Text(_printed(found["short"]), "red")]
+        printed = "\n".join(said for _, said in found["short"]["ways"])
+        parts += [Text(found["short"]["text"].rstrip()), Text(printed, "red")]
     attached = [name for name in found["files"] if name != "report.md"]
     size = f"{found['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
     parts.append(Text(f"{found['out']}: report.md, {size}", "green"))
     parts.append(Text(f"to attach: {', '.join(attached)}", "green"))
     return Group(*parts)
-
-
-def _printed(short: Mapping[str, Any]) -> str:
-    return "\n".join(said for _, said in short["ways"])
 
 
 def verified(found: Mapping[str, Any]) -> RenderableType:

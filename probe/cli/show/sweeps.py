@@ -9,7 +9,6 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.campaign import Failure
 from probe.case import Case
 from probe.cli.options import command_line
 from probe.cli.show import orders
@@ -85,24 +84,21 @@ def _lengths(one: TargetSummary, values: Sequence[int], interrupted: bool) -> Te
     return text
 
 
-def _failures(found: Summary, verbose: bool, most: int = 3) -> Iterator[RenderableType]:
+def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
     """Failures of a target, equal ones once."""
     for name, one in found.targets.items():
         counted = Counter((failure.kind, failure.message) for failure in one.failures)
-        shown = list(counted.items())[: None if verbose else most]
+        shown = list(counted.items())[: None if verbose else 3]
         if shown:
             yield ""
         for (kind, message), times in shown:
-            where = _where(found.vary, [f for f in one.failures if f.message == message])
+            same = [failure.at for failure in one.failures if failure.message == message]
+            values = {value for value in same if value is not None}
+            where = f"{found.vary} {ranges(values)}: " if values else ""
             again = f" ({times} times)" if times > 1 else ""
             yield Text(f"{name}: {where}{kind}: {message}{again}", "yellow")
         if len(counted) > len(shown):
             yield Text(f"{name}: {len(counted) - len(shown)} other failures; --verbose", "yellow")
-
-
-def _where(vary: str, failures: Sequence[Failure]) -> str:
-    values = sorted({failure.at for failure in failures if failure.at is not None})
-    return f"{vary} {ranges(values)}: " if values else ""
 
 
 def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
