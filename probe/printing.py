@@ -48,7 +48,7 @@ class Output:
             self._print(show())
 
     def _print(self, shown: RenderableType) -> None:
-        """Long lines stay whole; where no one looks on, no spaces are left at their ends."""
+        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends."""
         if self.results.is_terminal:
             self.results.print(shown, crop=False)
             return
@@ -57,12 +57,12 @@ class Output:
         click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """One line beside the result."""
+        """Prints one line beside the result."""
         self.notes.print(f"note: {text}", soft_wrap=True, style="dim")
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """A sign of life where nothing can be counted; nothing where stderr is no terminal."""
+        """Shows a sign of life where nothing can be counted, if stderr is a terminal."""
         if not self.notes.is_terminal:
             yield
             return
@@ -73,7 +73,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Tell]:
-        """A bar with the time left: ``tell(done, total, text)``. Any thread may tell."""
+        """Shows a bar with the time left: ``tell(done, total, text)``. Any thread may call it."""
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
             *(TimeRemainingColumn(compact=True), TextColumn("{task.fields[now]}")),
@@ -193,7 +193,7 @@ def _size(part: str) -> int:
 
 
 def counted(count: int, thing: str) -> str:
-    """``1 output``, ``2,304 outputs``."""
+    """Returns ``1 output``, ``2,304 outputs``."""
     ending = "es" if thing.endswith("ch") else "s"
     return f"{count:,} {thing}{'' if count == 1 else ending}"
 

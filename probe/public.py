@@ -30,7 +30,7 @@ QUESTIONS = {
 
 
 def question(name: str) -> Any:
-    """The function that answers a question of ``QUESTIONS``; imports it."""
+    """Returns the function that answers a question of ``QUESTIONS``; imports it."""
     return getattr(import_module(QUESTIONS[name]), name)
 
 

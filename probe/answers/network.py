@@ -87,7 +87,7 @@ class Examined(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """|ulp| by layer and content, a panel a target; a dot: differs by itself."""
+        """Draws |ulp| by layer and content, a panel a target; a dot: differs by itself."""
         import pandas
 
         from probe import plots
@@ -240,7 +240,7 @@ class Remedied(Answer):
         return f" ({cost} of the fixed size's time)" if cost else ""
 
     def drawn(self) -> Figure | None:
-        """A bar a remedy: its cost, coloured by whether it is exact."""
+        """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
         import pandas
 
         from probe import plots

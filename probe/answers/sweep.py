@@ -38,7 +38,7 @@ class Swept(Answer):
     values: Sequence[int]
 
     def report(self) -> dict[str, Any]:
-        """With several targets, their totals beside them."""
+        """Returns the summary; with several targets, their totals beside them."""
         report = self.found.to_json()
         if "targets" in report:
             parts = list(report["targets"].values())
@@ -70,7 +70,7 @@ class Swept(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """|ulp| by target and value of the axis: the largest of each comparison."""
+        """Draws |ulp| by target and value of the axis: the largest of each comparison."""
         import pandas
 
         from probe import plots
@@ -108,7 +108,7 @@ class SweptByOrder(Answer):
     vary: str
 
     def report(self) -> dict[str, Any]:
-        """One target's at the top level, several under ``targets``."""
+        """Returns the report: one target's at the top level, several under ``targets``."""
         parts = {target: one.to_json() for target, one in self.found.targets.items()}
         about = {
             "by": "order",
@@ -149,7 +149,7 @@ class SweptByOrder(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """The share of the outputs that are added otherwise, by target and value of the axis."""
+        """Draws the share of outputs added otherwise, by target and value of the axis."""
         import pandas
 
         from probe import plots
@@ -237,7 +237,7 @@ def sweep(
 
 
 def _values(lengths: Iterable[int] | str) -> list[int]:
-    """Ascending, each once."""
+    """Returns the values ascending, each once. InputError where they are no whole numbers."""
     whole = None if isinstance(lengths, str) else list(lengths)
     if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
         raise InputError("lengths", lengths, "not whole numbers", "write range(5, 41) or [5, 9]")
@@ -255,7 +255,7 @@ class _ByOrder(Campaign[Case]):
         self.found: dict[str, ByOrder] = {}
 
     def size(self, question: Case) -> int:
-        """Nothing: the sweep itself counts the values of its axis."""
+        """Counts nothing: the sweep itself counts the values of its axis."""
         return 0
 
     def ask(self, part: Part[Case], question: Case) -> None:
@@ -275,7 +275,7 @@ class _ByOrder(Campaign[Case]):
                 self.kept.append(table, rows)
 
     def orders(self) -> ByOrders:
-        """What was found, and what failed."""
+        """Returns what was found, and what failed."""
         failures = [
             {"target": text, "kind": one.kind, "message": one.message}
             for text, part in self.parts.items()

@@ -160,7 +160,7 @@ def case_options(command: Command) -> Command:
 
 
 def case_of(words: Mapping[str, str]) -> Case:
-    """The case that the given words say. Raises InputError."""
+    """Returns the case that the given words say. Raises InputError."""
     from probe.case import Case
 
     given: dict[str, Any] = dict(words)
@@ -219,7 +219,7 @@ def axis_given(words: Mapping[str, str], vary: str | None) -> str:
 
 
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
-    """The words that make this case on a command line, without those at their defaults."""
+    """Returns the words that make this case on a command line, without those at their defaults."""
     from probe.arguments import by, padding_text
     from probe.case import Case
 
@@ -240,7 +240,7 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 
 def number(name: str, text: str | None) -> int | None:
-    """A whole number from 1 up; None where the option was not given. Raises InputError."""
+    """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
     from probe.arguments import count
 
     return None if text is None else count(name, text)
@@ -288,7 +288,7 @@ def target_option(several: bool = False) -> Callable[[Command], Command]:
 
 
 def targets_of(texts: tuple[str, ...]) -> list[Target]:
-    """The targets of the texts, each once. Raises InputError."""
+    """Returns the targets of the texts, each once. Raises InputError."""
     from probe.target import Target
 
     return list(dict.fromkeys(Target.parse(text) for text in texts))
@@ -377,7 +377,7 @@ def budget_options(command: Command) -> Command:
 def runs_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[int | None, int | None, list[Target]]:
-    """Both runs' values of the axis (None: the case's own), and the targets, each once.
+    """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
 
     Asks at once for everything that is missing. Raises InputError.
     """
@@ -399,7 +399,7 @@ def runs_of(
 def finding_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[Finding, tuple[Target, Target]]:
-    """The two runs that ought to agree, and both sides' targets. Raises InputError."""
+    """Returns the two runs that ought to agree, and both sides' targets. Raises InputError."""
     from probe.shrink import Finding
 
     at, against, given = runs_of(words, target, sides)

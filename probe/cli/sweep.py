@@ -127,7 +127,7 @@ def sweep(
 
 
 def _status(found: Summary, fail_on: str | None) -> int:
-    """Ctrl-C; then a target of which nothing could be measured; then a finding."""
+    """Returns 130 after Ctrl-C, 3 where a target gave nothing, 1 for a finding, else 0."""
     if found.interrupted:
         return INTERRUPTED
     if any(one.failures and not one.comparisons for one in found.targets.values()):

@@ -85,7 +85,7 @@ class Layer(operation.Layer):
         return {name: array for name, array in found.items() if array is not None}
 
     def output_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial sizes behind it; 0 where no window fits."""
+        """Returns the spatial sizes behind it; 0 where no window fits."""
         if self.tail is not None:
             return (*sizes[:-1], self.kept + self.tail.shape[-2])
         return self.windows.outputs(sizes)
@@ -373,7 +373,7 @@ class Network:
         return Geometry(self, fixed)
 
     def with_(self, **changes: Any) -> Network:
-        """A copy with other fields."""
+        """Returns a copy with other fields."""
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:

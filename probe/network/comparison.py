@@ -167,7 +167,7 @@ class Comparer:
         explained: bool = True,
         whole: bool = True,
     ) -> PaddedComparison:
-        """Content of ``length`` positions, padded to the least length unless one is given.
+        """Compares content of ``length`` positions, padded to the least length unless one is given.
 
         ``control``: every layer again at the same shape. ``whole``: end to end too. Raises
         InputError where the content does not fit.
@@ -194,7 +194,7 @@ class Comparer:
         return found
 
     def _checked(self, length: int, to: int) -> int:
-        """A padded length that holds the content and gives outputs. Raises InputError."""
+        """Returns a padded length that holds the content and gives outputs. Raises InputError."""
         if not max(length, self.network.shortest) <= to <= self.geometry.fixed:
             least = max(length, self.network.shortest)
             why = f"content of {length} and the windows take {least} to {self.geometry.fixed}"
@@ -266,7 +266,7 @@ class Comparer:
     def _layer(
         self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]
     ) -> comparison.Comparison | None:
-        """The explanation of a layer's own differences; None where it has none."""
+        """Returns the explanation of a layer's own differences; None where it has none."""
         left, right = self._ran(layer, x), self._ran(layer, whole)
         pairs = _pairs(left, right, shared[at.number + 1], self.sizes[at.number + 1][:-1])
         told = comparison.Comparison(left.case, left, right, pairs)
@@ -281,7 +281,7 @@ class Comparer:
         return told
 
     def _ran(self, layer: Layer, x: np.ndarray) -> comparison.Run:
-        """One run of a layer on given activations; nothing revealed yet."""
+        """Returns one run of a layer on given activations; nothing revealed yet."""
         arrays, shape = layer.operands(self.network.dtype), x.shape[1:-1]
         if layer.op == "dense":
             x = x.reshape(1, -1, x.shape[-1])
@@ -305,7 +305,7 @@ class Comparer:
 
 
 def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
-    """The short run's activations with the full run's bits wherever both read the same."""
+    """Returns the short run's activations with the full run's bits wherever both read the same."""
     if shared.shift is None:
         return ours
     found, kept = ours.copy(), np.flatnonzero(shared.same)
@@ -316,7 +316,7 @@ def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
 def _pairs(
     left: comparison.Run, right: comparison.Run, behind: Shared, height: tuple[int, ...]
 ) -> Pairs:
-    """All outputs that read the same, as places (position, filter) of either side."""
+    """Returns all outputs that read the same, as places (position, filter) of either side."""
     filters, lines = left.case.filters, int(np.prod(height, dtype=int))
     if behind.shift is None:
         nothing = np.zeros((0, 2), int)
@@ -354,7 +354,7 @@ class Decision:
 
 
 def as_float64(network: Network) -> Network:
-    """The same network with its weights, and everything that is computed, in float64."""
+    """Returns the same network with its weights, and everything that is computed, in float64."""
     layers = []
     for layer in network.layers:
         wide: dict[str, Any] = {k: array.astype(np.float64) for k, array in layer.arrays.items()}
@@ -363,7 +363,7 @@ def as_float64(network: Network) -> Network:
 
 
 def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
-    """The largest |output - truth| in eps (of ``dtype``) times the largest |truth|."""
+    """Returns the largest |output - truth| in eps (of ``dtype``) times the largest |truth|."""
     exact = truth.astype(np.float64)
     largest = np.abs(exact).max(initial=0.0)
     apart = np.abs(floats.widen(output, dtype) - exact).max(initial=0.0)
@@ -371,7 +371,7 @@ def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
 
 
 def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:
-    """Every kind of decision over outputs (..., channels) of two runs.
+    """Yields every kind of decision over outputs (..., channels) of two runs.
 
     ``argmax`` and ``top-5`` of the channels of a position, where there are enough, and
     ``threshold``: whether each output is above zero.
@@ -387,7 +387,7 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
 
 
 def _largest(name: str, count: int, ours: np.ndarray, theirs: np.ndarray, unit: float) -> Decision:
-    """Which ``count`` channels are the largest, as a set."""
+    """Returns which ``count`` channels are the largest, as a set."""
 
     def chosen(values: np.ndarray) -> np.ndarray:
         order: np.ndarray = np.argsort(-values, axis=-1, kind="stable")[..., :count]

@@ -63,12 +63,12 @@ class Places:
         return np.concatenate([self._telling(), plain])
 
     def _drawn(self, count: int, seed: int) -> np.ndarray:
-        """Numbers of several magnitudes, in the dtype."""
+        """Returns numbers of several magnitudes, in the dtype."""
         numbers = normal(SEED + seed, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
         return numbers.astype(self.dtype)
 
     def _telling(self) -> np.ndarray:
-        """Up to ``TELLING`` fills to which few positions and many give different bits."""
+        """Returns up to ``TELLING`` fills to which few positions and many give different bits."""
         lines = int(np.prod(self.height, dtype=int))
         each = -(-POOL // self.channels)
         many = -(-each // lines)
@@ -90,7 +90,7 @@ class Places:
         return y.reshape(rows.shape)
 
     def filled(self, row: np.ndarray, size: int) -> np.ndarray:
-        """The outputs where every position of a buffer holds the same channels."""
+        """Returns the outputs where every position of a buffer holds the same channels."""
         shape = 1, *self.height, size, self.channels
         return self.call(np.ascontiguousarray(np.broadcast_to(row, shape)))
 

@@ -112,7 +112,7 @@ def reads(layer: Layer, size: int) -> np.ndarray:
 
 
 def lengths(network: Network, length: int) -> list[int]:
-    """Positions along the length of the input and behind every layer."""
+    """Returns positions along the length of the input and behind every layer."""
     return [sizes[-1] for sizes in network.sizes(length)]
 
 

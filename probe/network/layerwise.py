@@ -52,7 +52,7 @@ class Layerwise:
         self._sizes: dict[tuple[int, int, int, int], int] = {}
 
     def kept(self, content: int) -> list[int]:
-        """How many positions of the input and behind every layer may read content."""
+        """Returns how many positions of the input and behind every layer may read content."""
         self.geometry.check(content)
         found = []
         for lowest in self.geometry.lowest:
@@ -61,7 +61,7 @@ class Layerwise:
         return found
 
     def segments(self, content: int) -> list[Segment]:
-        """The cheapest cuts for content of so many positions, every segment at a safe size.
+        """Returns the cheapest cuts for content of so many positions, every segment at a safe size.
 
         InputError where no output reads content of that length.
         """

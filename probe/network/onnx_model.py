@@ -88,7 +88,7 @@ def _opset(model: Any) -> int:
 
 
 def _starts_last(nodes: list[Any], rank: int) -> bool:
-    """Whether the input's channels are last, by the first nodes that tell."""
+    """Returns whether the input's channels are last, by the first nodes that tell."""
     turns = 0
     for node in nodes:
         if node.op_type == "Transpose":
@@ -245,7 +245,7 @@ class _Walk:
         )
 
     def _is_dense(self, array: np.ndarray | None) -> bool:
-        """Whether a product with the array is one over the channels of every position."""
+        """Returns whether a product with the array is one over the channels of every position."""
         shape = None if array is None else array.shape
         return self.last and shape is not None and shape[:-1] == (self.writer.channels,)
 
@@ -265,7 +265,7 @@ class _Walk:
 
 
 def _is_standard(node: Any) -> bool:
-    """Whether a node's name means what ONNX says: other domains have names of their own."""
+    """Returns whether a node's name means what ONNX says: other domains have names of their own."""
     return node.domain in ("", "ai.onnx") or (node.domain, node.op_type) == (
         "com.microsoft",
         "Gelu",
@@ -308,7 +308,7 @@ def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> 
 def _takes(
     node: Any, before: str, other: tuple[Any, ...], x: str, constants: dict[str, Any]
 ) -> bool:
-    """Whether a node takes ``before`` and beside it a number, ``x``, or nothing."""
+    """Returns whether a node takes ``before`` and beside it a number, ``x``, or nothing."""
     given = list(node.input)
     if before not in given or (node.op_type == "Div" and given[0] != before):
         return False

@@ -41,7 +41,7 @@ class Stretch:
     offset: int = 0
 
     def alike(self, other: Stretch) -> bool:
-        """Whether the other follows and differs in its lengths of content alone."""
+        """Returns whether the other follows and differs in its lengths of content alone."""
         return self.last + 1 == other.first and other == replace(
             self, first=other.first, last=other.last
         )
@@ -75,7 +75,7 @@ class Plan:
     part: str = ""
 
     def padded(self, length: int) -> int:
-        """The padded length for content of ``length``. KeyError outside of the plan."""
+        """Returns the padded length for content of ``length``. KeyError outside of the plan."""
         for stretch in self.stretches:
             if stretch.first <= length <= stretch.last:
                 return stretch.padded
@@ -87,7 +87,7 @@ class Plan:
         return [stretch for stretch in self.stretches if stretch.padded > stretch.least]
 
     def to_json(self) -> dict[str, Any]:
-        """What ``plan.json`` holds."""
+        """Returns what ``plan.json`` holds."""
         found = dict(vars(self))
         found["stretches"] = [vars(stretch) for stretch in self.stretches]
         found["constant"] = self.constant.tolist()
@@ -109,7 +109,7 @@ class Plan:
 
 
 def refused(name: str, value: object, part: str) -> InputError:
-    """Why there is no plan for a model that was read in part."""
+    """Returns why there is no plan for a model that was read in part."""
     why = f"a plan is for whole models, and this one is read in part: {part}"
     return InputError(name, value, why, "leave it out, or give the part as a model of its own")
 
@@ -173,7 +173,7 @@ def differing(
     value: float = 0.0,
     run: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> int:
-    """Outputs that read content and differ between a run padded to ``to`` and the full one.
+    """Counts outputs that read content and differ between a run padded to ``to`` and the full one.
 
     ``run``: a method of a ``Runner``; layer by layer unless it is given.
     """
@@ -188,12 +188,12 @@ def differing(
 
 
 def kept(need: Requirement, output: np.ndarray) -> np.ndarray:
-    """The outputs of a short run that are kept."""
+    """Returns the outputs of a short run that are kept."""
     return output[..., need.first + need.offset : need.kept + need.offset, :]
 
 
 def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
-    """Neighbours with the same lengths and outputs as one row."""
+    """Returns neighbours with the same lengths and outputs as one row."""
     found: list[Stretch] = []
     for length in sorted(table):
         least = lengths.geometry.least(length)
@@ -230,7 +230,7 @@ def rule(lengths: SafeLengths) -> str:
 
 
 def assumptions(lengths: SafeLengths) -> list[str]:
-    """What stands behind the plan beside what was run."""
+    """Returns what stands behind the plan beside what was run."""
     found = [
         "the target computes a shape in one way whatever the operands are, on this processor, "
         "with this release and as many threads"

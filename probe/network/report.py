@@ -59,7 +59,7 @@ class Report:
         return "unknown" if found - {"equal"} or not found else "equal"
 
     def to_json(self) -> dict[str, Any]:
-        """One target of what ``probe network --json`` prints."""
+        """Returns one target of what ``probe network --json`` prints."""
         told = None if self.shown is None else self.shown.explanation
         explanation = None
         if told is not None:
@@ -121,7 +121,7 @@ def verdict(reports: Sequence[Report], failed: bool = False) -> str:
 
 
 def described(network: Network, fixed: int) -> dict[str, Any]:
-    """The network for people and for ``--json``: layers with their receptive windows."""
+    """Returns the network for people and for ``--json``: layers with their receptive windows."""
     windows = network.windows(fixed)
     layers = [
         {
@@ -153,7 +153,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
 
 
 def network_row(network: Network, fixed: int, source: str | None = None) -> dict[str, Any]:
-    """The row of ``networks``: windows at the full length, layers without their numbers.
+    """Returns the row of ``networks``: windows at the full length, layers without their numbers.
 
     ``source``: what ``Network.load`` makes it from, where that is known.
     """

@@ -60,7 +60,7 @@ class Runner:
         self.no_program = ""
 
     def _ask(self, header: dict[str, Any], x: np.ndarray) -> tuple[dict[str, Any], Any]:
-        """A request about the network, which is sent before the first one of a process."""
+        """Sends a request about the network, and the network before the first one of a process."""
         process = getattr(self.session, "pid", 0)
         if self._process != process or process is None:
             self.session.revive()
@@ -75,7 +75,7 @@ class Runner:
         return self.session.request({"key": self.key} | header, {"x": x})
 
     def run(self, x: np.ndarray, control: bool = False) -> Run:
-        """Every layer as a call of its own, fed with the activations before it.
+        """Runs every layer as a call of its own, fed with the activations before it.
 
         ``x``: (1, *spatial, in_channels) in the network's dtype. ``control``: every convolution,
         pool and product is run again at the same shape and from another alignment.
@@ -85,13 +85,13 @@ class Runner:
         return Run([x, *outputs], header["seconds"], header["controls"])
 
     def output(self, x: np.ndarray) -> np.ndarray:
-        """What comes out behind the last layer, run layer by layer."""
+        """Runs the network layer by layer and returns what comes out behind the last one."""
         _, found = self._ask({"do": "through", "only_last": True}, x)
         output: np.ndarray = found["y0"]
         return output
 
     def layer(self, number: int, x: np.ndarray) -> np.ndarray:
-        """One layer on activations of one's own."""
+        """Runs one layer on the caller's activations."""
         header = {"do": "through", "first": number, "last": number + 1}
         _, found = self._ask(header, x)
         output: np.ndarray = found["y0"]
@@ -103,7 +103,7 @@ class Runner:
         return self.output(x) if output is None else output
 
     def end_to_end(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
-        """All layers in one call of the library: (output, seconds of each of ``times`` calls).
+        """Runs all layers in one call of the library: (output, seconds of each of ``times`` calls).
 
         (None, []) where there is no such call: only ``run`` tells then, and ``no_program`` why.
         """
@@ -113,7 +113,7 @@ class Runner:
 
 
 def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
-    """Content of so many positions, normal: (1, *height, length, in_channels).
+    """Returns content of so many positions, normal: (1, *height, length, in_channels).
 
     Shorter content of the same seed is the prefix of longer content.
     """
@@ -122,7 +122,7 @@ def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
 
 
 def padded(x: np.ndarray, length: int, value: float = 0.0) -> np.ndarray:
-    """Content with positions of ``value`` behind it, up to ``length``."""
+    """Returns content with positions of ``value`` behind it, up to ``length``."""
     missing = length - x.shape[-2]
     pairs = [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)]
     return np.pad(x, pairs, constant_values=value)
@@ -171,7 +171,7 @@ class Swapped(Changed):
 
 
 def session_for(session: AnySession, swapped: bool) -> AnySession:
-    """The session as a network needs it."""
+    """Returns the session as a network needs it."""
     if not swapped or isinstance(session, Swapped):
         return session
     return cast("AnySession", Swapped(session))
@@ -196,5 +196,5 @@ class Axes:
         return np.ascontiguousarray(np.swapaxes(x, 1, 2)) if self.swapped else x
 
     def block(self, part: Block) -> Block:
-        """The part of the model's activations that a part of the network's is."""
+        """Returns the part of the model's activations that a part of the network's is."""
         return (part[0], part[2], part[1], *part[3:]) if self.swapped else part

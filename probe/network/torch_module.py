@@ -115,13 +115,13 @@ def _in_training(parts: list[tuple[str, Any]]) -> str:
 
 
 def _trains(part: Any) -> bool:
-    """Whether a module computes something else in training mode."""
+    """Returns whether a module computes something else in training mode."""
     kind = type(part).__name__
     return kind.startswith("BatchNorm") or ("Dropout" in kind and part.p > 0)
 
 
 def _is_sequence(module: Any) -> bool:
-    """Whether a module runs its children one after the other, and nothing else."""
+    """Returns whether a module runs its children one after the other, and nothing else."""
     import torch
 
     sequence = torch.nn.Sequential
@@ -136,12 +136,12 @@ def _is_leaf(module: Any) -> bool:
 
 
 def _is_own(module: Any) -> bool:
-    """Whether a module's class is PyTorch's: only then its name says what it computes."""
+    """Returns whether a module's class is PyTorch's: only then its name says what it computes."""
     return str(type(module).__module__).startswith("torch.nn.")
 
 
 def _hooked(module: Any) -> bool:
-    """Whether code is run around the module's forward, or in its place."""
+    """Returns whether code is run around the module's forward, or in its place."""
     replaced = "forward" in vars(module)
     return bool(module._forward_hooks or module._forward_pre_hooks or replaced)
 
@@ -216,7 +216,7 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _why(node: Any, before: Any, said: str) -> str:
-    """Why the chain ends at a step of a traced forward."""
+    """Returns why the chain ends at a step of a traced forward."""
     given = [one for one in node.all_input_nodes if one.op != "get_attr"]
     if node.op == "placeholder" or len(given) > 1:
         return reading.JOINS

@@ -169,7 +169,7 @@ def _unknown(config: Any) -> list[Named]:
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:
-    """Every layer of a configuration, those of models inside it too."""
+    """Yields every layer of a configuration, those of models inside it too."""
     inner = config.get("config") if isinstance(config, dict) else None
     layers = inner.get("layers") if isinstance(inner, dict) else inner
     for one in layers if isinstance(layers, list) else []:

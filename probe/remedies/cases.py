@@ -46,7 +46,7 @@ class Remedied(Changed):
         self.remedy, self.convolutions = dict(remedy), convolutions
 
     def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """The spec with the remedy."""
+        """Returns the spec with the remedy."""
         if self.convolutions and "conv" not in spec["op"]:
             return dict(spec)
         return {**spec, "remedy": self.remedy}
@@ -96,7 +96,7 @@ class Work(ABC):
         self.wanted = None if only is None else {"default", *only}
 
     def wants(self, name: str) -> bool:
-        """Whether a remedy is asked for."""
+        """Returns whether a remedy is asked for."""
         return self.wanted is None or name in self.wanted
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Work(ABC):
 
     @abstractmethod
     def more(self, found: Found) -> Iterator[Found]:
-        """What can be done on top of a remedy that was judged."""
+        """Yields what can be done on top of a remedy that was judged."""
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
@@ -113,7 +113,7 @@ class Work(ABC):
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
-        """A remedy's outputs at the full length. TargetError."""
+        """Returns a remedy's outputs at the full length. TargetError."""
 
     @abstractmethod
     def timers(self, ready: Sequence[Found]) -> Timers:
@@ -153,7 +153,7 @@ class Work(ABC):
         return found
 
     def needed(self, error: TargetError) -> bool:
-        """Whether an error of the default ends everything."""
+        """Returns whether an error of the default ends everything."""
         return True
 
     def _check(self, found: Sequence[Found]) -> None:
@@ -237,7 +237,7 @@ class _OfCase(Work):
         return error.kind == "unavailable"
 
     def judge(self, found: Found) -> None:
-        """Its sweep by order."""
+        """Sweeps the case by order with the remedy."""
         session = self.sessions.with_remedy(found.remedy)
         orders = by_order.sweep(session, self.case, self.lengths)
         if found.remedy.name == "default":
@@ -250,7 +250,7 @@ class _OfCase(Work):
             found.refusal = f"length {refused[0].at}: {refused[0].refusal}"
 
     def more(self, found: Found) -> Iterator[Found]:
-        """Padding to lengths whose outputs are all added as the longest one's are."""
+        """Yields padding to lengths whose outputs are all added as the longest one's are."""
         if found.remedy.name == "default" and self.wants("pad"):
             sizes = self._safe_outputs()
             doc = "zeros up to " + few(sizes) + " outputs"
@@ -276,18 +276,18 @@ class _OfCase(Work):
         return tuple(sorted({*safe, max(counts)}))
 
     def exact(self) -> tuple[np.ndarray, np.ndarray]:
-        """The exact sums, and sum|x*w|."""
+        """Returns the exact sums, and sum|x*w|."""
         return exact_sums(self.longest)
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """One call at the longest length."""
+        """Calls once at the longest length."""
         session = self.sessions.with_remedy(remedy)
         request = {"do": "run", "spec": self.longest.spec()}
         y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
         return y
 
     def timers(self, ready: Sequence[Found]) -> Timers:
-        """Calls at both lengths whose costs are told."""
+        """Returns calls at both lengths whose costs are reported."""
         for one in ready:
             header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
             session = self.sessions.with_remedy(one.remedy)
@@ -315,21 +315,21 @@ def _operands(case: Case) -> Arrays:
 
 
 def _without_zeros(case: Case) -> Case:
-    """The case whose last axis has no zeros around it."""
+    """Returns the case whose last axis has no zeros around it."""
     if case.padding == "valid" or case.spatial_rank == 1:
         return case.with_(padding="valid")
     return case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
 
 
 def few(sizes: Sequence[int]) -> str:
-    """Numbers in words, the middle left out where there are many."""
+    """Returns numbers in words, the middle left out where there are many."""
     if len(sizes) <= 4:
         return ", ".join(map(str, sizes))
     return f"{sizes[0]}, {sizes[1]}, ..., {sizes[-1]}"
 
 
 def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
+    """Returns every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
 
     The float64 sums of the formats' own operands are nearer to the exact ones than any float32
     result by nine digits; of float64 cases they are the reference's.

@@ -101,7 +101,7 @@ def _stable(where: Target) -> Iterator[Remedy]:
 
 
 def unavailable(remedy: Remedy) -> str | None:
-    """Why a remedy's target can't run here, or None."""
+    """Returns why a remedy's target can't run here, or None."""
     return target.unavailable(remedy.where)
 
 
@@ -166,11 +166,11 @@ class Measured:
         return "" if isinstance(self.subject, Case) else self.subject.part
 
     def verdict(self, one: Found) -> str:
-        """A remedy's verdict; of a model that was read in part ``exact`` is not known."""
+        """Returns a remedy's verdict; of a model that was read in part ``exact`` is not known."""
         return "not known" if self.part and one.verdict == "exact" else one.verdict
 
     def refusal(self, one: Found) -> str:
-        """Why a remedy can't be used, or why its verdict is not known."""
+        """Returns why a remedy can't be used, or why its verdict is not known."""
         if self.part and one.verdict == "exact":
             return f"exact in the part that was read alone: {self.part}"
         return one.refusal
@@ -181,7 +181,7 @@ class Measured:
         return self.found[0]
 
     def seconds(self, one: Found, length: int) -> float | None:
-        """The median of the turns; None where it was not timed."""
+        """Returns the median of the turns; None where it was not timed."""
         return float(np.median(one.seconds[length])) if length in one.seconds else None
 
     def ratio(self, one: Found, length: int, against: int | None = None) -> float | None:
@@ -216,7 +216,7 @@ class Advice:
 
 
 def advise(measured: Measured) -> Advice:
-    """What to do, in one sentence."""
+    """Returns what to do, in one sentence."""
     if measured.part:
         return Advice(None, f"nothing is recommended: {measured.part}")
     exact = [one for one in measured.found if one.verdict == "exact" and one.seconds]
@@ -297,7 +297,7 @@ def _turns(measured: Measured, run_id: str) -> Iterator[Row]:
 
 
 def to_json(measured: Measured, one: Found) -> Row:
-    """One remedy as ``probe remedies --json`` prints it."""
+    """Returns one remedy as ``probe remedies --json`` prints it."""
     return {
         "name": one.remedy.name,
         "about": one.remedy.doc,
@@ -321,7 +321,7 @@ def to_json(measured: Measured, one: Found) -> Row:
 
 
 def report(measured: Measured) -> Row:
-    """The object that ``probe remedies --json`` prints, ``store`` aside.
+    """Returns the object that ``probe remedies --json`` prints, ``store`` aside.
 
     ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
     """

@@ -28,7 +28,7 @@ def networks(
     width: int,
     saved: Sequence[str],
 ) -> RenderableType:
-    """Everything ``probe network`` says."""
+    """Returns everything ``probe network`` says."""
     parts: list[RenderableType] = [heading(told)]
     for report in reports:
         parts += ["", Text(report.target, "bold")]
@@ -42,7 +42,7 @@ def networks(
 
 
 def heading(told: Mapping[str, Any]) -> Text:
-    """The network in two lines; before them, what of the model is not part of it."""
+    """Returns the network in two lines; before them, what of the model is not part of it."""
     last, count = told["layers"][-1], len(told["layers"])
     said = f"{counted(count, 'layer')}, fixed length {told['fixed']:,}"
     if not told["part"]:
@@ -86,7 +86,7 @@ def _one(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _of_part(report: Report) -> str:
-    """The verdict for a model that was read in part."""
+    """Returns the verdict for a model that was read in part."""
     if report.of_part == "differs":
         return (
             "differs within the part that was read; whether the outputs of the whole model differ "
@@ -142,7 +142,7 @@ def _verdict(one: PaddedComparison) -> str:
 
 
 def _layers(one: PaddedComparison) -> RenderableType:
-    """Layer by layer: where it starts and how it grows on the way down."""
+    """Shows layer by layer where the difference starts and how it grows on the way down."""
     right = (
         "size",
         "compared",
@@ -179,7 +179,7 @@ def _layers(one: PaddedComparison) -> RenderableType:
 
 
 def _plan(plan: Plan) -> RenderableType:
-    """The shortest padded lengths that change no bit."""
+    """Returns the shortest padded lengths that change no bit."""
     right = ("content", "shortest with all outputs", "shortest without another bit", "keep")
     rows = table(*right, right=right)
     for one in plan.stretches[:MOST]:
@@ -207,7 +207,7 @@ COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 
 
 def remedies(measured: Measured) -> RenderableType:
-    """A row a remedy, then why some are not known, then what to do."""
+    """Returns a row for each remedy, then why some are not known, then what to do."""
     what = "lengths" if isinstance(measured.subject, Case) else "content lengths"
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "

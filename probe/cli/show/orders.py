@@ -23,7 +23,7 @@ Region = tuple[np.ndarray, ...]
 
 
 def regions(mask: np.ndarray) -> Iterator[Region]:
-    """The True entries of a mask as disjoint products of indices, one index set an axis.
+    """Yields the True entries of a mask as disjoint products of indices, one index set an axis.
 
     Slices along the first axis that look alike are taken together, and so on inwards.
     """
@@ -40,7 +40,7 @@ def regions(mask: np.ndarray) -> Iterator[Region]:
 
 
 def outputs(mask: np.ndarray, most: int = 4) -> str:
-    """Where a mask of the output's shape is True; at most ``most`` regions are written out.
+    """Returns where a mask of the output's shape is True; at most ``most`` regions are written out.
 
     Axes of one entry are left out, ``*`` is all of an axis.
     """
@@ -53,7 +53,7 @@ def outputs(mask: np.ndarray, most: int = 4) -> str:
 
 
 def _region(region: Region, shape: tuple[int, ...]) -> str:
-    """Axes with one entry are not written."""
+    """Returns ``out[...]``; axes with one entry are not written."""
     parts = [
         "*" if len(indices) == size else ranges(indices.tolist(), 8)
         for indices, size in zip(region, shape, strict=True)
@@ -64,7 +64,7 @@ def _region(region: Region, shape: tuple[int, ...]) -> str:
 
 
 def name(index: tuple[int, ...]) -> str:
-    """One entry with all its indices: ``out[0, 3, 7]``."""
+    """Returns one entry with all its indices: ``out[0, 3, 7]``."""
     return f"out[{', '.join(map(str, index))}]"
 
 
@@ -99,7 +99,7 @@ def _windows_read(case: Case, same: np.ndarray) -> Text:
 def _group(
     case: Case, group: int, revealed: np.ndarray, same: np.ndarray
 ) -> Iterator[RenderableType]:
-    """The first group in full; of the others what is not as predicted."""
+    """Yields the first group in full; of the others what is not as predicted."""
     if group and same[group].all():
         if group == case.groups - 1:
             yield Text("the other groups read alike, their own channels", "dim")
@@ -124,7 +124,7 @@ def _output(case: Case, position: int) -> str:
 
 
 def reads(case: Case, met: np.ndarray) -> str:
-    """What one output reads, kernel position by kernel position: ``x[-] x[0] x[1]``."""
+    """Returns what one output reads, kernel position by kernel position: ``x[-] x[0] x[1]``."""
     shape, channels = case.input_shape(), case.group_channels
     rows = np.asarray(met).reshape(-1, channels)
     words = []
@@ -144,14 +144,14 @@ def _input(flat: int, shape: tuple[int, ...]) -> str:
 
 
 def _span(flat: int, channels: int, shape: tuple[int, ...]) -> str:
-    """Neighbouring channels of one place."""
+    """Returns neighbouring channels of one place: ``x[3, 0..7]``."""
     *place, channel = (int(i) for i in np.unravel_index(flat, shape))
     span = "*" if channels == shape[-1] else f"{channel}..{channel + channels - 1}"
     return _named("x", (*place, span), shape)
 
 
 def _named(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
-    """An entry by its indices; axes of one entry are left out."""
+    """Returns an entry by its indices; axes of one entry are left out."""
     kept = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
     return f"{tensor}[{', '.join(kept)}]"
 
@@ -161,7 +161,7 @@ MOST, DRAWN = 8, 3
 
 
 def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
-    """Every summation with its outputs. ``found``: what ``--json`` prints."""
+    """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
         _headline(side, found),
@@ -206,7 +206,7 @@ def _summations(side: Run) -> Iterator[RenderableType]:
 
 
 def _unknown(side: Run) -> Iterator[RenderableType]:
-    """Outputs without a summation, and why."""
+    """Yields outputs without a summation, and why."""
     if side.orders is None:
         return
     orders = side.orders
@@ -234,7 +234,7 @@ def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2)
 
 
 def rounded(found: Summation, dtype: str) -> str:
-    """In words where a summation rounds."""
+    """Says in words where a summation rounds."""
     return "; ".join(found.text(dtype, ranges))
 
 
@@ -243,7 +243,7 @@ LISTED = 20
 
 
 def thresholds(found: Thresholds) -> RenderableType:
-    """Stretches of lengths that add alike, then their summations, then how it is known."""
+    """Shows stretches of lengths that add alike, their summations, and how they are known."""
     return Group(
         Text(f"{found.case.label} on {found.target}", "bold"),
         _switches(found),
@@ -277,7 +277,7 @@ def _stretches(found: Thresholds) -> Iterator[Text]:
 
 
 def _kinds(found: Thresholds) -> Iterator[RenderableType]:
-    """The summations of each kind of row that is an interior or a tail."""
+    """Yields the summations of each kind of row that is an interior or a tail."""
     used = {kind for _, _, kind in islands(found)}
     used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
     for kind in sorted(used)[:LISTED]:
@@ -286,7 +286,7 @@ def _kinds(found: Thresholds) -> Iterator[RenderableType]:
 
 
 def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
-    """A row of outputs: each distinct summation, with how many filters have it."""
+    """Yields a row of outputs: each distinct summation, with how many filters have it."""
     distinct = sorted(set(row))
     for number in distinct:
         if len(distinct) > 1:
@@ -298,7 +298,7 @@ def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
 
 
 def _tails(found: Thresholds) -> Iterator[Text]:
-    """What is left over behind the last full packet, by the length's remainder."""
+    """Yields what is left over behind the last full packet, by the length's remainder."""
     tails = {
         kind: {rest: tail for rest, tail in one.items() if tail}
         for kind, one in found.tails.items()
@@ -314,7 +314,7 @@ def _tails(found: Thresholds) -> Iterator[Text]:
 
 
 def _doubts(found: Thresholds) -> Iterator[Text]:
-    """What was assumed, what was checked, and what speaks against it."""
+    """Yields what was assumed, what was checked, and what speaks against it."""
     yield Text("")
     for word, lines, style in (
         ("assumed", found.assumed, "dim"),

@@ -20,7 +20,7 @@ from probe.thresholds.by_order import ByOrder
 def summary(
     found: Summary, case: Case, values: Sequence[int], verbose: bool = False
 ) -> RenderableType:
-    """A row a target, then what to do next. ``values``: those compared with the largest."""
+    """Shows a row for each target, then what to do. ``values``: those compared with the largest."""
     after = list(_after(found, case))
     return Group(
         _title(found, case, values),
@@ -102,7 +102,7 @@ def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
 
 
 def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
-    """Where results are, and the command that says why."""
+    """Yields where results are, and the command that says why."""
     before = sum(one.stored_before for one in found.targets.values())
     known = f" ({before} comparisons were there already)" if before else ""
     if found.store:
@@ -162,7 +162,7 @@ MOST = 6
 def by_order(
     found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
 ) -> RenderableType:
-    """A row a target; then every summation, with the lengths that have it."""
+    """Returns a row for each target, then every summation with the lengths that have it."""
     parts: list[RenderableType] = [
         _orders_title(found, values),
         "",
@@ -220,7 +220,7 @@ def _orders_verdict(one: ByOrder) -> Text:
 
 
 def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
-    """Why some values have no orders, equal reasons once."""
+    """Yields why some values have no orders, equal reasons once."""
     reasons: dict[str, list[int]] = {}
     for at in (*one.values, one.base):
         if at.refusal:
@@ -230,7 +230,7 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
 
 
 def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
-    """The summations, those of the largest value first."""
+    """Yields the summations, those of the largest value first."""
     if not one.differing:
         return
     yield Text(f"\n{target}", "bold")
