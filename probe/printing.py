@@ -91,9 +91,7 @@ class Output:
 def _console(stderr: bool) -> Console:
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
-        console = Console(
-            stderr=stderr, markup=False, highlight=False, emoji=False, width=PIPED_WIDTH
-        )
+        console.width = PIPED_WIDTH
     return console
 
 
@@ -175,21 +173,14 @@ def ranges(numbers: Iterable[int], most: int = 12) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    parts = [part for run in runs for part in _run(run)]
-    left = len(parts) - most
-    if left > 1:
-        hidden = sum(map(len, runs)) - sum(_size(part) for part in parts[:most])
-        return f"{', '.join(parts[:most])}, ... ({hidden} more)"
-    return ", ".join(parts)
-
-
-def _run(run: list[int]) -> list[str]:
-    return [f"{run[0]}..{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
-
-
-def _size(part: str) -> int:
-    first, _, last = part.partition("..")
-    return int(last or first) - int(first) + 1
+    parts: list[tuple[str, int]] = []  # each with how many numbers it stands for
+    for run in runs:
+        several = len(run) > 2
+        parts += [(f"{run[0]}..{run[-1]}", len(run))] if several else [(str(n), 1) for n in run]
+    shown = parts if len(parts) <= most + 1 else parts[:most]
+    text = ", ".join(part for part, _ in shown)
+    hidden = sum(size for _, size in parts[len(shown) :])
+    return f"{text}, ... ({hidden} more)" if hidden else text
 
 
 def counted(count: int, thing: str) -> str:

@@ -25,7 +25,6 @@ from probe.thresholds.by_order import ByOrder
 from probe.window import axis_of
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 
@@ -84,7 +83,9 @@ class Swept(Answer):
             for each in one.differences:
                 far = np.inf if each.max_ulp is None else float(each.max_ulp)
                 grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
-        figure = _strips(grid, self.found.vary, f"|ulp| against {self.found.against}")
+        figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
+        plots.length_strips(axes, grid)
+        axes.set(xlabel=self.found.vary, title=f"|ulp| against {self.found.against}")
         plots.ulp_legend(figure, grid.to_numpy())
         return figure
 
@@ -166,15 +167,6 @@ class SweptByOrder(Answer):
         plots.share_bar(figure, plots.share_map(axes, grid), [axes], "added in another way")
         axes.set_xlabel(self.vary)
         return figure
-
-
-def _strips(grid: pandas.DataFrame, vary: str, title: str) -> Figure:
-    from probe import plots
-
-    figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
-    plots.length_strips(axes, grid)
-    axes.set(xlabel=vary, title=title)
-    return figure
 
 
 def _asked(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:

@@ -300,7 +300,7 @@ def _activation_layer(writer: Writer, layer: Any, kind: str) -> None:
 
 
 def _activation(writer: Writer, layer: Any) -> None:
-    """Returns the activation that a layer has of its own."""
+    """Writes the activation that a layer has of its own."""
     function = getattr(layer, "activation", None)
     named = getattr(function, "__name__", None)
     if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:

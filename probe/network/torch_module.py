@@ -312,7 +312,7 @@ def _convolution(writer: Writer, name: str, part: Any, kind: str) -> None:
         "kernel": part.kernel_size,
         "stride": part.stride,
         "dilation": part.dilation,
-        "padding": "valid" if pads == "valid" else pads,
+        "padding": pads,
         "groups": part.groups,
         "filters": part.out_channels,
         "weights": weights,
@@ -336,7 +336,6 @@ def _pool(writer: Writer, name: str, part: Any, kind: str) -> None:
         "ceil_mode": bool(part.ceil_mode),
         "pad_with": "zeros" if counted else "nothing",
     }
-    words["padding"] = every if any(every) else "valid"
     writer.add(f"{kind[:3].lower()}_pool{rank}d", name, **words)
 
 
