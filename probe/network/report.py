@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from probe.campaign import Tell, silent
 from probe.explain.evidence import Evidence, example
 from probe.launch import AnySession
 from probe.network import plan as plans
@@ -86,18 +87,17 @@ def examine(
     value: float = 0.0,
     seed: int = 0,
     safe: Sequence[int] = (),
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Tell = silent,
 ) -> Report:
     """Compares every content with the full run on a started session.
 
     ``padded``: the short run's length, None for each content's least. ``safe``: contents for which
     safe lengths are sought. Errors: TargetError; InputError where a content doesn't fit.
     """
-    tell = progress or (lambda done, total, text: None)
     comparer = Comparer(session, geometry, value)
     report = Report(session.target.text, part=geometry.network.part)
     for done, length in enumerate(contents):
-        tell(done, len(contents), f"content {length:,}")
+        progress(done, len(contents), f"content {length:,}")
         found = comparer.compare(length, padded, seed)
         report.comparisons.append(found)
         if found.explanation is not None and report.shown is None:
@@ -109,7 +109,7 @@ def examine(
         lengths = SafeLengths(session, geometry)
         report.plan = plans.make(
             *(lengths, safe, value),
-            progress=lambda done, total: tell(done, total, "safe lengths"),
+            progress=lambda done, total: progress(done, total, "safe lengths"),
         )
     return report
 

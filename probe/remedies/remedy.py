@@ -260,17 +260,31 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     best, subject = advise(measured).name, measured.subject
     told = []
     for one in measured.found:
-        row = to_json(measured, one) | {"compared": one.compared or 0}
-        named = {"remedy": "name", "place": "target", "keeps": "keeps_bits"}
-        columns = {**dict(zip(_SAME, _SAME, strict=True)), **named}
-        found = {column: row[name] for column, name in columns.items()}
-        told.append(place | found | {"recommended": one.remedy.name == best})
+        row = to_json(measured, one)
+        told.append(
+            {**place, **{name: row[name] for name in _SAME}, "compared": one.compared or 0}
+            | {"remedy": row["name"], "place": row["target"], "keeps": row["keeps_bits"]}
+            | {"recommended": one.remedy.name == best}
+        )
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
         "networks": [] if isinstance(subject, Case) else [network_row(subject, measured.fixed)],
         "remedies": told,
-        "measurements": list(_turns(measured, run["run_id"])),
+        "measurements": [
+            {
+                "run_id": run["run_id"],
+                "subject": f"{measured.label}, fixed at {measured.fixed}",
+                "variant": one.remedy.name,
+                "size": length,
+                "repeat": number,
+                "value": value,
+                "unit": "s",
+            }
+            for one in measured.found
+            for length, medians in one.seconds.items()
+            for number, value in enumerate(medians.tolist())
+        ],
     }
 
 
@@ -279,21 +293,6 @@ _SAME = (
     *("seconds_fixed", "ratio", "of_fixed", "ratio_fixed", "error_rms", "error_max"),
 )
 """Columns of ``remedies`` that are called so in JSON too."""
-
-
-def _turns(measured: Measured, run_id: str) -> Iterator[Row]:
-    for one in measured.found:
-        for length, medians in one.seconds.items():
-            for number, value in enumerate(medians.tolist()):
-                yield {
-                    "run_id": run_id,
-                    "subject": f"{measured.label}, fixed at {measured.fixed}",
-                    "variant": one.remedy.name,
-                    "size": length,
-                    "repeat": number,
-                    "value": value,
-                    "unit": "s",
-                }
 
 
 def to_json(measured: Measured, one: Found) -> Row:
