@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probe.answers.explain import explain as explain
     from probe.answers.network import network as network
+    from probe.answers.network import remedies as remedies
     from probe.answers.order import order as order
-    from probe.answers.remedies import remedies as remedies
     from probe.answers.reproduce import reproduce as reproduce
     from probe.answers.sweep import sweep as sweep
     from probe.case import Case as Case

@@ -48,7 +48,7 @@ class Output:
             self._print(show())
 
     def _print(self, shown: RenderableType) -> None:
-        """Long lines stay whole; where no one looks on, no spaces are left at their ends."""
+        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends."""
         if self.results.is_terminal:
             self.results.print(shown, crop=False)
             return
@@ -57,12 +57,12 @@ class Output:
         click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """One line beside the result."""
+        """Prints one line beside the result."""
         self.notes.print(f"note: {text}", soft_wrap=True, style="dim")
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """A sign of life where nothing can be counted; nothing where stderr is no terminal."""
+        """Shows a sign of life where nothing can be counted, if stderr is a terminal."""
         if not self.notes.is_terminal:
             yield
             return
@@ -73,7 +73,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Tell]:
-        """A bar with the time left: ``tell(done, total, text)``. Any thread may tell."""
+        """Shows a bar with the time left: ``tell(done, total, text)``. Any thread may call it."""
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
             *(TimeRemainingColumn(compact=True), TextColumn("{task.fields[now]}")),
@@ -91,9 +91,7 @@ class Output:
 def _console(stderr: bool) -> Console:
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
-        console = Console(
-            stderr=stderr, markup=False, highlight=False, emoji=False, width=PIPED_WIDTH
-        )
+        console.width = PIPED_WIDTH
     return console
 
 
@@ -175,25 +173,18 @@ def ranges(numbers: Iterable[int], most: int = 12) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    parts = [part for run in runs for part in _run(run)]
-    left = len(parts) - most
-    if left > 1:
-        hidden = sum(map(len, runs)) - sum(_size(part) for part in parts[:most])
-        return f"{', '.join(parts[:most])}, ... ({hidden} more)"
-    return ", ".join(parts)
-
-
-def _run(run: list[int]) -> list[str]:
-    return [f"{run[0]}..{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
-
-
-def _size(part: str) -> int:
-    first, _, last = part.partition("..")
-    return int(last or first) - int(first) + 1
+    parts: list[tuple[str, int]] = []  # each with how many numbers it stands for
+    for run in runs:
+        several = len(run) > 2
+        parts += [(f"{run[0]}..{run[-1]}", len(run))] if several else [(str(n), 1) for n in run]
+    shown = parts if len(parts) <= most + 1 else parts[:most]
+    text = ", ".join(part for part, _ in shown)
+    hidden = sum(size for _, size in parts[len(shown) :])
+    return f"{text}, ... ({hidden} more)" if hidden else text
 
 
 def counted(count: int, thing: str) -> str:
-    """``1 output``, ``2,304 outputs``."""
+    """Returns ``1 output``, ``2,304 outputs``."""
     ending = "es" if thing.endswith("ch") else "s"
     return f"{count:,} {thing}{'' if count == 1 else ending}"
 

@@ -22,7 +22,7 @@ QUESTIONS = {
     "explain": "probe.answers.explain",
     "network": "probe.answers.network",
     "order": "probe.answers.order",
-    "remedies": "probe.answers.remedies",
+    "remedies": "probe.answers.network",
     "reproduce": "probe.answers.reproduce",
     "sweep": "probe.answers.sweep",
 }
@@ -30,7 +30,7 @@ QUESTIONS = {
 
 
 def question(name: str) -> Any:
-    """The function that answers a question of ``QUESTIONS``; imports it."""
+    """Returns the function that answers a question of ``QUESTIONS``; imports it."""
     return getattr(import_module(QUESTIONS[name]), name)
 
 

@@ -31,15 +31,15 @@ class Answer(ABC):
 
     @abstractmethod
     def lines(self) -> tuple[str, str, str]:
-        """What was asked, what was found, and what it means or what to do next."""
+        """Returns what was asked, what was found, and what it means or what to do next."""
 
     @abstractmethod
     def report(self) -> dict[str, Any]:
-        """What ``to_json`` says, perhaps in NumPy's numbers."""
+        """Returns what ``to_json`` says, perhaps in NumPy's numbers."""
 
     @abstractmethod
     def drawn(self) -> Figure | None:
-        """What ``picture`` gives, without its style."""
+        """Returns what ``picture`` gives, without its style."""
 
     def picture(self) -> Figure | None:
         """The matplotlib figure that a notebook shows; None where there is nothing to draw."""
@@ -55,7 +55,7 @@ class Answer(ABC):
         return figure
 
     def to_json(self) -> dict[str, Any]:
-        """The object that the command prints with ``--json``, in plain Python."""
+        """Returns the object that the command prints with ``--json``, in plain Python."""
         found: dict[str, Any] = json.loads(json.dumps(self.report(), default=plain))
         return found
 
@@ -63,7 +63,7 @@ class Answer(ABC):
         return "\n".join(_cut(line) for line in self.lines())
 
     def _repr_png_(self) -> bytes | None:
-        """The picture for notebooks; None makes them print the three lines."""
+        """Returns the picture for notebooks; None makes them print the three lines."""
         figure = self.picture()
         if figure is None:
             return None
@@ -83,7 +83,7 @@ def _cut(line: str) -> str:
 
 
 def case_of(given: object) -> Case:
-    """The case that was given. InputError for anything else, such as a text or a model."""
+    """Returns the case that was given. InputError for anything else, such as a text or a model."""
     if not isinstance(given, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
         raise InputError("case", type(given).__name__, "this is no probe.Case", todo)
@@ -91,11 +91,11 @@ def case_of(given: object) -> Case:
 
 
 def target_of(given: str | Target) -> Target:
-    """A target, or that of a text. Raises InputError."""
+    """Returns a target, or that of a text. Raises InputError."""
     return given if isinstance(given, Target) else Target.parse(given)
 
 
 def targets_of(given: str | Target | Iterable[str | Target]) -> list[Target]:
-    """One target or several, each once. Raises InputError."""
+    """Returns one target or several, each once. Raises InputError."""
     several = [given] if isinstance(given, str | Target) else given
     return list(dict.fromkeys(map(target_of, several)))

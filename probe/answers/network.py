@@ -1,4 +1,4 @@
-"""Where a network changes with its padding, asked in Python or by ``probe network``."""
+"""Where a network changes with its padding; what keeps the bits at every length, at what cost."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, target_of, targets_of
 from probe.arguments import count, sizes
 from probe.campaign import Tell, silent
+from probe.case import Case
 from probe.errors import InputError, TargetError
+from probe.floats import rounded_text
 from probe.launch import open_session
-from probe.network import Geometry, Network
+from probe.network import Network
 from probe.network.plan import refused
 from probe.network.report import Report, described, examine, verdict
+from probe.remedies import Measured, advise, measure, measure_network, rows
+from probe.remedies import report as remedies_report
+from probe.store import Store
 from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 Bars = Callable[[str], AbstractContextManager[Tell]]
 
@@ -81,7 +87,7 @@ class Examined(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """|ulp| by layer and content, a panel a target; a dot: differs by itself."""
+        """Draws |ulp| by layer and content, a panel a target; a dot: differs by itself."""
         import pandas
 
         from probe import plots
@@ -153,16 +159,19 @@ def network(
     if length is None:
         raise InputError("fixed", None, "the model does not say a length", FIXED)
     geometry = loaded.geometry(length)
-    contents = _contents(lengths, length)
+    some = {1, max(length // 10, 1), max(length // 4, 1)}
+    contents = sorted(some if lengths is None else set(lengths))
     for one in contents:
         geometry.check(one)
-    drawn = count("seed", seed, least=0)
+    given = (geometry, contents, padded, value, count("seed", seed, least=0))
+    every = contents if plan is None else range(1, contents[-1] + 1)
     reports: list[Report] = []
     failures: list[dict[str, str]] = []
     for each in where:
-        asked = (each, geometry, contents, padded, value, drawn, safe, plan is not None, bars)
         try:
-            reports.append(_examined(*asked))
+            with (bars or _no_bar)(each.text) as tell, open_session(each) as session:
+                sought = every if safe or plan is not None else ()
+                reports.append(examine(session, *given, safe=sought, progress=tell))
         except TargetError as error:
             if len(where) == 1:
                 raise
@@ -193,33 +202,8 @@ FIXED = f"give --fixed N: {MEANING}"
 """What to do where neither the user nor the model says a fixed length."""
 
 
-def _contents(lengths: Iterable[int] | None, fixed: int) -> list[int]:
-    if lengths is not None:
-        return sorted(set(lengths))
-    return sorted({1, max(fixed // 10, 1), max(fixed // 4, 1)})
-
-
-def _examined(
-    where: Target,
-    geometry: Geometry,
-    contents: list[int],
-    padded: int | None,
-    value: float,
-    seed: int,
-    safe: bool,
-    every: bool,
-    bars: Bars | None,
-) -> Report:
-    """One target's report, in a session of its own."""
-    wanted = list(range(1, max(contents) + 1)) if every else contents
-    no_bar: AbstractContextManager[Tell] = nullcontext(silent)
-    bar = no_bar if bars is None else bars(where.text)
-    with bar as tell, open_session(where) as session:
-        return examine(
-            *(session, geometry, contents, padded, value, seed),
-            safe=wanted if safe or every else (),
-            progress=tell,
-        )
+def _no_bar(_: str) -> AbstractContextManager[Tell]:
+    return nullcontext(silent)
 
 
 def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[str]:
@@ -233,3 +217,85 @@ def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[st
         into = folder / name if several else folder
         found += map(str, report.plan.save(into))
     return found
+
+
+@dataclass(repr=False)
+class Remedied(Answer):
+    """Every remedy of a case or a network on one target, judged, timed and compared."""
+
+    found: Measured
+
+    def report(self) -> dict[str, Any]:
+        return remedies_report(self.found)
+
+    def lines(self) -> tuple[str, str, str]:
+        found = self.found
+        told = [f"{one.remedy.name} {found.verdict(one)}{self._cost(one)}" for one in found.found]
+        what = f"{found.label}, {found.part}" if found.part else found.label
+        asked = f"{what}: {len(found.lengths):,} lengths against {found.fixed:,}"
+        return f"{asked} on {found.target.text}", "; ".join(told), advise(found).text
+
+    def _cost(self, one: Any) -> str:
+        cost = rounded_text(self.found.of_fixed(one))
+        return f" ({cost} of the fixed size's time)" if cost else ""
+
+    def drawn(self) -> Figure | None:
+        """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
+        import pandas
+
+        from probe import plots
+
+        told = pandas.DataFrame(rows(self.found)["remedies"])
+        costs = told.of_fixed.dropna()
+        if costs.empty:
+            return None
+        figure, (axes,) = plots.panels(1, 1, 7.5, 1.4 + 0.28 * len(costs))
+        plots.cost_bars(axes, told, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
+        axes.set_xlabel(
+            f"time at {self.found.content:,} over the default's at {self.found.fixed:,}"
+        )
+        plots.verdict_legend(figure)
+        return figure
+
+
+def remedies(
+    subject: Case | Any,
+    lengths: Iterable[int],
+    target: str | Target = DEFAULT_TARGET,
+    *,
+    fixed: int | None = None,
+    content: int | None = None,
+    chunks: Iterable[int] | None = None,
+    only: Iterable[str] | None = None,
+    store: str | Path | None = None,
+    trust: bool = False,
+    progress: Tell | None = None,
+) -> Remedied:
+    """Judges every remedy of a case or a network, times it and compares it with exact sums.
+
+    ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
+    more, each compared with the largest; of a model lengths of content. ``fixed``: of a model, the
+    size that content is padded to. ``content``: the length at which costs are told; about a tenth
+    of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``: names
+    of remedies. ``store``: a folder for the results. ``trust``: read a
+    model file that runs code of its own. Errors: InputError; TargetError where the
+    default can't run.
+    """
+    where = target_of(target)
+    more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
+    if chunks:
+        more["chunks"] = list(chunks)
+    values = sorted(set(lengths))
+    if isinstance(subject, Case):
+        if fixed is not None:
+            why = "a case is compared with its largest length"
+            raise InputError("fixed", fixed, why, "add it to --lengths")
+        found = measure(subject, where, values, content=content, **more)
+    else:
+        model = subject if isinstance(subject, Network) else Network.load(subject, trust=trust)
+        found = measure_network(model, where, values, fixed, at=content, **more)
+    if store is not None:
+        with Store.here(Path(store)) as kept:
+            for table, found_rows in rows(found).items():
+                kept.append(table, found_rows)
+    return Remedied(found)

@@ -86,7 +86,7 @@ class Ordered(Answer):
         return orders[0]["tree"] if orders else None
 
     def drawn(self) -> Figure | None:
-        """The trees of the most frequent summations."""
+        """Returns the trees of the most frequent summations."""
         from probe.reproduction import picture
 
         orders = self.found.orders
@@ -101,7 +101,7 @@ class Ordered(Answer):
 
 
 def _orders(side: Run) -> list[dict[str, Any]]:
-    """The summations of a side whose orders are known, the most frequent first."""
+    """Returns the summations of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []
     for number, summation in enumerate(side.orders.summations):

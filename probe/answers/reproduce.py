@@ -51,7 +51,7 @@ class Reproduced(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """Both sides' trees of one output, as in order.png."""
+        """Returns both sides' trees of one output, as in order.png."""
         return Explained(self.found.explanation, self.found.evidence).drawn()
 
 

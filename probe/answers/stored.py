@@ -56,7 +56,7 @@ _NOTHING: dict[str, Any] = {
 
 
 def _comparisons(found: Results) -> pandas.DataFrame:
-    """The comparisons, with the library's version of their run."""
+    """Returns the comparisons, with the library's version of their run."""
     rows = found.comparisons.copy()
     runs = found.runs.drop_duplicates(["machine", "run_id"])
     version = runs.set_index(["machine", "run_id"])["library_version"].to_dict()
@@ -110,7 +110,7 @@ def shown(found: Mapping[str, Any]) -> RenderableType:
 
 
 def _machine(rows: list[dict[str, Any]]) -> RenderableType:
-    """What all rows have nothing of is left out."""
+    """Returns a table of the rows, without columns that are empty in all."""
     cells = [_cells(row) for row in rows]
     versions = len({row["target"] for row in rows}) < len(rows)
     left_out = {name for name in ("failures", "causes") if not any(row[name] for row in rows)}
@@ -126,7 +126,7 @@ _TEXTS = ("target", "version", "causes")
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
-    """One row: comparisons made, those with a difference, differing outputs, ..."""
+    """Returns one row by column: comparisons made, those with a difference, and so on."""
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
     style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
     return {

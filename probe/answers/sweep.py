@@ -25,7 +25,6 @@ from probe.thresholds.by_order import ByOrder
 from probe.window import axis_of
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 
@@ -38,7 +37,7 @@ class Swept(Answer):
     values: Sequence[int]
 
     def report(self) -> dict[str, Any]:
-        """With several targets, their totals beside them."""
+        """Returns the summary; with several targets, their totals beside them."""
         report = self.found.to_json()
         if "targets" in report:
             parts = list(report["targets"].values())
@@ -70,7 +69,7 @@ class Swept(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """|ulp| by target and value of the axis: the largest of each comparison."""
+        """Draws |ulp| by target and value of the axis: the largest of each comparison."""
         import pandas
 
         from probe import plots
@@ -84,7 +83,9 @@ class Swept(Answer):
             for each in one.differences:
                 far = np.inf if each.max_ulp is None else float(each.max_ulp)
                 grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
-        figure = _strips(grid, self.found.vary, f"|ulp| against {self.found.against}")
+        figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
+        plots.length_strips(axes, grid)
+        axes.set(xlabel=self.found.vary, title=f"|ulp| against {self.found.against}")
         plots.ulp_legend(figure, grid.to_numpy())
         return figure
 
@@ -108,7 +109,7 @@ class SweptByOrder(Answer):
     vary: str
 
     def report(self) -> dict[str, Any]:
-        """One target's at the top level, several under ``targets``."""
+        """Returns the report: one target's at the top level, several under ``targets``."""
         parts = {target: one.to_json() for target, one in self.found.targets.items()}
         about = {
             "by": "order",
@@ -149,7 +150,7 @@ class SweptByOrder(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """The share of the outputs that are added otherwise, by target and value of the axis."""
+        """Draws the share of outputs added otherwise, by target and value of the axis."""
         import pandas
 
         from probe import plots
@@ -166,15 +167,6 @@ class SweptByOrder(Answer):
         plots.share_bar(figure, plots.share_map(axes, grid), [axes], "added in another way")
         axes.set_xlabel(self.vary)
         return figure
-
-
-def _strips(grid: pandas.DataFrame, vary: str, title: str) -> Figure:
-    from probe import plots
-
-    figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
-    plots.length_strips(axes, grid)
-    axes.set(xlabel=vary, title=title)
-    return figure
 
 
 def _asked(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
@@ -237,7 +229,7 @@ def sweep(
 
 
 def _values(lengths: Iterable[int] | str) -> list[int]:
-    """Ascending, each once."""
+    """Returns the values ascending, each once. InputError where they are no whole numbers."""
     whole = None if isinstance(lengths, str) else list(lengths)
     if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
         raise InputError("lengths", lengths, "not whole numbers", "write range(5, 41) or [5, 9]")
@@ -255,7 +247,7 @@ class _ByOrder(Campaign[Case]):
         self.found: dict[str, ByOrder] = {}
 
     def size(self, question: Case) -> int:
-        """Nothing: the sweep itself counts the values of its axis."""
+        """Counts nothing: the sweep itself counts the values of its axis."""
         return 0
 
     def ask(self, part: Part[Case], question: Case) -> None:
@@ -275,7 +267,7 @@ class _ByOrder(Campaign[Case]):
                 self.kept.append(table, rows)
 
     def orders(self) -> ByOrders:
-        """What was found, and what failed."""
+        """Returns what was found, and what failed."""
         failures = [
             {"target": text, "kind": one.kind, "message": one.message}
             for text, part in self.parts.items()

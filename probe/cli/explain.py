@@ -1,9 +1,9 @@
-"""``probe explain`` and ``probe window``: why two runs differ, and what every output reads."""
+"""``probe explain``, ``window``, ``order``, ``thresholds``: how outputs add, why runs differ."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from probe.cli.options import (
     PATH,
     Sides,
     Words,
+    ask_for,
     case_of,
     case_options,
     fail_on_option,
@@ -30,6 +31,7 @@ from probe.errors import INTERRUPTED, InputError
 if TYPE_CHECKING:
     from probe.comparison import Comparison
     from probe.printing import Output
+
 
 AT = (
     "The left side's value of the axis; the case's own if not given (--length A says the same as "
@@ -130,11 +132,82 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     (of shape `input_shape`), null where it meets padding; of the filters of a group the first is
     shown, all read alike.
     """
-    from probe.answers.window import window as revealed
-    from probe.cli.show import places
+    from probe.answers.explain import window as revealed
+    from probe.cli.show import orders as show
 
     case, (where,) = sized_case(words), targets_of((target,))
     with out.working(f"reading windows of {where.text}"):
         found = revealed(case, where)
-    out.give(found.to_json() if out.as_json else {}, lambda: places.windows(found))
+    out.give(found.to_json() if out.as_json else {}, lambda: show.windows(found))
     return int(bool(fail_on) and not found.same.all())
+
+
+@click.command(cls=Words, short_help="In which order every output is added.")
+@case_options
+@target_option()
+@fail_on_option(finding="an output is no sum of its products, or its order did not replay")
+@output_options
+def order(words: dict[str, str], target: str, fail_on: str | None, out: Output) -> int:
+    """Reveals the order and rounding of every output, and replays them bit for bit.
+
+    Give the length with --length. Products are numbered row by row over (kernel, channels); b is
+    the bias.
+    """
+    from probe.answers.order import order as ordered
+    from probe.cli.show import orders
+
+    case, (where,) = sized_case(words), targets_of((target,))
+    with out.working(f"revealing {case.label} on {where.text}"):
+        answer = ordered(case, where)
+    found = answer.report()
+    out.give(found, lambda: orders.order(answer.found, found))
+    return int(bool(fail_on) and found["replayed"] < found["outputs"])
+
+
+@click.command(cls=Words, short_help="The lengths at which a target switches kernels.")
+@case_options
+@target_option()
+@click.option("--upto", metavar="N", default="1000000", show_default=True, help="Longest length.")
+@click.option("--scan", metavar="N", help="Run all of the N shortest lengths; 64 if not given.")
+@click.option("--seconds", metavar="S", help="Begin no length after that time.")
+@fail_on_option(finding="the target switches, or something contradicts what was assumed")
+@output_options
+def thresholds(
+    words: dict[str, str],
+    target: str,
+    upto: str,
+    scan: str | None,
+    seconds: str | None,
+    fail_on: str | None,
+    out: Output,
+) -> int:
+    """Finds the lengths up to a million at which the order or rounding of the outputs changes.
+
+    Short lengths are all run; beyond, lengths double, and intervals whose ends differ are bisected.
+    That assumes few changes: what was assumed is said and checked at random lengths, and what
+    contradicts it is looked into.
+    """
+    from probe.cli.show import orders as show
+    from probe.launch import open_session
+    from probe.thresholds import search
+
+    ask_for(words)
+    case, (where,) = case_of(words), targets_of((target,))
+    limits: dict[str, Any] = {
+        "scanned": number("scan", scan),
+        "seconds": number("seconds", seconds),
+    }
+    longest = number("upto", upto)
+    assert longest is not None
+    with out.progress("lengths") as tell, open_session(where) as session:
+        found = search.find(
+            *(session, case, longest),
+            progress=lambda length: tell(0, 0, f"length {length:,}"),
+            **{name: limit for name, limit in limits.items() if limit is not None},
+        )
+    report = found.to_json()
+    report["stretches"] = [
+        {"first": first, "last": last, "kind": kind} for first, last, kind in search.islands(found)
+    ]
+    out.give(report, lambda: show.thresholds(found))
+    return int(bool(fail_on) and bool(found.switches or found.violations))

@@ -152,7 +152,7 @@ def remedies(
     is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
     `probe network`); where it is read in part nothing is recommended, and the first line says so.
     """
-    from probe.answers.remedies import remedies as remedied
+    from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
 
     if model is None:
@@ -179,7 +179,7 @@ def remedies(
 def _names(text: str, where: Target) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
     from probe.remedies import candidates
-    from probe.remedies.candidates import NAMES
+    from probe.remedies.remedy import NAMES
 
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
     known = [*(one.name for one in candidates(where)), *NAMES]

@@ -6,6 +6,7 @@ import functools
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,73 @@ class Shared(click.Option):
     """An option that means the same in every command that has it: the last ones of its help."""
 
 
+TARGETS = ("target", "targets", "against_target", "also")
+PADDINGS = ("valid", "same", "same_lower", "caffe")
+OFFERED: dict[str, str | tuple[str, ...]] = {
+    "op": "operation.OF_CASES",
+    "padding": PADDINGS,
+    "ceil_mode": ("true", "false"),
+    "pad_with": ("nothing", "zeros"),
+    "dtype": "floats.FORMATS",
+    "operands": "operands.KINDS",
+    "bias": ("normal",),
+    "vary": "window.agreement.VARY",
+    "by": ("bits", "order"),
+    "control": ("every", "differing"),
+    "kernels": ("said", "all", "none"),
+    "form": "reproduction.forms.FORMS",
+    "against_padding": PADDINGS,
+}
+"""What a shell offers for the values of options, by the name that a command gets them under.
+
+A text names a table, which is imported when a shell asks. Shells ask after
+``eval "$(_PROBE_COMPLETE=bash_source probe)"`` (or zsh, fish); see click's manual.
+"""
+
+
+def _completed(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Returns the values of ``OFFERED`` that begin so."""
+    offered = OFFERED[param.name or ""]
+    if isinstance(offered, str):
+        module, _, table = offered.rpartition(".")
+        offered = tuple(getattr(import_module(f"probe.{module}"), table))
+    return [word for word in offered if word.startswith(begun)]
+
+
+def _targets(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Completes names and devices; after a comma the switches, and after ``=`` their values."""
+    from probe import backends
+
+    *before, last = begun.split(",")
+    if not before:
+        names = [
+            name + ("" if device == "cpu" else f"@{device.replace('N', '0')}")
+            for name in backends.names()
+            for device in backends.get(name).devices
+        ]
+        return [name for name in names if name.startswith(last)]
+    name = before[0].partition("@")[0].partition("==")[0]
+    if name not in backends.names():
+        return []
+    given = {word.partition("=")[0] for word in before[1:]}
+    found = [
+        f"{key}={value}"
+        for key, what in backends.get(name).keys.items()
+        if key not in given
+        for value in (what.values or ("",))
+    ]
+    return [",".join([*before, word]) for word in found if word.startswith(last)]
+
+
 class Words(click.Command):
     """A command whose help lists its own options first, and whose values a shell can complete."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        from probe.cli.completion import VALUES
-
         super().__init__(*given, **named)
         for param in self.params:
-            if param.name in VALUES and isinstance(param, click.Option):
-                param._custom_shell_complete = VALUES[param.name]
+            if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
+                how = _targets if param.name in TARGETS else _completed
+                param._custom_shell_complete = how
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []
@@ -102,7 +160,7 @@ def case_options(command: Command) -> Command:
 
 
 def case_of(words: Mapping[str, str]) -> Case:
-    """The case that the given words say. Raises InputError."""
+    """Returns the case that the given words say. Raises InputError."""
     from probe.case import Case
 
     given: dict[str, Any] = dict(words)
@@ -161,7 +219,7 @@ def axis_given(words: Mapping[str, str], vary: str | None) -> str:
 
 
 def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
-    """The words that make this case on a command line, without those at their defaults."""
+    """Returns the words that make this case on a command line, without those at their defaults."""
     from probe.arguments import by, padding_text
     from probe.case import Case
 
@@ -182,7 +240,7 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
 
 
 def number(name: str, text: str | None) -> int | None:
-    """A whole number from 1 up; None where the option was not given. Raises InputError."""
+    """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
     from probe.arguments import count
 
     return None if text is None else count(name, text)
@@ -202,7 +260,9 @@ def numbers(name: str, text: str) -> list[int]:
             raise InputError(name, text, f"{part.strip()!r} is no number or range", HOW)
         first, last, step = (None if word is None else int(word) for word in match.groups())
         assert first is not None
-        span = range(first, (first if last is None else last) + 1, _step(name, text, step))
+        if step is not None and step < 1:
+            raise InputError(name, text, f"steps of {step}", HOW)
+        span = range(first, (first if last is None else last) + 1, step or 1)
         if not span:
             raise InputError(name, text, f"{part.strip()} runs backwards", HOW)
         if span[0] < 1:
@@ -211,12 +271,6 @@ def numbers(name: str, text: str) -> list[int]:
             raise InputError(name, text, f"more than {MOST} numbers", "take steps: 5..1000000:1000")
         found.update(span)
     return sorted(found)
-
-
-def _step(name: str, text: str, step: int | None) -> int:
-    if step is not None and step < 1:
-        raise InputError(name, text, f"steps of {step}", HOW)
-    return step or 1
 
 
 def _flag(name: str) -> str:
@@ -234,7 +288,7 @@ def target_option(several: bool = False) -> Callable[[Command], Command]:
 
 
 def targets_of(texts: tuple[str, ...]) -> list[Target]:
-    """The targets of the texts, each once. Raises InputError."""
+    """Returns the targets of the texts, each once. Raises InputError."""
     from probe.target import Target
 
     return list(dict.fromkeys(Target.parse(text) for text in texts))
@@ -323,7 +377,7 @@ def budget_options(command: Command) -> Command:
 def runs_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[int | None, int | None, list[Target]]:
-    """Both runs' values of the axis (None: the case's own), and the targets, each once.
+    """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
 
     Asks at once for everything that is missing. Raises InputError.
     """
@@ -345,7 +399,7 @@ def runs_of(
 def finding_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[Finding, tuple[Target, Target]]:
-    """The two runs that ought to agree, and both sides' targets. Raises InputError."""
+    """Returns the two runs that ought to agree, and both sides' targets. Raises InputError."""
     from probe.shrink import Finding
 
     at, against, given = runs_of(words, target, sides)

@@ -155,7 +155,7 @@ def _network(
     asked: tuple[int, bool],
     out: Output,
 ) -> Reproduction:
-    """A network's reproduction. Raises InputError for words that a network has none of."""
+    """Returns a network's reproduction. Raises InputError for words that a network has none of."""
     from probe.arguments import count, sizes
     from probe.network import Network
     from probe.reproduction import networks
@@ -185,7 +185,7 @@ def _network(
 def _finding(
     words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[Elsewhere]]:
-    """What is reproduced, and who else has it. Raises InputError, StoreError."""
+    """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
     from probe.arguments import count
 
     if store is None:

@@ -19,9 +19,9 @@ COMMANDS = {
     "machine": "here",
     "sweep": "sweep",
     "window": "explain",
-    "order": "order",
+    "order": "explain",
     "explain": "explain",
-    "thresholds": "thresholds",
+    "thresholds": "explain",
     "network": "network",
     "emulate": "reproduce",
     "remedies": "network",
@@ -102,7 +102,7 @@ def commands(ctx: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
+    """Returns the exit status of ``probe ARGUMENTS``. Errors become one line on stderr.
 
     0 done, 1 a finding where ``--fail-on`` asks for it, 2 wrong input or too little memory, 3 the
     target failed, 70 a mistake of probe's own, 130 interrupted. With ``--json`` errors are one
@@ -185,7 +185,7 @@ def _object(error: BaseException) -> dict[str, object]:
 
 
 def _say(text: str) -> None:
-    """One line on stderr, whatever the text holds."""
+    """Prints one line on stderr, whatever the text holds."""
     click.echo(f"probe: {' '.join(text.split())}", err=True)
 
 

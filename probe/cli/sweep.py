@@ -88,7 +88,7 @@ def sweep(
     in ulps. Ctrl-C keeps what was measured, and the same command again goes on from there.
     """
     from probe.answers import sweep as answers
-    from probe.cli.show import by_order, sweeps
+    from probe.cli.show import sweeps
     from probe.window import axis_of
 
     axis = axis_given(words, vary)
@@ -119,7 +119,7 @@ def sweep(
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):
-        out.give(report, lambda: by_order.summary(found.found.targets, report, wanted))
+        out.give(report, lambda: sweeps.by_order(found.found.targets, report, wanted))
         return 3 if found.failed else int(bool(fail_on) and report["differing"] > 0)
     summary = found.found
     out.give(report, lambda: sweeps.summary(summary, case, wanted[:-1], out.verbose))
@@ -127,7 +127,7 @@ def sweep(
 
 
 def _status(found: Summary, fail_on: str | None) -> int:
-    """Ctrl-C; then a target of which nothing could be measured; then a finding."""
+    """Returns 130 after Ctrl-C, 3 where a target gave nothing, 1 for a finding, else 0."""
     if found.interrupted:
         return INTERRUPTED
     if any(one.failures and not one.comparisons for one in found.targets.values()):

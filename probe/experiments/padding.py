@@ -13,7 +13,7 @@ from probe import ulp
 from probe.campaign import Campaign, Part, Row, Tally, Tell
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.network import consequence
+from probe.network import comparison
 from probe.network.chain import Network
 from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.layerwise import Layerwise
@@ -290,17 +290,17 @@ class _Rows:
                     "variant": variant,
                     "padded": to,
                     "differing": int(ulp.apart(short, fixed, network.dtype).sum()),
-                    "error": consequence.error(short, truth, network.dtype),
-                    "error_fixed": consequence.error(fixed, truth, network.dtype),
+                    "error": comparison.error(short, truth, network.dtype),
+                    "error_fixed": comparison.error(fixed, truth, network.dtype),
                 }
-                taken = consequence.decisions(short, fixed, network.dtype)
+                taken = comparison.decisions(short, fixed, network.dtype)
                 rows += [common | vars(one) for one in taken]
         return rows
 
     def _truth(self, x: np.ndarray) -> np.ndarray:
         """The output in float64: the target's own, or NumPy's where it has none."""
         if self.exact is None:
-            self.exact = Runner(self.session, consequence.as_float64(self.request.network))
+            self.exact = Runner(self.session, comparison.as_float64(self.request.network))
         try:
             return self.exact.output(x.astype(np.float64))
         except TargetError as error:

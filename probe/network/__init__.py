@@ -1,17 +1,17 @@
 """Whole networks: a chain of layers, run at small padded sizes and at the one it was made for.
 
-``layers`` and ``chain`` say what a network is, ``description`` its JSON, ``geometry`` which
-activations read content, ``axes`` swaps the two axes of models whose first one is long, ``readers``
-read models of Keras, PyTorch and ONNX, ``running`` computes all activations on a target,
-``comparison`` finds where short and fixed part and why, ``safe`` the shortest padded lengths that
-change no bit, ``plan`` writes them down for the user, ``consequence`` says what a difference
-decides.
+``chain`` says what a network is, ``description`` its JSON, ``geometry`` which activations read
+content. ``reading`` says which file has which reader and where a chain ends, ``keras_model``,
+``onnx_model`` and ``torch_module`` read models and import their library when they are asked,
+``trust`` finds out what a file would run before its library sees it. ``running`` computes all
+activations on a target, ``comparison`` finds where short and fixed part, why, and what that
+decides, ``safe`` the shortest padded lengths that change no bit, ``plan`` writes them down for the
+user.
 """
 
 from probe import public
-from probe.network.chain import Network, Suffix
+from probe.network.chain import Layer, Network, Suffix
 from probe.network.geometry import Geometry, Requirement
-from probe.network.layers import Layer
 
 __all__ = ["Geometry", "Layer", "Network", "Requirement", "Suffix"]
 

@@ -5,11 +5,16 @@ again on the full run's activations: what differs then too is its own doing, the
 handed. The own differences are explained as those of a single case are: order and rounding
 revealed on both sides, replayed on the very activations. Activations that read something else in
 the short run are counted apart: there the padding is wrong, and no rounding.
+
+Last comes what a difference does: whether a decision crosses, and whether either side is nearer the
+truth, the same network in float64 on the same target. Different is not worse: both runs are as far
+from it as rounding puts them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +24,9 @@ from probe.comparison import Pairs, Revealer
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.network import functions
-from probe.network.axes import session_for
-from probe.network.chain import Network
+from probe.network.chain import Layer, Network
 from probe.network.geometry import Geometry, Requirement, Shared
-from probe.network.layers import Layer
-from probe.network.running import Run, Runner, content, padded
+from probe.network.running import Run, Runner, content, padded, session_for
 
 ALL = 4096  # outputs up to which all of a layer are revealed, not only those that differ
 
@@ -164,7 +167,7 @@ class Comparer:
         explained: bool = True,
         whole: bool = True,
     ) -> PaddedComparison:
-        """Content of ``length`` positions, padded to the least length unless one is given.
+        """Compares content of ``length`` positions, padded to the least length unless one is given.
 
         ``control``: every layer again at the same shape. ``whole``: end to end too. Raises
         InputError where the content does not fit.
@@ -191,7 +194,7 @@ class Comparer:
         return found
 
     def _checked(self, length: int, to: int) -> int:
-        """A padded length that holds the content and gives outputs. Raises InputError."""
+        """Returns a padded length that holds the content and gives outputs. Raises InputError."""
         if not max(length, self.network.shortest) <= to <= self.geometry.fixed:
             least = max(length, self.network.shortest)
             why = f"content of {length} and the windows take {least} to {self.geometry.fixed}"
@@ -263,7 +266,7 @@ class Comparer:
     def _layer(
         self, at: AtLayer, layer: Layer, x: np.ndarray, whole: np.ndarray, shared: list[Shared]
     ) -> comparison.Comparison | None:
-        """The explanation of a layer's own differences; None where it has none."""
+        """Returns the explanation of a layer's own differences; None where it has none."""
         left, right = self._ran(layer, x), self._ran(layer, whole)
         pairs = _pairs(left, right, shared[at.number + 1], self.sizes[at.number + 1][:-1])
         told = comparison.Comparison(left.case, left, right, pairs)
@@ -278,7 +281,7 @@ class Comparer:
         return told
 
     def _ran(self, layer: Layer, x: np.ndarray) -> comparison.Run:
-        """One run of a layer on given activations; nothing revealed yet."""
+        """Returns one run of a layer on given activations; nothing revealed yet."""
         arrays, shape = layer.operands(self.network.dtype), x.shape[1:-1]
         if layer.op == "dense":
             x = x.reshape(1, -1, x.shape[-1])
@@ -302,7 +305,7 @@ class Comparer:
 
 
 def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
-    """The short run's activations with the full run's bits wherever both read the same."""
+    """Returns the short run's activations with the full run's bits wherever both read the same."""
     if shared.shift is None:
         return ours
     found, kept = ours.copy(), np.flatnonzero(shared.same)
@@ -313,7 +316,7 @@ def _mixed(ours: np.ndarray, theirs: np.ndarray, shared: Shared) -> np.ndarray:
 def _pairs(
     left: comparison.Run, right: comparison.Run, behind: Shared, height: tuple[int, ...]
 ) -> Pairs:
-    """All outputs that read the same, as places (position, filter) of either side."""
+    """Returns all outputs that read the same, as places (position, filter) of either side."""
     filters, lines = left.case.filters, int(np.prod(height, dtype=int))
     if behind.shift is None:
         nothing = np.zeros((0, 2), int)
@@ -331,3 +334,66 @@ def _pairs(
 
 def _worst(*controls: str) -> str:
     return next((one for one in controls if one not in ("", "equal")), controls[0])
+
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One kind of decision over some outputs; columns of the table ``decisions``.
+
+    ``taken``: how many were; ``crossed``: that the two runs take otherwise. ``margin``: how near
+    the nearest of the full run's is to being taken otherwise, in eps times the largest output.
+    """
+
+    decision: str
+    taken: int
+    crossed: int
+    margin: float
+
+
+def as_float64(network: Network) -> Network:
+    """Returns the same network with its weights, and everything that is computed, in float64."""
+    layers = []
+    for layer in network.layers:
+        wide: dict[str, Any] = {k: array.astype(np.float64) for k, array in layer.arrays.items()}
+        layers.append(replace(layer, **wide))
+    return network.with_(layers=tuple(layers), dtype="float64")
+
+
+def error(output: np.ndarray, truth: np.ndarray, dtype: str) -> float:
+    """Returns the largest |output - truth| in eps (of ``dtype``) times the largest |truth|."""
+    exact = truth.astype(np.float64)
+    largest = np.abs(exact).max(initial=0.0)
+    apart = np.abs(floats.widen(output, dtype) - exact).max(initial=0.0)
+    return float(apart / (floats.eps(dtype) * largest)) if largest else float(apart > 0)
+
+
+def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Decision]:
+    """Yields every kind of decision over outputs (..., channels) of two runs.
+
+    ``argmax`` and ``top-5`` of the channels of a position, where there are enough, and
+    ``threshold``: whether each output is above zero.
+    """
+    ours, theirs = (floats.widen(one, dtype) for one in (output, fixed))
+    unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
+    for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
+        if ours.shape[-1] > count:
+            yield _largest(name, count, ours, theirs, unit)
+    crossed = int(((ours > 0) != (theirs > 0)).sum())
+    margin = float(np.abs(theirs).min(initial=np.inf) / unit)
+    yield Decision("threshold", theirs.size, crossed, margin)
+
+
+def _largest(name: str, count: int, ours: np.ndarray, theirs: np.ndarray, unit: float) -> Decision:
+    """Returns which ``count`` channels are the largest, as a set."""
+
+    def chosen(values: np.ndarray) -> np.ndarray:
+        order: np.ndarray = np.argsort(-values, axis=-1, kind="stable")[..., :count]
+        return np.sort(order, axis=-1)
+
+    crossed = int((chosen(ours) != chosen(theirs)).any(axis=-1).sum())
+    ranked = -np.sort(-theirs, axis=-1)
+    margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
+    return Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)

@@ -23,8 +23,7 @@ from probe.activations import ACTIVATIONS
 from probe.arguments import by, choice, count, flag, sizes
 from probe.errors import InputError
 from probe.geometry import Padding
-from probe.network.chain import Network, Suffix, check_dtype
-from probe.network.layers import Layer
+from probe.network.chain import Layer, Network, Suffix, check_dtype
 from probe.operands import normal
 from probe.operation import OF_NETWORKS, OPERATIONS
 

@@ -11,13 +11,13 @@ and many together give different bits: then a difference says that the place dif
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from probe import ulp
+from probe.network.chain import Layer
 from probe.network.geometry import Shared
-from probe.network.layers import Layer
 from probe.network.running import Run, Runner
 from probe.operands import normal
 from probe.order.replay import replay
@@ -54,24 +54,21 @@ class Places:
     ) -> None:
         self.call, self.layer, self.height, self.dtype = call, layer, height, dtype
         self.channels = layer.in_channels
-        self._rows: np.ndarray | None = None
         self._kept: dict[int, np.ndarray] = {}
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         """What positions are filled with: (fills, channels)."""
-        if self._rows is None:
-            plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
-            self._rows = np.concatenate([self._telling(), plain])
-        return self._rows
+        plain = self._drawn(PLAIN * self.channels, 1).reshape(PLAIN, self.channels)
+        return np.concatenate([self._telling(), plain])
 
     def _drawn(self, count: int, seed: int) -> np.ndarray:
-        """Numbers of several magnitudes, in the dtype."""
+        """Returns numbers of several magnitudes, in the dtype."""
         numbers = normal(SEED + seed, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
         return numbers.astype(self.dtype)
 
     def _telling(self) -> np.ndarray:
-        """Up to ``TELLING`` fills to which few positions and many give different bits."""
+        """Returns up to ``TELLING`` fills to which few positions and many give different bits."""
         lines = int(np.prod(self.height, dtype=int))
         each = -(-POOL // self.channels)
         many = -(-each // lines)
@@ -93,7 +90,7 @@ class Places:
         return y.reshape(rows.shape)
 
     def filled(self, row: np.ndarray, size: int) -> np.ndarray:
-        """The outputs where every position of a buffer holds the same channels."""
+        """Returns the outputs where every position of a buffer holds the same channels."""
         shape = 1, *self.height, size, self.channels
         return self.call(np.ascontiguousarray(np.broadcast_to(row, shape)))
 

@@ -11,6 +11,7 @@ Neural Networks", Distill 2019): field r, jump j, start s, which ``windows`` giv
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probe.errors import InputError
-from probe.network.layers import Layer
 
 if TYPE_CHECKING:
-    from probe.network import Network
+    from probe.network.chain import Layer, Network
 
 NEVER = np.iinfo(np.int64).max
 """The lowest content position read by what reads none."""
@@ -113,7 +113,7 @@ def reads(layer: Layer, size: int) -> np.ndarray:
 
 
 def lengths(network: Network, length: int) -> list[int]:
-    """Positions along the length of the input and behind every layer."""
+    """Returns positions along the length of the input and behind every layer."""
     return [sizes[-1] for sizes in network.sizes(length)]
 
 
@@ -175,17 +175,22 @@ class Geometry:
         """
         sizes = lengths(self.network, length)
         found = [Shared(np.arange(length) < self.fixed, 0)]
-        for number, layer in enumerate(self.network.layers):
-            step = self._behind(number, layer, found[-1], sizes[number], sizes[number + 1])
-            if agrees is not None and step.shift is not None:
-                alike = agrees(number, sizes[number], step.shift)
-                if alike is not None:
-                    step = Shared(step.same & alike, step.shift)
-            found.append(step)
+        for number, (size, outputs) in enumerate(itertools.pairwise(sizes)):
+            found.append(self._behind(number, found[-1], size, outputs, agrees))
         return found
 
-    def _behind(self, number: int, layer: Layer, shared: Shared, size: int, outputs: int) -> Shared:
+    def _behind(
+        self, number: int, shared: Shared, size: int, outputs: int, agrees: Agrees | None
+    ) -> Shared:
         """What is shared behind a layer whose short run has these lengths before and behind it."""
+        found = self._reading_the_same(number, shared, size, outputs)
+        if agrees is None or found.shift is None:
+            return found
+        alike = agrees(number, size, found.shift)
+        return found if alike is None else Shared(found.same & alike, found.shift)
+
+    def _reading_the_same(self, number: int, shared: Shared, size: int, outputs: int) -> Shared:
+        layer = self.network.layers[number]
         if shared.shift is None:
             return Shared(np.zeros(outputs, bool), None)
         if not layer.windowed:
@@ -216,16 +221,10 @@ class Geometry:
         """
         shared, sizes = Shared(np.ones(size, bool), 0), [(*self.heights[first], size)]
         for number in range(first, last):
-            layer = self.network.layers[number]
-            sizes.append(layer.output_sizes(sizes[-1]))
-            outputs = sizes[-1][-1]
+            sizes.append(self.network.layers[number].output_sizes(sizes[-1]))
             if min(sizes[-1]) < 1:
                 return Shared(np.zeros(0, bool), None), [one[-1] for one in sizes]
-            shared = self._behind(number, layer, shared, sizes[-2][-1], outputs)
-            if agrees is not None and shared.shift is not None:
-                alike = agrees(number, sizes[-2][-1], shared.shift)
-                if alike is not None:
-                    shared = Shared(shared.same & alike, shared.shift)
+            shared = self._behind(number, shared, sizes[-2][-1], sizes[-1][-1], agrees)
         return shared, [one[-1] for one in sizes]
 
     def reach(self, first: int, last: int, wanted: int) -> int:

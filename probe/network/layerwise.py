@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe.errors import InputError
-from probe.network.chain import Network
+from probe.network.chain import Layer, Network
 from probe.network.geometry import Agrees, Geometry
-from probe.network.layers import Layer
 from probe.network.running import Run, padded
 from probe.network.safe import SafeLengths
 from probe.operation import SPLICE
@@ -53,7 +52,7 @@ class Layerwise:
         self._sizes: dict[tuple[int, int, int, int], int] = {}
 
     def kept(self, content: int) -> list[int]:
-        """How many positions of the input and behind every layer may read content."""
+        """Returns how many positions of the input and behind every layer may read content."""
         self.geometry.check(content)
         found = []
         for lowest in self.geometry.lowest:
@@ -62,7 +61,7 @@ class Layerwise:
         return found
 
     def segments(self, content: int) -> list[Segment]:
-        """The cheapest cuts for content of so many positions, every segment at a safe size.
+        """Returns the cheapest cuts for content of so many positions, every segment at a safe size.
 
         InputError where no output reads content of that length.
         """
@@ -70,7 +69,9 @@ class Layerwise:
         if not kept[-1]:
             raise InputError("content", content, "no output reads it", "give more of it")
         layers = self.network.layers
-        places = [0, *(n for n in range(1, len(layers)) if _spans(layers[n])), len(layers)]
+        # cuts are tried before layers whose size decides what or how they compute, no others
+        wide = (n for n, one in enumerate(layers) if n and (one.windowed or one.sums))
+        places = [0, *wide, len(layers)]
         best: dict[int, tuple[float, list[tuple[int, int]]]] = {0: (0.0, [])}
         for end, last in enumerate(places[1:], 1):
             ways = []
@@ -141,8 +142,3 @@ class Layerwise:
         channels = whole.shape[-1]
         tail = np.ascontiguousarray(whole[..., kept:size, :])
         return Layer(f"extend{number}", SPLICE, channels, channels, tail=tail, kept=kept)
-
-
-def _spans(layer: Layer) -> bool:
-    """Whether the layer's size decides what or how it computes: all but what is exact and own."""
-    return layer.windowed or layer.sums

@@ -20,7 +20,6 @@ from probe.errors import InputError
 from probe.network.geometry import Requirement
 from probe.network.running import content, padded
 from probe.network.safe import END_TO_END_SETS, SafeLengths
-from probe.network.script import SCRIPT
 
 CHECKS = 12
 """Contents, evenly spread, on which a plan is checked with operands of their own."""
@@ -42,7 +41,7 @@ class Stretch:
     offset: int = 0
 
     def alike(self, other: Stretch) -> bool:
-        """Whether the other follows and differs in its lengths of content alone."""
+        """Returns whether the other follows and differs in its lengths of content alone."""
         return self.last + 1 == other.first and other == replace(
             self, first=other.first, last=other.last
         )
@@ -76,7 +75,7 @@ class Plan:
     part: str = ""
 
     def padded(self, length: int) -> int:
-        """The padded length for content of ``length``. KeyError outside of the plan."""
+        """Returns the padded length for content of ``length``. KeyError outside of the plan."""
         for stretch in self.stretches:
             if stretch.first <= length <= stretch.last:
                 return stretch.padded
@@ -88,7 +87,7 @@ class Plan:
         return [stretch for stretch in self.stretches if stretch.padded > stretch.least]
 
     def to_json(self) -> dict[str, Any]:
-        """What ``plan.json`` holds."""
+        """Returns what ``plan.json`` holds."""
         found = dict(vars(self))
         found["stretches"] = [vars(stretch) for stretch in self.stretches]
         found["constant"] = self.constant.tolist()
@@ -110,7 +109,7 @@ class Plan:
 
 
 def refused(name: str, value: object, part: str) -> InputError:
-    """Why there is no plan for a model that was read in part."""
+    """Returns why there is no plan for a model that was read in part."""
     why = f"a plan is for whole models, and this one is read in part: {part}"
     return InputError(name, value, why, "leave it out, or give the part as a model of its own")
 
@@ -174,7 +173,7 @@ def differing(
     value: float = 0.0,
     run: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> int:
-    """Outputs that read content and differ between a run padded to ``to`` and the full one.
+    """Counts outputs that read content and differ between a run padded to ``to`` and the full one.
 
     ``run``: a method of a ``Runner``; layer by layer unless it is given.
     """
@@ -189,12 +188,12 @@ def differing(
 
 
 def kept(need: Requirement, output: np.ndarray) -> np.ndarray:
-    """The outputs of a short run that are kept."""
+    """Returns the outputs of a short run that are kept."""
     return output[..., need.first + need.offset : need.kept + need.offset, :]
 
 
 def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
-    """Neighbours with the same lengths and outputs as one row."""
+    """Returns neighbours with the same lengths and outputs as one row."""
     found: list[Stretch] = []
     for length in sorted(table):
         least = lengths.geometry.least(length)
@@ -231,7 +230,7 @@ def rule(lengths: SafeLengths) -> str:
 
 
 def assumptions(lengths: SafeLengths) -> list[str]:
-    """What stands behind the plan beside what was run."""
+    """Returns what stands behind the plan beside what was run."""
     found = [
         "the target computes a shape in one way whatever the operands are, on this processor, "
         "with this release and as many threads"
@@ -256,3 +255,56 @@ def _by_reason(lengths: SafeLengths, reasons: dict[int, str]) -> Iterator[tuple[
     for why, names in layers.items():
         told = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
         yield f"{told} {'were' if len(names) > 1 else 'was'}", why
+
+
+SCRIPT = '''\
+"""How far to pad content, which outputs to keep, and what completes them. NumPy alone.
+
+Made by probe, with plan.json beside it, for one network on one target: see "network", "target" and
+"assumed" there. Paste the functions into your own code, or import this file.
+
+    short = pad(content)                     # (batch, *spatial, channels), channels last
+    outputs = complete(model(short), length of the content)
+
+The constant outputs behind are the target's. Where your model runs otherwise (all layers compiled
+as one, another memory format), give its own: complete(..., constant=model(padding alone)), which
+has the fixed size and is computed once.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+PLAN = json.loads((Path(__file__).parent / "plan.json").read_text())
+AXIS = PLAN["axis"]  # of the positions
+CONSTANT = np.moveaxis(np.array(PLAN["constant"], PLAN["dtype"]), -2, AXIS)
+
+
+def padded_length(content):
+    """The padded length for content of so many positions. ValueError: the plan has none."""
+    return _stretch(content)["padded"]
+
+
+def _stretch(content):
+    for stretch in PLAN["stretches"]:
+        if stretch["first"] <= content <= stretch["last"]:
+            return stretch
+    raise ValueError(f"content={content}: the plan has no such length")
+
+
+def pad(content):
+    """Content (batch, *spatial, channels) with the plan's padding behind it."""
+    around = [(0, 0)] * content.ndim
+    around[AXIS] = 0, padded_length(content.shape[AXIS]) - content.shape[AXIS]
+    return np.pad(content, around, constant_values=PLAN["value"])
+
+
+def complete(output, content, constant=CONSTANT):
+    """The fixed size's outputs, from those of the padded content and the constant tail."""
+    stretch, found = _stretch(content), np.repeat(constant, len(output), axis=0)
+    start, stop, offset = stretch["skipped"], stretch["kept"], stretch["offset"]
+    into, came = np.moveaxis(found, AXIS, 0), np.moveaxis(output, AXIS, 0)
+    into[start:stop] = came[start + offset : stop + offset]
+    return found
+'''

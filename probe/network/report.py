@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from probe.campaign import Tell, silent
 from probe.explain.evidence import Evidence, example
 from probe.launch import AnySession
 from probe.network import plan as plans
@@ -59,7 +60,7 @@ class Report:
         return "unknown" if found - {"equal"} or not found else "equal"
 
     def to_json(self) -> dict[str, Any]:
-        """One target of what ``probe network --json`` prints."""
+        """Returns one target of what ``probe network --json`` prints."""
         told = None if self.shown is None else self.shown.explanation
         explanation = None
         if told is not None:
@@ -86,18 +87,17 @@ def examine(
     value: float = 0.0,
     seed: int = 0,
     safe: Sequence[int] = (),
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Tell = silent,
 ) -> Report:
     """Compares every content with the full run on a started session.
 
     ``padded``: the short run's length, None for each content's least. ``safe``: contents for which
     safe lengths are sought. Errors: TargetError; InputError where a content doesn't fit.
     """
-    tell = progress or (lambda done, total, text: None)
     comparer = Comparer(session, geometry, value)
     report = Report(session.target.text, part=geometry.network.part)
     for done, length in enumerate(contents):
-        tell(done, len(contents), f"content {length:,}")
+        progress(done, len(contents), f"content {length:,}")
         found = comparer.compare(length, padded, seed)
         report.comparisons.append(found)
         if found.explanation is not None and report.shown is None:
@@ -109,7 +109,7 @@ def examine(
         lengths = SafeLengths(session, geometry)
         report.plan = plans.make(
             *(lengths, safe, value),
-            progress=lambda done, total: tell(done, total, "safe lengths"),
+            progress=lambda done, total: progress(done, total, "safe lengths"),
         )
     return report
 
@@ -121,7 +121,7 @@ def verdict(reports: Sequence[Report], failed: bool = False) -> str:
 
 
 def described(network: Network, fixed: int) -> dict[str, Any]:
-    """The network for people and for ``--json``: layers with their receptive windows."""
+    """Returns the network for people and for ``--json``: layers with their receptive windows."""
     windows = network.windows(fixed)
     layers = [
         {
@@ -153,7 +153,7 @@ def described(network: Network, fixed: int) -> dict[str, Any]:
 
 
 def network_row(network: Network, fixed: int, source: str | None = None) -> dict[str, Any]:
-    """The row of ``networks``: windows at the full length, layers without their numbers.
+    """Returns the row of ``networks``: windows at the full length, layers without their numbers.
 
     ``source``: what ``Network.load`` makes it from, where that is known.
     """

@@ -1,15 +1,23 @@
-"""A network on a target: all activations layer by layer, and end to end in the library's call."""
+"""A network on a target: all activations layer by layer, and end to end in the library's call.
+
+The length is the last axis everywhere here. Where the model's long axis is its first spatial one,
+what is sent says so (``turned``, in JSON and in specs), and the worker gives the library its own
+axes (:mod:`probe.backends.rewritten`). What users are given, a script or a report, has the model's
+axes: :class:`Axes`.
+"""
 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from probe.launch import AnySession
-from probe.network.axes import session_for
+from probe import operation
+from probe.launch import Answer, AnySession, Arrays
 from probe.network.chain import Network
 from probe.operands import normal
 
@@ -52,7 +60,7 @@ class Runner:
         self.no_program = ""
 
     def _ask(self, header: dict[str, Any], x: np.ndarray) -> tuple[dict[str, Any], Any]:
-        """A request about the network, which is sent before the first one of a process."""
+        """Sends a request about the network, and the network before the first one of a process."""
         process = getattr(self.session, "pid", 0)
         if self._process != process or process is None:
             self.session.revive()
@@ -67,7 +75,7 @@ class Runner:
         return self.session.request({"key": self.key} | header, {"x": x})
 
     def run(self, x: np.ndarray, control: bool = False) -> Run:
-        """Every layer as a call of its own, fed with the activations before it.
+        """Runs every layer as a call of its own, fed with the activations before it.
 
         ``x``: (1, *spatial, in_channels) in the network's dtype. ``control``: every convolution,
         pool and product is run again at the same shape and from another alignment.
@@ -77,13 +85,13 @@ class Runner:
         return Run([x, *outputs], header["seconds"], header["controls"])
 
     def output(self, x: np.ndarray) -> np.ndarray:
-        """What comes out behind the last layer, run layer by layer."""
+        """Runs the network layer by layer and returns what comes out behind the last one."""
         _, found = self._ask({"do": "through", "only_last": True}, x)
         output: np.ndarray = found["y0"]
         return output
 
     def layer(self, number: int, x: np.ndarray) -> np.ndarray:
-        """One layer on activations of one's own."""
+        """Runs one layer on the caller's activations."""
         header = {"do": "through", "first": number, "last": number + 1}
         _, found = self._ask(header, x)
         output: np.ndarray = found["y0"]
@@ -95,7 +103,7 @@ class Runner:
         return self.output(x) if output is None else output
 
     def end_to_end(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
-        """All layers in one call of the library: (output, seconds of each of ``times`` calls).
+        """Runs all layers in one call of the library: (output, seconds of each of ``times`` calls).
 
         (None, []) where there is no such call: only ``run`` tells then, and ``no_program`` why.
         """
@@ -105,7 +113,7 @@ class Runner:
 
 
 def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
-    """Content of so many positions, normal: (1, *height, length, in_channels).
+    """Returns content of so many positions, normal: (1, *height, length, in_channels).
 
     Shorter content of the same seed is the prefix of longer content.
     """
@@ -114,7 +122,79 @@ def content(network: Network, length: int, seed: int = 0) -> np.ndarray:
 
 
 def padded(x: np.ndarray, length: int, value: float = 0.0) -> np.ndarray:
-    """Content with positions of ``value`` behind it, up to ``length``."""
+    """Returns content with positions of ``value`` behind it, up to ``length``."""
     missing = length - x.shape[-2]
     pairs = [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)]
     return np.pad(x, pairs, constant_values=value)
+
+
+Block = tuple[slice, ...]
+
+
+class Changed(ABC):
+    """``session`` with changes in every spec that it is sent; everything else is its own."""
+
+    def __init__(self, session: AnySession) -> None:
+        self.session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    @abstractmethod
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what is sent in place of a spec."""
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """As ``Session.request``."""
+        return self.session.request(self._changed(header), arrays)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """As ``Session.stream``."""
+        return self.session.stream(self._changed(header), arrays)
+
+    def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(header)
+        if "spec" in found:
+            found["spec"] = self.changed(found["spec"])
+        if "specs" in found:
+            found["specs"] = [self.changed(spec) for spec in found["specs"]]
+        return found
+
+
+class Swapped(Changed):
+    """A session with ``turned`` in every spec, products aside."""
+
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows of a product have no axes; where they would (a height), no network is swapped."""
+        product = operation.of(spec).kind == "product"
+        return dict(spec) if product else {**spec, "turned": True}
+
+
+def session_for(session: AnySession, swapped: bool) -> AnySession:
+    """Returns the session as a network needs it."""
+    if not swapped or isinstance(session, Swapped):
+        return session
+    return cast("AnySession", Swapped(session))
+
+
+class Axes:
+    """A network's layers, sizes and activations in the axes that its model has."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.swapped = network, network.swapped
+        own = network.layers
+        self.layers = tuple(layer.swapped() for layer in own) if self.swapped else own
+        self.length = -3 if self.swapped else -2
+
+    def sizes(self, length: int) -> list[tuple[int, ...]]:
+        """As ``Network.sizes``."""
+        found = self.network.sizes(length)
+        return [size[::-1] for size in found] if self.swapped else found
+
+    def activations(self, x: np.ndarray) -> np.ndarray:
+        """(1, *spatial, channels) of the network as its model has them."""
+        return np.ascontiguousarray(np.swapaxes(x, 1, 2)) if self.swapped else x
+
+    def block(self, part: Block) -> Block:
+        """Returns the part of the model's activations that a part of the network's is."""
+        return (part[0], part[2], part[1], *part[3:]) if self.swapped else part

@@ -21,12 +21,10 @@ import numpy as np
 
 from probe import operation, ulp, window
 from probe.launch import AnySession
-from probe.network.axes import session_for
-from probe.network.chain import Network
+from probe.network.chain import Layer, Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
-from probe.network.layers import Layer
-from probe.network.running import Runner, content
+from probe.network.running import Runner, content, session_for
 from probe.operands import normal
 from probe.order.tree import BIAS
 from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser
@@ -93,7 +91,7 @@ class SafeLengths:
         return self._capacities[length]
 
     def _end_to_end(self, length: int) -> int:
-        """The longest content whose outputs have the full run's bits end to end.
+        """Returns the longest content whose outputs have the full run's bits end to end.
 
         The full length where the target can't run the network so.
         """
@@ -135,7 +133,7 @@ class SafeLengths:
         return self.geometry.fixed
 
     def serves(self, length: int, content: int) -> bool:
-        """Whether a run padded to ``length`` is safe for the content.
+        """Returns whether a run padded to ``length`` is safe for the content.
 
         The last layers are asked first, each by itself: they have few sizes, which many lengths
         share, so most lengths that are not safe are refused without running their own sizes.
@@ -170,7 +168,7 @@ class SafeLengths:
     def table(
         self, contents: Iterable[int], progress: Callable[[int, int], None] | None = None
     ) -> dict[int, int]:
-        """Content length -> safe padded length."""
+        """Returns the safe padded length of each content length."""
         wanted = list(contents)
         found = {}
         for done, length in enumerate(wanted, 1):
@@ -211,7 +209,7 @@ class SafeLengths:
         return self._by_bits(number, size, shift) if mask is None else mask
 
     def _pattern(self, number: int, size: int) -> Pattern:
-        """How the layer adds every output at a size; kept."""
+        """Returns how the layer adds every output at a size, which is cached."""
         if (number, size) not in self._patterns:
             if number not in self._known:
                 layer, heights = self.network.layers[number], self._heights[number]
@@ -224,7 +222,7 @@ class SafeLengths:
         return self._patterns[number, size]
 
     def _by_order(self, number: int, size: int, shift: int) -> np.ndarray | None:
-        """Outputs that are added alike; None where some summations are not known."""
+        """Returns a mask of outputs added alike; None where some summations are not known."""
         short = self._pattern(number, size)
         fixed = self._pattern(number, self.geometry.sizes[number])
         for pattern in (short, fixed):
@@ -282,7 +280,7 @@ class SafeLengths:
         )
 
     def _by_place(self, number: int, size: int, shift: int) -> np.ndarray:
-        """Positions of a function that are computed alike, whatever they hold."""
+        """Returns a mask of positions that a function computes alike, whatever they hold."""
         if number not in self._places:
             layer, heights = self.network.layers[number], self._heights[number]
             call = partial(self.runner.layer, number)
@@ -302,16 +300,13 @@ class SafeLengths:
             mine = np.zeros((*shape, size, channels), x.dtype)
             start, stop = max(-before, 0), min(size, fixed - before)
             mine[..., start:stop, :] = x[..., start + before : stop + before, :]
-            short, whole = self.runner.layer(number, mine), self._fixed_output(number, seed, x)
+            if (number, seed) not in self._fixed_outputs:
+                self._fixed_outputs[number, seed] = self.runner.layer(number, x)
+            short, whole = self.runner.layer(number, mine), self._fixed_outputs[number, seed]
             partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
             found.append(_positions_apart(short, whole[..., partner, :], self.network.dtype))
         mask: np.ndarray = ~np.any(found, axis=0)
         return mask
-
-    def _fixed_output(self, number: int, seed: int, x: np.ndarray) -> np.ndarray:
-        if (number, seed) not in self._fixed_outputs:
-            self._fixed_outputs[number, seed] = self.runner.layer(number, x)
-        return self._fixed_outputs[number, seed]
 
     def _operands(self, number: int, seed: int) -> np.ndarray:
         """Input of a layer at the full length, normal.
@@ -349,5 +344,5 @@ def _positions_apart(mine: np.ndarray, theirs: np.ndarray, dtype: str) -> np.nda
 
 
 def _the_same_anywhere(layer: Layer) -> bool:
-    """Whether an output's bits follow from what it reads: at most one operation rounds."""
+    """Returns whether an output's bits follow from what it reads: at most one operation rounds."""
     return operation.rounds_once(vars(layer))

@@ -21,14 +21,12 @@ from probe.campaign import Tell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
 from probe.network.chain import Network
-from probe.network.consequence import as_float64
+from probe.network.comparison import as_float64
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
-from probe.remedies.candidates import CHUNKS, Remedy
-from probe.remedies.found import Found, Measured
-from probe.remedies.measure import Timers, Work, few
-from probe.remedies.running import Sessions
+from probe.remedies.cases import Sessions, Timers, Work, few
+from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy
 from probe.target import Target
 
 
@@ -84,11 +82,11 @@ class _OfNetwork(Work):
         self.safe: dict[str, SafeLengths] = {}
 
     def judged(self, remedy: Remedy, **known: Any) -> Found:
-        """One remedy at the least padded lengths."""
+        """Returns one remedy at the least padded lengths."""
         return super().judged(remedy, sizes=tuple(self.least.values()), **known)
 
     def judge(self, found: Found) -> None:
-        """At which content lengths the least padding changes nothing."""
+        """Counts the content lengths at which the least padding changes nothing."""
         safe = self.safe[found.remedy.name] = self._safe(found.remedy)
         try:
             kept = [safe.capacity(self.least[one]) >= one for one in self.contents]
@@ -99,7 +97,7 @@ class _OfNetwork(Work):
         self._unproved(found, safe)
 
     def _safe(self, remedy: Remedy) -> SafeLengths:
-        """What finds the padded lengths at which every layer adds as at the full one.
+        """Returns what finds the padded lengths at which every layer adds as at the full one.
 
         Sums that are kept in float64 are looked at as float64 ones, of a float64 network: what
         vanishes beside a large number in float32 does not there.
@@ -138,7 +136,7 @@ class _OfNetwork(Work):
         return found
 
     def layerwise(self, name: str, on: Remedy, safe: SafeLengths) -> Found:
-        """Every layer padded by itself with what it computes of padding alone."""
+        """Pads every layer by itself with what it computes of padding alone."""
         found = Found(replace(on, name=name, doc="constants put in before every layer"))
         found.compared, found.sizes = len(self.contents), self.contents
         plans = Layerwise(safe)
@@ -148,12 +146,12 @@ class _OfNetwork(Work):
         return found
 
     def exact(self) -> tuple[np.ndarray, float]:
-        """A float64 run, and its largest output."""
+        """Returns a float64 run, and its largest output."""
         exact = exact_output(self.network, self.whole)
         return exact, float(np.abs(exact).max())
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """What users get at the full length."""
+        """Returns what users get at the full length."""
         return self._runner(remedy).as_used(self.whole)
 
     def other_bits(self, found: Found) -> int:
@@ -161,7 +159,7 @@ class _OfNetwork(Work):
         return sum(not self._same_bits(found, one) for one in self.contents)
 
     def _same_bits(self, one: Found, length: int) -> bool:
-        """Whether the outputs that read content are those of the full run, on operands."""
+        """Returns whether the outputs that read content are those of the full run, on operands."""
         x = content(self.network, length, seed=length)
         whole = self._runner(one.remedy).as_used(padded(x, self.fixed))
         runner, given = self._short(one, length)
@@ -174,12 +172,12 @@ class _OfNetwork(Work):
         return bool(ulp.equal(short, _first(whole, need.first, need.kept), self.network.dtype))
 
     def _short(self, one: Found, length: int) -> tuple[Runner, int]:
-        """What runs content of that length, and to which length it is padded before."""
+        """Returns what runs content of that length, and to which length it is padded before."""
         given = one.sizes[self.contents.index(length)]
         return self._runner(one.remedy, length), given
 
     def _runner(self, remedy: Remedy, plan: int = 0) -> Runner:
-        """The network with a remedy, or its plan for a content length where it has one."""
+        """Returns the network with a remedy, or its plan for a content length where it has one."""
         key = remedy.name, plan if (remedy.name, plan) in self.plans else 0
         if key not in self.runners:
             session = self.sessions.with_remedy(remedy, convolutions=True)
@@ -219,6 +217,6 @@ def _timer(runner: Runner, x: np.ndarray) -> Callable[[float], Sequence[float]]:
 
 
 def exact_output(network: Network, x: np.ndarray) -> np.ndarray:
-    """The network's outputs for ``x`` with float64 weights, sums and activations."""
+    """Returns the network's outputs for ``x`` with float64 weights, sums and activations."""
     with InlineSession(Target.parse("reference")) as session:
         return Runner(session, as_float64(network)).output(floats.widen(x, network.dtype))

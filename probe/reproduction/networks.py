@@ -19,11 +19,10 @@ from probe.comparison import Blocks, Comparison, Pairs, Revealer, run
 from probe.errors import InputError, Nondeterministic
 from probe.launch import AnySession, open_session
 from probe.network import Network
-from probe.network.axes import Axes
+from probe.network.chain import Layer
 from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
-from probe.network.layers import Layer
-from probe.network.running import content
+from probe.network.running import Axes, content
 from probe.reproduction import folder, layout, literals, program, proof
 from probe.reproduction import lines as written
 from probe.reproduction.facts import facts_of

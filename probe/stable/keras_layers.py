@@ -75,7 +75,7 @@ class Dense(keras.layers.Dense):
     accumulate = None
 
     def call(self, inputs, training=None):
-        """The rows, each for itself."""
+        """Multiplies each row for itself."""
         _require_tensorflow()
         kernel = keras.ops.convert_to_tensor(self.kernel)
         bias = None if self.bias is None else keras.ops.convert_to_tensor(self.bias)
@@ -92,7 +92,7 @@ class BatchNormalization(keras.layers.BatchNormalization):
     accumulate = None
 
     def call(self, inputs, training=None, mask=None):
-        """A multiplication and an addition of each element; 16-bit inputs in float32, as Keras."""
+        """Multiplies and adds each element; 16-bit inputs in float32, as Keras."""
         if training and self.trainable:
             return super().call(inputs, training=training, mask=mask)
         _require_tensorflow()
@@ -150,7 +150,7 @@ def stabilized(model, accumulate=None, strict=False):
 
 
 def _plain(layer):
-    """Whether a layer computes what its class says: no quantised weights."""
+    """Returns whether a layer computes what its class says: no quantised weights."""
     return getattr(layer, "quantization_mode", None) is None
 
 

@@ -48,7 +48,7 @@ class Linear(torch.nn.Linear):
     accumulate = None
 
     def forward(self, input):
-        """The rows, each for itself."""
+        """Multiplies each row for itself."""
         return dense(input, self.weight, self.bias, self.accumulate)
 
 

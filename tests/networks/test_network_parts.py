@@ -11,11 +11,10 @@ from probe.errors import InputError
 from probe.experiments import networks as pictures
 from probe.launch import InlineSession
 from probe.network import Network, plan
-from probe.network.readers.reading import BRANCHED
+from probe.network.reading import BRANCHED
 from probe.network.report import examine, verdict
 from probe.network.safe import SafeLengths
-from probe.remedies import found as remedies_rows
-from probe.remedies import measure_network
+from probe.remedies import measure_network, remedy
 from probe.target import Target
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -205,7 +204,7 @@ def test_python_marks_a_part_as_the_commands_do(parts, tmp_path):
     with pytest.raises(InputError, match="read in part"):
         made.save(tmp_path)
     measured = measure_network(found, Target.parse("reference"), [4], 48, only=["pad"])
-    told = remedies_rows.report(measured)
+    told = remedy.report(measured)
     assert told["recommended"] is None and told["verdict"] == "unknown"
 
 

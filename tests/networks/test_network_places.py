@@ -5,10 +5,10 @@ import pytest
 
 from probe import Target
 from probe.launch import Session
+from probe.network.chain import Layer
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
 from probe.network.functions import Places
-from probe.network.layers import Layer
 from probe.network.running import Runner
 from probe.network.safe import SafeLengths
 from probe.target import unavailable

@@ -15,12 +15,12 @@ from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
 from probe.cli.network import network as command
 from probe.launch import InlineSession
+from probe.network.chain import Layer
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
-from probe.network.layers import Layer
 from probe.network.running import Runner, content
-from probe.remedies import running
-from probe.remedies.candidates import candidates
+from probe.remedies.cases import Remedied
+from probe.remedies.remedy import candidates
 from probe.reproduction import layout
 from probe.reproduction import lines as scripts
 
@@ -248,7 +248,7 @@ def test_a_network_is_compared_end_to_end(started, text):
 @pytest.mark.parametrize("text", TARGETS)
 def test_operators_with_a_remedy_stand_between_programs(started, text):
     chunks = next(one for one in candidates(Target.parse(text), [4]) if one.name == "chunks=4")
-    session = running.Remedied(started(text), chunks.spec, True)
+    session = Remedied(started(text), chunks.spec, True)
     for words in ({}, {"turned": True}):
         network = described(LAYERS["groups, uneven padding, bias"], **words)
         agree(session, network, 17)

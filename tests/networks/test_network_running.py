@@ -12,7 +12,7 @@ from probe.cli.network import network as command
 from probe.errors import InputError, TargetError
 from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
-from probe.network import Network, consequence, plan
+from probe.network import Network, comparison, plan
 from probe.network.comparison import Comparer
 from probe.network.description import from_json, nine_layers
 from probe.network.layerwise import CUT, Layerwise
@@ -234,10 +234,10 @@ def test_decisions_and_errors_are_counted():
     fixed = np.array([[3.0, 1.0, 2.0, 0.5, 0.25, -1.0]], np.float32)
     other = fixed.copy()
     other[0, 0] = 1.5
-    told = {one.decision: one for one in consequence.decisions(other, fixed, "float32")}
+    told = {one.decision: one for one in comparison.decisions(other, fixed, "float32")}
     assert told["argmax"].crossed == 1 and told["top-5"].crossed == 0
     assert told["threshold"].crossed == 0 and told["threshold"].taken == 6
-    assert consequence.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
+    assert comparison.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
 
 
 def test_measurements_are_stored_and_not_repeated(tmp_path):
@@ -422,7 +422,7 @@ def test_lengths_at_which_the_program_computes_otherwise_are_not_safe(switching,
         kept = geometry.requirement(length).kept
         assert safe == least if kept <= 2 else safe >= 70 > least
         for seed in range(3):
-            run = lengths.runner.end_to_end
+            run = lengths.runner.as_used
             assert plan.differing(lengths, length, safe, seed, run=run) == 0
     assert {geometry.requirement(length).kept <= 2 for length in contents} == {True, False}
     assert any(lengths.end_to_end.values()) and plan.rule(lengths) == ""
@@ -445,7 +445,7 @@ def test_a_scale_and_shift_that_are_fused_at_some_sizes_are_found_and_replayed()
             assert found.explained
             assert {cause for at in found.own for cause in at.causes} <= {"rounding", "order"}
             for seed in range(4):
-                runs = lengths.runner.output, lengths.runner.end_to_end
+                runs = lengths.runner.output, lengths.runner.as_used
                 safe = lengths.safe(length)
                 assert not any(plan.differing(lengths, length, safe, seed, run=run) for run in runs)
         assert 1 not in lengths.by_bits

@@ -12,7 +12,7 @@ import pytest
 from probe.cli import shell
 from probe.errors import InputError
 from probe.network import Network
-from probe.network.readers import trust as files
+from probe.network import trust as files
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -14,8 +14,8 @@ from probe.network.description import from_json
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
-from probe.remedies import measure_network, running
-from probe.remedies.running import Sessions
+from probe.remedies import cases, measure_network
+from probe.remedies.cases import Sessions
 from probe.target import unavailable
 
 LAYERS = [
@@ -32,7 +32,7 @@ SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch):
-    monkeypatch.setattr(running, "SECONDS", 0.001)
+    monkeypatch.setattr(cases, "SECONDS", 0.001)
 
 
 def described(turned: bool) -> Network:

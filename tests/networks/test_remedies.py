@@ -13,10 +13,10 @@ from probe.cli import shell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, Session
 from probe.network.description import nine_layers
-from probe.remedies import Remedied, advise, candidates, measure, measure_network, running
-from probe.remedies.found import report, rows
-from probe.remedies.measure import exact_sums
-from probe.remedies.running import Sessions
+from probe.remedies import Remedied, advise, candidates, measure, measure_network
+from probe.remedies import cases as of_cases
+from probe.remedies.cases import ROUNDS, Sessions, exact_sums
+from probe.remedies.remedy import report, rows
 from probe.target import unavailable
 from probe.ulp import equal
 from tests.helpers.convolutions import cases
@@ -27,7 +27,7 @@ UNSTABLE = "reference,algorithm=pairwise,length_switch=9"
 
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch):
-    monkeypatch.setattr(running, "SECONDS", 0.001)
+    monkeypatch.setattr(of_cases, "SECONDS", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_what_has_no_remedies_is_refused(reference, case):
 def measured():
     case = Case("conv1d", 5, 3, 2, padding="same", operands="cancel")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "SECONDS", 0.001)
+        patch.setattr(of_cases, "SECONDS", 0.001)
         lengths = [3, 6, 8, 9, 12, 40]
         return measure(
             case, Target.parse(UNSTABLE), lengths, chunks=[16, 6], sessions=Sessions(inline=True)
@@ -163,8 +163,8 @@ def test_bits_of_the_longest_run_are_kept_or_not(measured):
 def test_all_that_ran_is_timed_at_both_lengths_in_the_same_turns(measured):
     for one in measured.found:
         assert {length: len(turns) for length, turns in one.seconds.items()} == {
-            6: running.ROUNDS,
-            40: running.ROUNDS,
+            6: ROUNDS,
+            40: ROUNDS,
         }
     assert measured.content == 6
     assert measured.ratio(measured.default, 6) == 1
@@ -245,7 +245,7 @@ def test_rows_are_stored_and_read_back(measured, tmp_path):
     assert list(table.index[table.recommended]) == [advise(measured).name]
     assert table.verdict["default"] == "differs"
     assert table.ratio["default"] == 1
-    assert len(found.measurements) == len(measured.found) * 2 * running.ROUNDS
+    assert len(found.measurements) == len(measured.found) * 2 * ROUNDS
     assert set(found.remedies.case_id) == set(found.cases.case_id)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from probe import Case, Store, Target, load
-from probe.answers.window import predicted
+from probe.answers.explain import predicted
 from probe.errors import TargetError
 from probe.experiments import conventions
 from probe.experiments import windows as diagrams

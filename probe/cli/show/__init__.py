@@ -1,5 +1,4 @@
 """What the commands found, for people: every function returns something that rich prints.
 
-``places`` writes sets of outputs and what they read; each other file shows what one
-command found.
+``orders`` writes sets of outputs, what they read and how they are added; the others build on it.
 """

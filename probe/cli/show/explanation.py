@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from probe import floats
-from probe.cli.show import orders, places
+from probe.cli.show import orders
 from probe.comparison import Comparison, Run
 from probe.explain.evidence import Added, Evidence
 from probe.order import notation
@@ -34,7 +34,7 @@ MEANING = {
 
 
 def causes_table(causes: Mapping[str, int]) -> RenderableType:
-    """A row a cause."""
+    """Returns a table with a row for each cause."""
     rows = table("cause", "outputs", "what it is", right=("outputs",))
     for cause, count in causes.items():
         rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", meaning(cause))
@@ -42,12 +42,12 @@ def causes_table(causes: Mapping[str, int]) -> RenderableType:
 
 
 def meaning(cause: str) -> str:
-    """A cause in words; of several at once, all of them."""
+    """Returns a cause in words; of several at once, all of them."""
     return "; ".join(MEANING.get(part, part) for part in cause.split("+"))
 
 
 def cause_style(cause: str) -> str:
-    """Red for what counts against us, and for what cannot be said."""
+    """Returns red for what counts against us, and for what cannot be said."""
     return "bold red" if cause in ("unexplained", "nondeterministic") else "cyan"
 
 
@@ -56,7 +56,7 @@ MOST = 5
 
 
 def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
-    """Everything ``probe explain`` says of two runs."""
+    """Returns everything ``probe explain`` says of two runs."""
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
         parts += ["", causes_table(found.causes)]
@@ -70,7 +70,7 @@ def explanation(found: Comparison, evidence: Evidence | None, width: int) -> Ren
 
 
 def headline(found: Comparison) -> Text:
-    """``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
+    """Returns ``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
     compared, differing = found.compared, len(found.differing)
     text = Text(style="bold")
     if not compared:
@@ -90,7 +90,7 @@ def headline(found: Comparison) -> Text:
 
 
 def _sides(found: Comparison) -> Text:
-    """Both targets, with the length, and whatever else sets the sides apart."""
+    """Returns both targets, with the length, and whatever else sets the sides apart."""
     sides = found.left, found.right
     told = [
         {
@@ -121,7 +121,7 @@ def _refusals(found: Comparison) -> Iterator[RenderableType]:
 
 
 def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """How the compared outputs of one side are added."""
+    """Yields how the compared outputs of one side are added."""
     if side.orders is None or not told:
         return
     yield Text(f"\n{name} adds", "bold")
@@ -142,7 +142,7 @@ def _orders(name: str, side: Run, told: Sequence[Mapping[str, Any]]) -> Iterator
 
 
 def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
-    """What the libraries say they ran: evidence beside the causes."""
+    """Yields what the libraries say they ran: evidence beside the causes."""
     if kernels:
         yield Text("")
     for side, sources in kernels.items():
@@ -158,13 +158,13 @@ SUMS = 20
 
 
 def example(found: Evidence, width: int) -> Iterator[RenderableType]:
-    """The output's two sides. ``width``: columns of the terminal."""
+    """Yields the output's two sides. ``width``: columns of the terminal."""
     left, right = found.left, found.right
     far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
     head = Text("the smallest one in full: ", "bold")
     head.append(
-        f"{places.name(left.output)}={floats.text(left.library, left.dtype)}, against "
-        f"{'' if left.output == right.output else places.name(right.output) + '='}"
+        f"{orders.name(left.output)}={floats.text(left.library, left.dtype)}, against "
+        f"{'' if left.output == right.output else orders.name(right.output) + '='}"
         f"{floats.text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
@@ -196,7 +196,7 @@ def _added(name: str, side: Added, reads: bool) -> RenderableType:
         Text(f"\n{name}: {side.side.target.text}, length {side.side.case.length}", "bold")
     ]
     if reads and side.reads is not None:
-        lines.append(Text(f"reads {places.reads(side.side.case, np.array(side.reads))}"))
+        lines.append(Text(f"reads {orders.reads(side.side.case, np.array(side.reads))}"))
     if side.summation is None:
         return Group(*lines, Text("order not known", "yellow"), _result(side))
     tree, rounding = side.summation
@@ -211,7 +211,7 @@ def _added(name: str, side: Added, reads: bool) -> RenderableType:
 
 
 def _sums(side: Added) -> Iterator[Text]:
-    """Partial sums; ``>`` marks those that the other side does not have."""
+    """Yields partial sums; ``>`` marks those that the other side does not have."""
     shown = _shown(side)
     before = -1
     for one in side.sums:
@@ -224,7 +224,7 @@ def _sums(side: Added) -> Iterator[Text]:
 
 
 def _shown(side: Added) -> set[int]:
-    """All nodes of a small tree, else those around where the sides part, and the last."""
+    """Returns all nodes of a small tree, else those around where the sides part, and the last."""
     count = len(side.sums)
     if count <= SUMS:
         return set(range(count))
@@ -246,7 +246,7 @@ def _sum(side: Added, one: PartialSum) -> Text:
 
 
 def _notes(side: Added) -> Iterator[Text]:
-    """What the marks beside the sums mean."""
+    """Yields what the marks beside the sums mean."""
     if side.own:
         yield Text("> only on this side; ← where they part", "dim")
     if side.summation is not None and side.summation.rounding.fused:
@@ -263,19 +263,24 @@ def _result(side: Added) -> Text:
 
 
 def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:
-    """What ``probe explain --from STORE`` found."""
+    """Returns what ``probe explain --from STORE`` found."""
     head = Text(f"{found['differing']:,} differing outputs in {found['store']}; ", "bold")
-    head.append(f"replayed {found['replayed']:,}", _share(found["replayed"], found["differing"]))
+    style = "green" if found["replayed"] == found["differing"] else "red"
+    head.append(f"replayed {found['replayed']:,}", style)
     lines: list[RenderableType] = [head]
     if before := found["comparisons_explained_before"]:
         lines.append(Text(f"{before:,} comparisons had been explained before", "dim"))
     if found["causes"]:
         lines += ["", causes_table(found["causes"]), "", _causes_by_target(found)]
-    return Group(*lines, *_failures(found["failures"], verbose), *_interrupted(found))
-
-
-def _share(part: int, total: int) -> str:
-    return "green" if part == total else "red"
+    failures = found["failures"]
+    shown = failures if verbose else failures[:3]
+    lines += [Text(failure, "yellow") for failure in shown]
+    if len(failures) > len(shown):
+        rest = f"{len(failures) - len(shown)} other failures; --verbose shows them"
+        lines.append(Text(rest, "yellow"))
+    if found["interrupted"]:
+        lines.append(Text("interrupted: the same command goes on where it stopped", "yellow"))
+    return Group(*lines)
 
 
 def _causes_by_target(found: Mapping[str, Any]) -> RenderableType:
@@ -284,16 +289,3 @@ def _causes_by_target(found: Mapping[str, Any]) -> RenderableType:
     for target, causes in found["targets"].items():
         rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
     return rows
-
-
-def _failures(failures: list[str], verbose: bool, most: int = 3) -> Iterator[RenderableType]:
-    shown = failures if verbose else failures[:most]
-    for failure in shown:
-        yield Text(failure, "yellow")
-    if len(failures) > len(shown):
-        yield Text(f"{len(failures) - len(shown)} other failures; --verbose shows them", "yellow")
-
-
-def _interrupted(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    if found["interrupted"]:
-        yield Text("interrupted: the same command goes on where it stopped", "yellow")

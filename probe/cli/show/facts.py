@@ -14,7 +14,7 @@ from probe.printing import table
 
 
 def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """What can run here first; then the rest, each with its reason."""
+    """Returns what can run here first; then the rest, each with its reason."""
     able = table("target", "version", "what it is")
     unable = table("not here", "because")
     for row in rows:
@@ -44,7 +44,7 @@ def _unavailable(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]
 
 
 def machine(found: Mapping[str, Any]) -> RenderableType:
-    """One fact a line."""
+    """Returns a table with one fact a line."""
     rows = table("fact", "value")
     rows.show_header = False
     absent = {column.name: column.null for column in schema.TABLES["runs"]}

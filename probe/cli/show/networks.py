@@ -15,7 +15,7 @@ from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
 from probe.printing import counted, ranges, table, up_to
-from probe.remedies import Found, Measured, advise
+from probe.remedies import Measured, advise
 
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
@@ -28,7 +28,7 @@ def networks(
     width: int,
     saved: Sequence[str],
 ) -> RenderableType:
-    """Everything ``probe network`` says."""
+    """Returns everything ``probe network`` says."""
     parts: list[RenderableType] = [heading(told)]
     for report in reports:
         parts += ["", Text(report.target, "bold")]
@@ -42,7 +42,7 @@ def networks(
 
 
 def heading(told: Mapping[str, Any]) -> Text:
-    """The network in two lines; before them, what of the model is not part of it."""
+    """Returns the network in two lines; before them, what of the model is not part of it."""
     last, count = told["layers"][-1], len(told["layers"])
     said = f"{counted(count, 'layer')}, fixed length {told['fixed']:,}"
     if not told["part"]:
@@ -86,7 +86,7 @@ def _one(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _of_part(report: Report) -> str:
-    """The verdict for a model that was read in part."""
+    """Returns the verdict for a model that was read in part."""
     if report.of_part == "differs":
         return (
             "differs within the part that was read; whether the outputs of the whole model differ "
@@ -142,7 +142,7 @@ def _verdict(one: PaddedComparison) -> str:
 
 
 def _layers(one: PaddedComparison) -> RenderableType:
-    """Layer by layer: where it starts and how it grows on the way down."""
+    """Shows layer by layer where the difference starts and how it grows on the way down."""
     right = (
         "size",
         "compared",
@@ -179,7 +179,7 @@ def _layers(one: PaddedComparison) -> RenderableType:
 
 
 def _plan(plan: Plan) -> RenderableType:
-    """The shortest padded lengths that change no bit."""
+    """Returns the shortest padded lengths that change no bit."""
     right = ("content", "shortest with all outputs", "shortest without another bit", "keep")
     rows = table(*right, right=right)
     for one in plan.stretches[:MOST]:
@@ -207,7 +207,7 @@ COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 
 
 def remedies(measured: Measured) -> RenderableType:
-    """A row a remedy, then why some are not known, then what to do."""
+    """Returns a row for each remedy, then why some are not known, then what to do."""
     what = "lengths" if isinstance(measured.subject, Case) else "content lengths"
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
@@ -234,11 +234,12 @@ def _remedies(measured: Measured) -> RenderableType:
     best = advise(measured).name
     for one in measured.found:
         differing = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
+        seconds = measured.seconds(one, measured.content)
         rows.add_row(
             Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
             Text(measured.verdict(one), COLOURS[measured.verdict(one)]),
             differing,
-            _seconds(measured, one),
+            "" if seconds is None else f"{seconds * 1e3:.3g} ms",
             rounded_text(measured.ratio(one, measured.content)),
             rounded_text(measured.of_fixed(one)),
             rounded_text(measured.ratio(one, measured.fixed)),
@@ -247,8 +248,3 @@ def _remedies(measured: Measured) -> RenderableType:
             one.remedy.doc,
         )
     return rows
-
-
-def _seconds(measured: Measured, one: Found) -> str:
-    found = measured.seconds(one, measured.content)
-    return "" if found is None else f"{found * 1e3:.3g} ms"

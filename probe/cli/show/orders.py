@@ -1,26 +1,167 @@
-"""Orders and roundings: which outputs are added how."""
+"""Shows what outputs read, how they are added, and where a target switches to another order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from probe.cli.show import places
+from probe.answers.explain import Windows
+from probe.case import Case
 from probe.comparison import Run
 from probe.order import notation
 from probe.order.summation import Summation
 from probe.printing import counted, ranges
+from probe.thresholds.recognition import Kind
+from probe.thresholds.search import Thresholds, islands
+
+Region = tuple[np.ndarray, ...]
+
+
+def regions(mask: np.ndarray) -> Iterator[Region]:
+    """Yields the True entries of a mask as disjoint products of indices, one index set an axis.
+
+    Slices along the first axis that look alike are taken together, and so on inwards.
+    """
+    if mask.ndim == 1:
+        if mask.any():
+            yield (np.flatnonzero(mask),)
+        return
+    rows = mask.reshape(len(mask), -1)
+    _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    for number in np.argsort(first):
+        members = np.flatnonzero(which.reshape(-1) == number)
+        for inner in regions(mask[members[0]]):
+            yield (members, *inner)
+
+
+def outputs(mask: np.ndarray, most: int = 4) -> str:
+    """Returns where a mask of the output's shape is True; at most ``most`` regions are written out.
+
+    Axes of one entry are left out, ``*`` is all of an axis.
+    """
+    found = list(regions(mask))
+    if mask.size == 1:
+        return "the output" if found else "none"
+    text = "; ".join(_region(region, mask.shape) for region in found[:most])
+    more = len(found) - most
+    return f"{text}; and {more} more such blocks" if more > 0 else text or "none"
+
+
+def _region(region: Region, shape: tuple[int, ...]) -> str:
+    """Returns ``out[...]``; axes with one entry are not written."""
+    parts = [
+        "*" if len(indices) == size else ranges(indices.tolist(), 8)
+        for indices, size in zip(region, shape, strict=True)
+        if size > 1
+    ]
+    several = len(parts) > 1
+    return f"out[{', '.join(f'({part})' if several and ',' in part else part for part in parts)}]"
+
+
+def name(index: tuple[int, ...]) -> str:
+    """Returns one entry with all its indices: ``out[0, 3, 7]``."""
+    return f"out[{', '.join(map(str, index))}]"
+
+
+SHOWN = 12
+"""Outputs that are written out: the first, the last, and those that are not as predicted."""
+
+READS = 12
+"""Reads of one output that are written out."""
+
+
+def windows(found: Windows) -> RenderableType:
+    """Returns a line an output: the first and last ones, and those not where the padding says."""
+    case, same = found.case, found.same
+    groups = (_group(case, group, found.revealed, same) for group in range(case.groups))
+    return Group(
+        Text(f"{case.label} on {found.target}", "bold"),
+        _windows_read(case, same),
+        "",
+        *(line for group in groups for line in group),
+    )
+
+
+def _windows_read(case: Case, same: np.ndarray) -> Text:
+    groups = "" if case.groups == 1 else f" in {case.groups} groups"
+    text = Text(f"{same.size:,} windows{groups} of {case.summands:,} inputs read off; ")
+    if same.all():
+        return text.append(f"all where padding={case.padding_text} says", "green")
+    wrong = int((~same).sum())
+    return text.append(f"{wrong:,} not where padding={case.padding_text} says", "bold red")
+
+
+def _group(
+    case: Case, group: int, revealed: np.ndarray, same: np.ndarray
+) -> Iterator[RenderableType]:
+    """Yields the first group in full; of the others what is not as predicted."""
+    if group and same[group].all():
+        if group == case.groups - 1:
+            yield Text("the other groups read alike, their own channels", "dim")
+        return
+    if case.groups > 1:
+        yield Text(f"filter {group * (case.filters // case.groups)}", "bold")
+    positions = revealed.shape[1]
+    wrong = np.flatnonzero(~same[group])[:SHOWN].tolist()
+    ends = range(positions) if positions <= SHOWN else [*range(5), *range(positions - 4, positions)]
+    before = -1
+    for position in sorted({*ends, *wrong}):
+        if position != before + 1:
+            yield Text("...", "dim")
+        before = position
+        line = f"{_output(case, position)} reads {reads(case, revealed[group, position])}"
+        yield Text(line, "" if same[group, position] else "red")
+
+
+def _output(case: Case, position: int) -> str:
+    shape = case.output_shape()[:-1]
+    return _named("out", np.unravel_index(position, shape), shape)
+
+
+def reads(case: Case, met: np.ndarray) -> str:
+    """Returns what one output reads, kernel position by kernel position: ``x[-] x[0] x[1]``."""
+    shape, channels = case.input_shape(), case.group_channels
+    rows = np.asarray(met).reshape(-1, channels)
+    words = []
+    for row in rows[:READS]:
+        if (row < 0).all():
+            words.append("x[-]")
+        elif channels > 1 and (row >= 0).all() and (np.diff(row) == 1).all():
+            words.append(_span(int(row[0]), channels, shape))
+        else:
+            words += ["x[-]" if i < 0 else _input(int(i), shape) for i in row]
+    more = len(rows) - READS
+    return " ".join(words) + (f" ... ({more} more)" if more > 0 else "")
+
+
+def _input(flat: int, shape: tuple[int, ...]) -> str:
+    return _named("x", np.unravel_index(flat, shape), shape)
+
+
+def _span(flat: int, channels: int, shape: tuple[int, ...]) -> str:
+    """Returns neighbouring channels of one place: ``x[3, 0..7]``."""
+    *place, channel = (int(i) for i in np.unravel_index(flat, shape))
+    span = "*" if channels == shape[-1] else f"{channel}..{channel + channels - 1}"
+    return _named("x", (*place, span), shape)
+
+
+def _named(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
+    """Returns an entry by its indices; axes of one entry are left out."""
+    kept = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
+    return f"{tensor}[{', '.join(kept)}]"
+
 
 MOST, DRAWN = 8, 3
 """Summations that are written out, and that are drawn too."""
 
 
 def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
-    """Every summation with its outputs. ``found``: what ``--json`` prints."""
+    """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
         _headline(side, found),
@@ -35,16 +176,12 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     total, replayed = found["outputs"], found["replayed"]
     count = len(side.orders.summations)
     outputs, adding = counted(total, "output"), counted(count, "summation")
-    text = Text(f"{outputs} of {_summands(side)}, {adding}; ")
+    bias = "" if side.case.bias is None else " and the bias"
+    text = Text(f"{outputs} of {counted(side.case.summands, 'product')}{bias}, {adding}; ")
     text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
     return text.append(
         f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)", "dim"
     )
-
-
-def _summands(side: Run) -> str:
-    bias = "" if side.case.bias is None else " and the bias"
-    return f"{counted(side.case.summands, 'product')}{bias}"
 
 
 def _summations(side: Run) -> Iterator[RenderableType]:
@@ -57,7 +194,7 @@ def _summations(side: Run) -> Iterator[RenderableType]:
         found = side.orders.summations[number]
         head = Text(f"\norder {found.tree.id}", "bold cyan")
         head.append(
-            f"  {counted(counts[number], 'output')}: {places.outputs(mask)}",
+            f"  {counted(counts[number], 'output')}: {outputs(mask)}",
             "not bold default",
         )
         yield head
@@ -69,17 +206,17 @@ def _summations(side: Run) -> Iterator[RenderableType]:
 
 
 def _unknown(side: Run) -> Iterator[RenderableType]:
-    """Outputs without a summation, and why."""
+    """Yields outputs without a summation, and why."""
     if side.orders is None:
         return
     orders = side.orders
     nothing = (orders.index < 0) & orders.replayed
     if nothing.any():
-        where = places.outputs(nothing.reshape(orders.shape))
+        where = outputs(nothing.reshape(orders.shape))
         yield Text(f"\n{int(nothing.sum()):,} outputs read padding only and are 0: {where}")
     rest = (orders.index < 0) & ~orders.replayed
     if rest.any():
-        where = places.outputs(rest.reshape(orders.shape))
+        where = outputs(rest.reshape(orders.shape))
         kind = "not a sum of their products" if orders.not_a_sum.any() else "not known"
         yield Text(f"\n{int(rest.sum()):,} outputs are {kind}: {where}\n  {orders.evidence}", "red")
 
@@ -97,5 +234,96 @@ def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2)
 
 
 def rounded(found: Summation, dtype: str) -> str:
-    """In words where a summation rounds."""
+    """Says in words where a summation rounds."""
     return "; ".join(found.text(dtype, ranges))
+
+
+LISTED = 20
+"""Stretches, and kinds of rows, that are written out."""
+
+
+def thresholds(found: Thresholds) -> RenderableType:
+    """Shows stretches of lengths that add alike, their summations, and how they are known."""
+    return Group(
+        Text(f"{found.case.label} on {found.target}", "bold"),
+        _switches(found),
+        "",
+        *_stretches(found),
+        *_kinds(found),
+        *_tails(found),
+        *_doubts(found),
+    )
+
+
+def _switches(found: Thresholds) -> Text:
+    switches = len(found.switches)
+    style = "yellow" if switches else "green"
+    text = Text(counted(switches, "switch"), style)
+    text.append(f" between lengths {found.shortest:,} and {found.upto:,}", "default")
+    return text.append(f" ({len(found.patterns)} lengths run, {found.seconds:.1f} s)", "dim")
+
+
+def _stretches(found: Thresholds) -> Iterator[Text]:
+    all_of = list(islands(found))
+    for (first, last, kind), switch in list(zip(all_of, [None, *found.switches], strict=True))[
+        :LISTED
+    ]:
+        why = "" if switch is None else f"  {', '.join(switch.causes)}"
+        sure = "" if switch is None or switch.scanned else ", by bisection"
+        line = Text(f"{first:>9,} .. {last:<9,}  adds as ")
+        yield line.append(f"kind {kind}", "cyan").append(f"{why}{sure}", "dim")
+    if len(all_of) > LISTED:
+        yield Text(f"and {len(all_of) - LISTED} more stretches; --json has all", "dim")
+
+
+def _kinds(found: Thresholds) -> Iterator[RenderableType]:
+    """Yields the summations of each kind of row that is an interior or a tail."""
+    used = {kind for _, _, kind in islands(found)}
+    used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
+    for kind in sorted(used)[:LISTED]:
+        yield Text(f"\nkind {kind}", "bold cyan")
+        yield from _kind(found, found.recogniser.kinds[kind])
+
+
+def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
+    """Yields a row of outputs: each distinct summation, with how many filters have it."""
+    distinct = sorted(set(row))
+    for number in distinct:
+        if len(distinct) > 1:
+            yield Text(f"  {counted(row.count(number), 'filter')}:", "dim")
+        if number < 0:
+            yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
+        else:
+            yield summation(found.recogniser.summations[number], found.case.dtype)
+
+
+def _tails(found: Thresholds) -> Iterator[Text]:
+    """Yields what is left over behind the last full packet, by the length's remainder."""
+    tails = {
+        kind: {rest: tail for rest, tail in one.items() if tail}
+        for kind, one in found.tails.items()
+    }
+    for kind, one in tails.items():
+        if one:
+            yield Text(
+                f"\ntails of kind {kind}, by the length's remainder by {found.period}", "bold"
+            )
+        for rest, tail in sorted(one.items()):
+            said = ", ".join(f"the last {rows} as kind {other}" for other, rows in tail)
+            yield Text(f"  {rest}: {said}")
+
+
+def _doubts(found: Thresholds) -> Iterator[Text]:
+    """Yields what was assumed, what was checked, and what speaks against it."""
+    yield Text("")
+    for word, lines, style in (
+        ("assumed", found.assumed, "dim"),
+        ("checked", found.checked, "dim"),
+        ("contradicted", found.violations, "bold red"),
+        ("failed", found.failures, "yellow"),
+        ("limited", [found.limited] if found.limited else [], "yellow"),
+    ):
+        for line in lines:
+            yield Text(f"{word}: {line}", style)
+    if any(one.unknown for one in found.patterns.values()):
+        yield Text(f"not known: {found.recogniser.evidence}", "red")

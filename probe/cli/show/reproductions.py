@@ -20,7 +20,7 @@ ENDED = {
 
 
 def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
-    """The smallest case, from where, in how many tries."""
+    """Returns the smallest case, from where, in how many tries."""
     head = Text(found["label"], style="bold")
     lines = [f"from {start}"]
     lines.append(f"{found['calls']} cases tried, {found['runs']} runs; {ENDED[found['ended']]}")
@@ -41,7 +41,7 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
 
 
 def _kept(found: Mapping[str, Any]) -> list[Text]:
-    """What the finding did before it was made smaller, and what of it is not kept."""
+    """Returns what the finding did before it was made smaller, and what of it is not kept."""
     before, kept = found["before"], found["kept"]
     if before is None or kept is None:
         return []
@@ -70,7 +70,7 @@ def _difference(found: Mapping[str, Any]) -> Text:
 
 
 def reproduced(found: Mapping[str, Any]) -> RenderableType:
-    """What was written, and what it says."""
+    """Returns what was written, and what it says."""
     head = Text()
     if part := found["case"].get("part"):
         head.append(f"{part}\n", "yellow")
@@ -88,7 +88,8 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
         parts.append(Text(f"no emulated.py: {found['not_emulated']}", "yellow"))
     parts += [Text(f"what avoids it: {one}") for one in found["avoids"]]
     if found["short"]:
-        parts += [Text(found["short"]["text"].rstrip()), Text(_printed(found["short"]), "red")]
+        printed = "\n".join(said for _, said in found["short"]["ways"])
+        parts += [Text(found["short"]["text"].rstrip()), Text(printed, "red")]
     attached = [name for name in found["files"] if name != "report.md"]
     size = f"{found['sizes']['report.md']:,} of the {LIMIT:,} characters that GitHub takes"
     parts.append(Text(f"{found['out']}: report.md, {size}", "green"))
@@ -96,12 +97,8 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _printed(short: Mapping[str, Any]) -> str:
-    return "\n".join(said for _, said in short["ways"])
-
-
 def verified(found: Mapping[str, Any]) -> RenderableType:
-    """The verdict, and why."""
+    """Returns the verdict, and why."""
     style = {"still there": "red", "gone": "green"}.get(found["verdict"], "yellow")
     parts = [Text(f"{found['verdict']}: {found['why']}", style)]
     if found["same_bits"] is False:
@@ -113,7 +110,7 @@ def verified(found: Mapping[str, Any]) -> RenderableType:
 
 
 def emulated(found: Mapping[str, Any]) -> RenderableType:
-    """What was written, and how to run it."""
+    """Returns what was written, and how to run it."""
     outputs = sum(run["outputs"] for run in found["runs"])
     head = Text(f"wrote {found['out']}: {found['bytes'] / 1024:,.0f} KiB, ")
     head.append(f"{found['replayed']:,} of {outputs:,} outputs replay", "green")

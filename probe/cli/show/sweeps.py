@@ -1,4 +1,4 @@
-"""What a sweep found, by target: at which lengths, how much; and since which release it is so."""
+"""Shows where a sweep found differences, by bits or by order, and since which release."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from probe.campaign import Failure
 from probe.case import Case
 from probe.cli.options import command_line
+from probe.cli.show import orders
 from probe.printing import ranges, table
 from probe.sweep import Summary, TargetSummary
+from probe.thresholds.by_order import ByOrder
 
 
 def summary(
     found: Summary, case: Case, values: Sequence[int], verbose: bool = False
 ) -> RenderableType:
-    """A row a target, then what to do next. ``values``: those compared with the largest."""
+    """Shows a row for each target, then what to do. ``values``: those compared with the largest."""
     after = list(_after(found, case))
     return Group(
         _title(found, case, values),
@@ -83,28 +84,25 @@ def _lengths(one: TargetSummary, values: Sequence[int], interrupted: bool) -> Te
     return text
 
 
-def _failures(found: Summary, verbose: bool, most: int = 3) -> Iterator[RenderableType]:
+def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
     """Failures of a target, equal ones once."""
     for name, one in found.targets.items():
         counted = Counter((failure.kind, failure.message) for failure in one.failures)
-        shown = list(counted.items())[: None if verbose else most]
+        shown = list(counted.items())[: None if verbose else 3]
         if shown:
             yield ""
         for (kind, message), times in shown:
-            where = _where(found.vary, [f for f in one.failures if f.message == message])
+            same = [failure.at for failure in one.failures if failure.message == message]
+            values = {value for value in same if value is not None}
+            where = f"{found.vary} {ranges(values)}: " if values else ""
             again = f" ({times} times)" if times > 1 else ""
             yield Text(f"{name}: {where}{kind}: {message}{again}", "yellow")
         if len(counted) > len(shown):
             yield Text(f"{name}: {len(counted) - len(shown)} other failures; --verbose", "yellow")
 
 
-def _where(vary: str, failures: Sequence[Failure]) -> str:
-    values = sorted({failure.at for failure in failures if failure.at is not None})
-    return f"{vary} {ranges(values)}: " if values else ""
-
-
 def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
-    """Where results are, and the command that says why."""
+    """Yields where results are, and the command that says why."""
     before = sum(one.stored_before for one in found.targets.values())
     known = f" ({before} comparisons were there already)" if before else ""
     if found.store:
@@ -155,3 +153,96 @@ def _answer(report: Mapping[str, Any]) -> str:
     if not report["holds"]:
         checked = "it changed again after that, so search between there and the other end too"
     return f"{first} ({count} installed)\nassumed: {report['assumption']}; {checked}"
+
+
+MOST = 6
+"""Summations that are written out for a target."""
+
+
+def by_order(
+    found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
+) -> RenderableType:
+    """Returns a row for each target, then every summation with the lengths that have it."""
+    parts: list[RenderableType] = [
+        _orders_title(found, values),
+        "",
+        _orders_targets(found, told["failures"]),
+    ]
+    parts += [
+        Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
+        for one in told["failures"]
+    ]
+    for target, one in found.items():
+        parts += [*_refusals(target, one), *_summations(target, one)]
+    if told["store"]:
+        parts.append(Text(f"\nstored in {told['store']}"))
+    return Group(*parts)
+
+
+def _orders_title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
+    vary, label = "length", ""
+    for one in found.values():
+        vary, label = one.vary, one.case.label
+    shown = ranges(sorted(values)[:-1])
+    return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, whatever the operands")
+
+
+def _orders_targets(
+    found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
+) -> RenderableType:
+    numeric = ("outputs", "compared", "not known")
+    rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
+    for target, one in found.items():
+        differing = [at.at for at in one.values if at.outputs]
+        causes: Counter[str] = sum((at.causes for at in one.values), Counter())
+        rows.add_row(
+            target,
+            _orders_verdict(one),
+            f"{one.vary} {ranges(differing)}" if differing else "",
+            ", ".join(sorted(causes)),
+            f"{one.differing:,}",
+            f"{one.compared:,}",
+            f"{sum(at.unknown for at in one.values):,}",
+        )
+    for failure in failures:
+        rows.add_row(failure["target"], Text("failed", "yellow"))
+    return rows
+
+
+def _orders_verdict(one: ByOrder) -> Text:
+    if one.differing:
+        return Text("differs", "bold red")
+    if any(at.refusal for at in (one.base, *one.values)):
+        return Text("not revealed", "magenta")
+    if any(at.unknown for at in one.values):
+        return Text("not known", "yellow")
+    return Text("one order", "green")
+
+
+def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
+    """Yields why some values have no orders, equal reasons once."""
+    reasons: dict[str, list[int]] = {}
+    for at in (*one.values, one.base):
+        if at.refusal:
+            reasons.setdefault(at.refusal, []).append(at.at)
+    for why, values in reasons.items():
+        yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
+
+
+def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
+    """Yields the summations, those of the largest value first."""
+    if not one.differing:
+        return
+    yield Text(f"\n{target}", "bold")
+    every = [*one.values, one.base]
+    where = {
+        number: [at.at for at in every if at.orders and each in at.orders.summations]
+        for number, each in enumerate(one.summations)
+    }
+    for number, each in list(enumerate(one.summations))[:MOST]:
+        head = Text(f"order {each.tree.id}", "cyan")
+        yield head.append(f"  {one.vary} {ranges(where[number])}", "default")
+        yield orders.summation(each, one.case.dtype, number < 2)
+    if len(one.summations) > MOST:
+        more = f"and {len(one.summations) - MOST} more summations; --json has all"
+        yield Text(more, "dim")

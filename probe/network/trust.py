@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from probe.errors import InputError
-from probe.network.readers.reading import EXPORTED, TO_ONNX, missing
+from probe.network.reading import EXPORTED, TO_ONNX, missing
 
 IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
 FOREIGN = ("Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
@@ -169,7 +169,7 @@ def _unknown(config: Any) -> list[Named]:
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:
-    """Every layer of a configuration, those of models inside it too."""
+    """Yields every layer of a configuration, those of models inside it too."""
     inner = config.get("config") if isinstance(config, dict) else None
     layers = inner.get("layers") if isinstance(inner, dict) else inner
     for one in layers if isinstance(layers, list) else []:

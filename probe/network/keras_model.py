@@ -18,26 +18,10 @@ import numpy as np
 
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
+from probe.network import reading, trust
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.readers import trust
-from probe.network.readers.reading import (
-    BRANCHED,
-    CUSTOM,
-    FORKS,
-    JOINS,
-    OUTPUTS,
-    PAIRS,
-    STEPS,
-    UNKNOWN,
-    WHOLE,
-    Progress,
-    Stop,
-    chain,
-    missing,
-    other_dtype,
-    unreadable,
-)
+from probe.network.reading import Progress, Stop, chain, missing, other_dtype, unreadable
 
 CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"
 TRAINS = "is called with training=True, and then computes something else than in use"
@@ -46,18 +30,18 @@ IDLE = (
     *("GaussianNoise", "GaussianDropout", "AlphaDropout", "ActivityRegularization", "Identity"),
 )
 ENDLESS = {
-    "RNN": STEPS,
-    "LSTM": STEPS,
-    "GRU": STEPS,
-    "SimpleRNN": STEPS,
-    "Bidirectional": STEPS,
-    "ConvLSTM1D": STEPS,
-    "Attention": PAIRS,
-    "AdditiveAttention": PAIRS,
-    "MultiHeadAttention": PAIRS,
-    "GroupQueryAttention": PAIRS,
-    "Flatten": WHOLE,
-    "Reshape": UNKNOWN,
+    "RNN": reading.STEPS,
+    "LSTM": reading.STEPS,
+    "GRU": reading.STEPS,
+    "SimpleRNN": reading.STEPS,
+    "Bidirectional": reading.STEPS,
+    "ConvLSTM1D": reading.STEPS,
+    "Attention": reading.PAIRS,
+    "AdditiveAttention": reading.PAIRS,
+    "MultiHeadAttention": reading.PAIRS,
+    "GroupQueryAttention": reading.PAIRS,
+    "Flatten": reading.WHOLE,
+    "Reshape": reading.UNKNOWN,
 }
 CONVOLUTIONS = {
     "Conv1D": "conv1d",
@@ -172,7 +156,7 @@ def _chain(model: Any) -> Iterator[Any]:
         elif isinstance(layer, keras.Layer):
             yield layer
         else:  # as of x * 2 or keras.ops
-            raise Stop(layer.name, type(layer).__name__, UNKNOWN)
+            raise Stop(layer.name, type(layer).__name__, reading.UNKNOWN)
     _check_outputs(model)
 
 
@@ -199,7 +183,7 @@ def _count(model: Any) -> int:
 def _check_own(layer: Any) -> None:
     """Stop at a class that is not Keras' own: its name says nothing of what it computes."""
     if type(layer).__module__.split(".")[0] != "keras":
-        raise Stop(layer.name, type(layer).__name__, CUSTOM)
+        raise Stop(layer.name, type(layer).__name__, reading.CUSTOM)
 
 
 def _check_outputs(model: Any) -> None:
@@ -209,7 +193,7 @@ def _check_outputs(model: Any) -> None:
         last = _operations(model)[-1]
         others = [one._keras_history.operation for one in outputs]
         name = next((one.name for one in others if one is not last), last.name)
-        raise Stop(name, "output", OUTPUTS, BRANCHED)
+        raise Stop(name, "output", reading.OUTPUTS, reading.BRANCHED)
 
 
 def _check_fed(layer: Any, before: Any) -> None:
@@ -219,7 +203,7 @@ def _check_fed(layer: Any, before: Any) -> None:
         tensor._keras_history.operation for tensor in (nodes[0].input_tensors if nodes else [])
     ]
     if len(nodes) != 1 or feeding != [before]:
-        why = FORKS if len(nodes) == len(feeding) == 1 else JOINS
+        why = reading.FORKS if len(nodes) == len(feeding) == 1 else reading.JOINS
         _check_own(layer)
         raise Stop(layer.name, type(layer).__name__, why)
     if nodes[0].arguments.kwargs.get("training"):
@@ -254,7 +238,7 @@ def _write(writer: Writer, layer: Any) -> None:
     elif kind in ACTIVATION_LAYERS:
         _activation_layer(writer, layer, kind)
     elif kind != "Activation":
-        whole = WHOLE if kind.startswith("Global") else UNKNOWN
+        whole = reading.WHOLE if kind.startswith("Global") else reading.UNKNOWN
         raise Stop(name, kind, ENDLESS.get(kind, whole))
     _activation(writer, layer)
 
@@ -311,12 +295,12 @@ def _activation_layer(writer: Writer, layer: Any, kind: str) -> None:
         value = layer.negative_slope if kind == "LeakyReLU" else layer.alpha
         parameters = {"alpha": float(value)}
     elif layer.axis not in (-1, writer.rank + 1):
-        raise Stop(layer.name, kind, WHOLE)
+        raise Stop(layer.name, kind, reading.WHOLE)
     writer.add("activation", layer.name, activation=named, parameters=parameters)
 
 
 def _activation(writer: Writer, layer: Any) -> None:
-    """Returns the activation that a layer has of its own."""
+    """Writes the activation that a layer has of its own."""
     function = getattr(layer, "activation", None)
     named = getattr(function, "__name__", None)
     if function is None or named == "linear" or type(layer).__name__ in ACTIVATION_LAYERS:
@@ -325,7 +309,7 @@ def _activation(writer: Writer, layer: Any) -> None:
     if named not in ACTIVATIONS or not own:
         alone = type(layer).__name__ == "Activation"
         name = layer.name if alone else f"{layer.name}/{named}"
-        raise Stop(name, str(named), UNKNOWN if own else CUSTOM_FUNCTION)
+        raise Stop(name, str(named), reading.UNKNOWN if own else CUSTOM_FUNCTION)
     name = layer.name if type(layer).__name__ == "Activation" else f"{layer.name}/{named}"
     parameters = {"alpha": 0.2} if named == "leaky_relu" else {}
     writer.add("activation", name, activation=named, parameters=parameters)

@@ -1,4 +1,7 @@
-"""Every remedy of a case on a target: stable by order, its cost, its distance from exact sums."""
+"""Every remedy of a case on a target: stable by order, its cost, its distance from exact sums.
+
+The targets that remedies run on are all up at once; what they have in turns is timed fairly.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,79 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import campaign, floats, ulp
 from probe.campaign import Tell, silent
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.launch import Arrays, InlineSession
-from probe.remedies.candidates import CHUNKS, Remedy, candidates, unavailable
-from probe.remedies.found import Found, Measured
-from probe.remedies.running import Sessions, in_turns
+from probe.launch import AnySession, Arrays, InlineSession, open_session
+from probe.network.running import Changed
+from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
 from probe.target import Target
 from probe.thresholds import by_order
 from probe.thresholds.by_order import ByOrder
+
+ROUNDS = 9
+"""Turns in which all remedies are timed, one after the other."""
+SECONDS = 0.04
+"""Calls of one remedy at one length, in one turn."""
+
+Name = TypeVar("Name")
+
+
+class Remedied(Changed):
+    """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
+
+    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
+    else is the session's own; both may be used in turns.
+    """
+
+    def __init__(
+        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
+    ) -> None:
+        super().__init__(session)
+        self.remedy, self.convolutions = dict(remedy), convolutions
+
+    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the spec with the remedy."""
+        if self.convolutions and "conv" not in spec["op"]:
+            return dict(spec)
+        return {**spec, "remedy": self.remedy}
+
+
+class Sessions(campaign.Sessions):
+    """Running targets, one process each, for one measurement or several; leaving ends them."""
+
+    def __init__(self, inline: bool = False) -> None:
+        super().__init__(lambda where: open_session(where, inline))
+
+    def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
+        """The target's, with the remedy in every spec; ``convolutions``: as of ``Remedied``."""
+        session = self.of(remedy.where)
+        if remedy.spec is None:
+            return session
+        return cast(AnySession, Remedied(session, remedy.spec, convolutions))
+
+
+def in_turns(
+    calls: Mapping[Name, Callable[[float], Sequence[float]]], rounds: int = ROUNDS
+) -> dict[Name, np.ndarray]:
+    """Medians of each turn, float64 (rounds,), of things that are called one after the other.
+
+    A call takes the seconds that it may last and gives those of every repetition. A first turn,
+    in which libraries build and compile, is not counted.
+    """
+    found: dict[Name, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            seconds = call(SECONDS if turn else 0.0)
+            if turn:
+                found[name].append(float(np.median(seconds)))
+    return {name: np.array(medians) for name, medians in found.items()}
+
 
 Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
 
@@ -35,7 +96,7 @@ class Work(ABC):
         self.wanted = None if only is None else {"default", *only}
 
     def wants(self, name: str) -> bool:
-        """Whether a remedy is asked for."""
+        """Returns whether a remedy is asked for."""
         return self.wanted is None or name in self.wanted
 
     @abstractmethod
@@ -44,7 +105,7 @@ class Work(ABC):
 
     @abstractmethod
     def more(self, found: Found) -> Iterator[Found]:
-        """What can be done on top of a remedy that was judged."""
+        """Yields what can be done on top of a remedy that was judged."""
 
     @abstractmethod
     def exact(self) -> tuple[np.ndarray, np.ndarray | float]:
@@ -52,7 +113,7 @@ class Work(ABC):
 
     @abstractmethod
     def output(self, remedy: Remedy) -> np.ndarray:
-        """A remedy's outputs at the full length. TargetError."""
+        """Returns a remedy's outputs at the full length. TargetError."""
 
     @abstractmethod
     def timers(self, ready: Sequence[Found]) -> Timers:
@@ -92,7 +153,7 @@ class Work(ABC):
         return found
 
     def needed(self, error: TargetError) -> bool:
-        """Whether an error of the default ends everything."""
+        """Returns whether an error of the default ends everything."""
         return True
 
     def _check(self, found: Sequence[Found]) -> None:
@@ -139,7 +200,7 @@ def measure(
     used and left running; new ones if not given. What can't run says why; TargetError only where
     the default can't. InputError: a case without remedies.
     """
-    _check(case, lengths)
+    _check_case(case, lengths)
     lengths = tuple(sorted(set(lengths)))
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
@@ -150,7 +211,7 @@ def measure(
         return Measured(case, where, lengths[:-1], fixed, content, found, own.facts, own.variables)
 
 
-def _check(case: Case, lengths: Sequence[int]) -> None:
+def _check_case(case: Case, lengths: Sequence[int]) -> None:
     if case.pool or case.split is not None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
@@ -176,7 +237,7 @@ class _OfCase(Work):
         return error.kind == "unavailable"
 
     def judge(self, found: Found) -> None:
-        """Its sweep by order."""
+        """Sweeps the case by order with the remedy."""
         session = self.sessions.with_remedy(found.remedy)
         orders = by_order.sweep(session, self.case, self.lengths)
         if found.remedy.name == "default":
@@ -189,7 +250,7 @@ class _OfCase(Work):
             found.refusal = f"length {refused[0].at}: {refused[0].refusal}"
 
     def more(self, found: Found) -> Iterator[Found]:
-        """Padding to lengths whose outputs are all added as the longest one's are."""
+        """Yields padding to lengths whose outputs are all added as the longest one's are."""
         if found.remedy.name == "default" and self.wants("pad"):
             sizes = self._safe_outputs()
             doc = "zeros up to " + few(sizes) + " outputs"
@@ -215,18 +276,18 @@ class _OfCase(Work):
         return tuple(sorted({*safe, max(counts)}))
 
     def exact(self) -> tuple[np.ndarray, np.ndarray]:
-        """The exact sums, and sum|x*w|."""
+        """Returns the exact sums, and sum|x*w|."""
         return exact_sums(self.longest)
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """One call at the longest length."""
+        """Calls once at the longest length."""
         session = self.sessions.with_remedy(remedy)
         request = {"do": "run", "spec": self.longest.spec()}
         y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
         return y
 
     def timers(self, ready: Sequence[Found]) -> Timers:
-        """Calls at both lengths whose costs are told."""
+        """Returns calls at both lengths whose costs are reported."""
         for one in ready:
             header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
             session = self.sessions.with_remedy(one.remedy)
@@ -254,21 +315,21 @@ def _operands(case: Case) -> Arrays:
 
 
 def _without_zeros(case: Case) -> Case:
-    """The case whose last axis has no zeros around it."""
+    """Returns the case whose last axis has no zeros around it."""
     if case.padding == "valid" or case.spatial_rank == 1:
         return case.with_(padding="valid")
     return case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
 
 
 def few(sizes: Sequence[int]) -> str:
-    """Numbers in words, the middle left out where there are many."""
+    """Returns numbers in words, the middle left out where there are many."""
     if len(sizes) <= 4:
         return ", ".join(map(str, sizes))
     return f"{sizes[0]}, {sizes[1]}, ..., {sizes[-1]}"
 
 
 def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
+    """Returns every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
 
     The float64 sums of the formats' own operands are nearer to the exact ones than any float32
     result by nine digits; of float64 cases they are the reference's.

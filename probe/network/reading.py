@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import InputError
-from probe.network.chain import Network, Suffix
+from probe.network.chain import Layer, Network, Suffix
 from probe.network.description import NAME, Writer, from_json, parse
-from probe.network.layers import Layer
 
 FILES = {
     ".keras": "keras_model",
@@ -122,7 +121,7 @@ def _text(path: Path) -> str:
 
 
 def _reader(name: str) -> Any:
-    return import_module(f"probe.network.readers.{name}")
+    return import_module(f"probe.network.{name}")
 
 
 def chain(
@@ -151,7 +150,7 @@ def chain(
 
 
 def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> bool:
-    """Whether the length of a model of two axes is its first one.
+    """Returns whether the length of a model of two axes is its first one.
 
     It is the one that the model leaves open, else the longer one, else the one that windows span.
     """
@@ -165,7 +164,7 @@ def first_is_long(layers: tuple[Layer, ...], shape: tuple[int | None, ...]) -> b
 
 
 def unreadable(path: Path, error: Exception, advice: str = "save the model again") -> InputError:
-    """A file that its library refuses."""
+    """Returns a file that its library refuses."""
     said = (
         textwrap.shorten(str(error), 200, placeholder=" ...").removesuffix(".")
         or type(error).__name__
@@ -174,12 +173,12 @@ def unreadable(path: Path, error: Exception, advice: str = "save the model again
 
 
 def other_dtype(dtype: str, before: str) -> str:
-    """Why a layer that computes in another dtype than those before it ends the chain."""
+    """Returns why a layer that computes in another dtype than those before it ends the chain."""
     return f"computes in {dtype}, and the layers before it in {before}"
 
 
 def missing(library: str) -> InputError:
-    """The library of a model isn't installed."""
+    """Returns the library of a model isn't installed."""
     why = f"{library} is needed to read this model, and is not installed"
     return InputError("network", library, why, f"pip install {library}")
 

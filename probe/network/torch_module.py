@@ -17,19 +17,10 @@ import numpy as np
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.geometry import Windows
+from probe.network import reading
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.readers.reading import (
-    CUSTOM,
-    FORKS,
-    HOOKED,
-    JOINS,
-    OUTPUTS,
-    PAIRS,
-    STEPS,
-    TO_ONNX,
-    UNKNOWN,
-    WHOLE,
+from probe.network.reading import (
     Progress,
     Stop,
     chain,
@@ -38,18 +29,18 @@ from probe.network.readers.reading import (
     other_dtype,
     unreadable,
 )
-from probe.network.readers.trust import WHOLE_MODULE, check_pickle
+from probe.network.trust import WHOLE_MODULE, check_pickle
 
 IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
 ENDLESS = {
-    "LSTM": STEPS,
-    "GRU": STEPS,
-    "RNN": STEPS,
-    "MultiheadAttention": PAIRS,
-    "TransformerEncoderLayer": PAIRS,
-    "TransformerEncoder": PAIRS,
-    "Flatten": WHOLE,
+    "LSTM": reading.STEPS,
+    "GRU": reading.STEPS,
+    "RNN": reading.STEPS,
+    "MultiheadAttention": reading.PAIRS,
+    "TransformerEncoderLayer": reading.PAIRS,
+    "TransformerEncoder": reading.PAIRS,
+    "Flatten": reading.WHOLE,
 }
 MODULES = {row.module: name for name, row in ACTIVATIONS.items() if row.module}
 """Modules of activations, and the names that we have for them."""
@@ -80,7 +71,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
             warnings.simplefilter("ignore")
             module = torch.load(path, map_location="cpu", weights_only=False)
     except (AttributeError, ImportError) as error:
-        raise unreadable(path, error, f"{IMPORTABLE}, or {TO_ONNX}") from None
+        raise unreadable(path, error, f"{IMPORTABLE}, or {reading.TO_ONNX}") from None
     except Exception as error:
         raise unreadable(path, error) from None
     if not isinstance(module, torch.nn.Module):
@@ -124,13 +115,13 @@ def _in_training(parts: list[tuple[str, Any]]) -> str:
 
 
 def _trains(part: Any) -> bool:
-    """Whether a module computes something else in training mode."""
+    """Returns whether a module computes something else in training mode."""
     kind = type(part).__name__
     return kind.startswith("BatchNorm") or ("Dropout" in kind and part.p > 0)
 
 
 def _is_sequence(module: Any) -> bool:
-    """Whether a module runs its children one after the other, and nothing else."""
+    """Returns whether a module runs its children one after the other, and nothing else."""
     import torch
 
     sequence = torch.nn.Sequential
@@ -145,12 +136,12 @@ def _is_leaf(module: Any) -> bool:
 
 
 def _is_own(module: Any) -> bool:
-    """Whether a module's class is PyTorch's: only then its name says what it computes."""
+    """Returns whether a module's class is PyTorch's: only then its name says what it computes."""
     return str(type(module).__module__).startswith("torch.nn.")
 
 
 def _hooked(module: Any) -> bool:
-    """Whether code is run around the module's forward, or in its place."""
+    """Returns whether code is run around the module's forward, or in its place."""
     replaced = "forward" in vars(module)
     return bool(module._forward_hooks or module._forward_pre_hooks or replaced)
 
@@ -159,12 +150,12 @@ def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """(name, module) in the order of the data; a Stop in place of what is no chain."""
     name, kind = prefix.rstrip(".") or type(module).__name__, type(module).__name__
     if _hooked(module):
-        yield name, Stop(name, kind, HOOKED)
+        yield name, Stop(name, kind, reading.HOOKED)
     elif _is_sequence(module):
         for child_name, child in module.named_children():
             yield from _leaves(child, f"{prefix}{child_name}.")
     elif _is_leaf(module):
-        yield name, module if _is_own(module) else Stop(name, kind, CUSTOM)
+        yield name, module if _is_own(module) else Stop(name, kind, reading.CUSTOM)
     else:
         yield from _traced(module, prefix)
 
@@ -210,7 +201,7 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             continue
         elif node.op == "output":
             if node.args != (before,):
-                yield prefix, Stop(f"{prefix}output", "output", OUTPUTS)
+                yield prefix, Stop(f"{prefix}output", "output", reading.OUTPUTS)
             return
         elif node.op == "call_module" and node.args == (before,) and not node.kwargs:
             before = node
@@ -225,13 +216,13 @@ def _traced(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _why(node: Any, before: Any, said: str) -> str:
-    """Why the chain ends at a step of a traced forward."""
+    """Returns why the chain ends at a step of a traced forward."""
     given = [one for one in node.all_input_nodes if one.op != "get_attr"]
     if node.op == "placeholder" or len(given) > 1:
-        return JOINS
+        return reading.JOINS
     if given != [before]:
-        return FORKS
-    return WHOLE if said in ("flatten", "mean", "amax") else UNKNOWN
+        return reading.FORKS
+    return reading.WHOLE if said in ("flatten", "mean", "amax") else reading.UNKNOWN
 
 
 def _of_function(node: Any, module: Any) -> Any:
@@ -300,7 +291,7 @@ def _write(writer: Writer, name: str, part: Any) -> None:
     elif kind == "Softmax" and part.dim == 1:
         writer.add("activation", name, activation="softmax")
     else:
-        whole = WHOLE if kind.startswith("Adaptive") else UNKNOWN
+        whole = reading.WHOLE if kind.startswith("Adaptive") else reading.UNKNOWN
         raise Stop(name, kind, ENDLESS.get(kind, whole))
 
 
@@ -321,7 +312,7 @@ def _convolution(writer: Writer, name: str, part: Any, kind: str) -> None:
         "kernel": part.kernel_size,
         "stride": part.stride,
         "dilation": part.dilation,
-        "padding": "valid" if pads == "valid" else pads,
+        "padding": pads,
         "groups": part.groups,
         "filters": part.out_channels,
         "weights": weights,
@@ -345,7 +336,6 @@ def _pool(writer: Writer, name: str, part: Any, kind: str) -> None:
         "ceil_mode": bool(part.ceil_mode),
         "pad_with": "zeros" if counted else "nothing",
     }
-    words["padding"] = every if any(every) else "valid"
     writer.add(f"{kind[:3].lower()}_pool{rank}d", name, **words)
 
 

@@ -14,29 +14,15 @@ import numpy as np
 from probe.activations import ACTIVATIONS
 from probe.arguments import by
 from probe.errors import InputError
-from probe.network import Network
+from probe.network import reading
+from probe.network.chain import Network
 from probe.network.description import Writer
-from probe.network.readers.reading import (
-    BRANCHED,
-    CUSTOM,
-    FORKS,
-    JOINS,
-    OUTPUTS,
-    PAIRS,
-    STEPS,
-    UNKNOWN,
-    WHOLE,
-    Progress,
-    Stop,
-    chain,
-    missing,
-    unreadable,
-)
+from probe.network.reading import Progress, Stop, chain, missing, unreadable
 
 ENDLESS = {
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "Flatten", "ReduceMean"), WHOLE),
-    **dict.fromkeys(("LSTM", "GRU", "RNN"), STEPS),
-    "Attention": PAIRS,
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "Flatten", "ReduceMean"), reading.WHOLE),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), reading.STEPS),
+    "Attention": reading.PAIRS,
 }
 SINGLE = {
     row.onnx[0].kind: name
@@ -102,7 +88,7 @@ def _opset(model: Any) -> int:
 
 
 def _starts_last(nodes: list[Any], rank: int) -> bool:
-    """Whether the input's channels are last, by the first nodes that tell."""
+    """Returns whether the input's channels are last, by the first nodes that tell."""
     turns = 0
     for node in nodes:
         if node.op_type == "Transpose":
@@ -176,7 +162,7 @@ class _Walk:
             self.progress.reached(self.writer, before - len(nodes))
         for output in graph.output:
             if output.name != value:
-                raise Stop(output.name, "output", OUTPUTS, BRANCHED)
+                raise Stop(output.name, "output", reading.OUTPUTS, reading.BRANCHED)
 
     def _given(self, node: Any, value: str, name: str) -> tuple[int, list[np.ndarray | None]]:
         """Returns which input the chain's value is, and the arrays of the others. Raises Stop."""
@@ -184,7 +170,7 @@ class _Walk:
         if given.count(value) != 1 or any(
             one and one not in self.constants for one in set(given) - {value}
         ):
-            raise Stop(name, node.op_type, JOINS if value in given else FORKS)
+            raise Stop(name, node.op_type, reading.JOINS if value in given else reading.FORKS)
         return given.index(value), [self.constants.get(one) for one in given]
 
     def _write(
@@ -192,7 +178,7 @@ class _Walk:
     ) -> None:
         writer, kind = self.writer, node.op_type
         if not _is_standard(node):
-            raise Stop(name, f"{node.domain}.{kind}", CUSTOM)
+            raise Stop(name, f"{node.domain}.{kind}", reading.CUSTOM)
         if kind in IDLE and not _trains(words, arrays):
             return
         if kind == "Transpose":
@@ -217,7 +203,7 @@ class _Walk:
         elif kind in WINDOWED and at == 0 and not self.last and not _trains(words, []):
             self._windowed(kind, name, words, arrays)
         else:
-            raise Stop(name, kind, ENDLESS.get(kind, UNKNOWN))
+            raise Stop(name, kind, ENDLESS.get(kind, reading.UNKNOWN))
 
     def _windowed(self, kind: str, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
         """Writes what has channels first by definition."""
@@ -259,7 +245,7 @@ class _Walk:
         )
 
     def _is_dense(self, array: np.ndarray | None) -> bool:
-        """Whether a product with the array is one over the channels of every position."""
+        """Returns whether a product with the array is one over the channels of every position."""
         shape = None if array is None else array.shape
         return self.last and shape is not None and shape[:-1] == (self.writer.channels,)
 
@@ -279,7 +265,7 @@ class _Walk:
 
 
 def _is_standard(node: Any) -> bool:
-    """Whether a node's name means what ONNX says: other domains have names of their own."""
+    """Returns whether a node's name means what ONNX says: other domains have names of their own."""
     return node.domain in ("", "ai.onnx") or (node.domain, node.op_type) == (
         "com.microsoft",
         "Gelu",
@@ -322,7 +308,7 @@ def _spelled(nodes: list[Any], value: str, constants: dict[str, np.ndarray]) -> 
 def _takes(
     node: Any, before: str, other: tuple[Any, ...], x: str, constants: dict[str, Any]
 ) -> bool:
-    """Whether a node takes ``before`` and beside it a number, ``x``, or nothing."""
+    """Returns whether a node takes ``before`` and beside it a number, ``x``, or nothing."""
     given = list(node.input)
     if before not in given or (node.op_type == "Div" and given[0] != before):
         return False

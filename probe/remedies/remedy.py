@@ -1,21 +1,108 @@
-"""What was found of each remedy of a case or network on a target; the advice, rows and JSON."""
+"""Which remedies there are for a target, what was found of each, and the advice, rows and JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from probe import backends, target
 from probe.campaign import Row, case_row, run_row
 from probe.case import Case
+from probe.errors import InputError
 from probe.floats import rounded_text
 from probe.network import Network
 from probe.network.report import network_row
-from probe.remedies.candidates import Remedy
 from probe.target import Target
+
+CHUNKS = (64, 256)
+"""Outputs a call that chunks are tried with."""
+
+SWITCHES = (
+    ("threads", "1", "one thread"),
+    ("deterministic", "1", "run-to-run determinism, which promises nothing about lengths"),
+    ("onednn", "0", "without oneDNN"),
+    ("onednn", "1", "with oneDNN"),
+    ("mkldnn", "0", "without oneDNN"),
+    ("isa", "sse41", "no instructions beyond SSE 4.1"),
+    ("isa", "avx2", "no instructions beyond AVX2"),
+    ("isa", "avx512_core", "no instructions beyond AVX-512"),
+    ("xnnpack", "0", "without XNNPACK"),
+    ("xla", "1", "compiled by XLA"),
+)
+"""Switches that people try, with what they mean."""
+
+NAMES = ("pad", "layerwise", "layerwise,xla=1")
+"""Remedies that ``measure`` adds when orders are known; the last two of networks alone."""
+
+STABLE = ("tensorflow", "torch")
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One thing to do. ``spec``: what ``backends.remedied`` puts in the operator's place, or None.
+
+    ``where``: the target that it runs on; ``doc``: what it is, in a few words.
+    """
+
+    name: str
+    where: Target
+    doc: str
+    spec: dict[str, Any] | None = field(default=None, hash=False)
+
+
+def candidates(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
+    """Remedies for a target, the target as it is first, named ``default``.
+
+    Those of ``NAMES`` are not among them: they are made when orders are known.
+    """
+    found = [Remedy("default", where, "the operator as it is")]
+    found += [
+        Remedy(
+            f"chunks={size}",
+            where,
+            f"calls of {size} outputs each",
+            {"kind": "chunks", "outputs": size},
+        )
+        for size in sorted(set(chunks))
+    ]
+    found.append(Remedy("float64", where, "the operator in float64", {"kind": "float64"}))
+    found += [Remedy(f"{key}={value}", other, doc) for key, value, doc, other in _switched(where)]
+    if where.name in STABLE:
+        found += _stable(where)
+    return found
+
+
+def _switched(where: Target) -> Iterator[tuple[str, str, str, Target]]:
+    keys = backends.get(where.name).keys
+    for key, value, doc in SWITCHES:
+        if key in keys and dict(where.switches).get(key) != value:
+            try:
+                yield key, value, doc, where.with_(**{key: value})
+            except InputError:  # a switch that contradicts the target's own
+                continue
+
+
+def _stable(where: Target) -> Iterator[Remedy]:
+    """probe.stable as the target runs it, in float64, and compiled where there is a compiler."""
+    plain = {"kind": "stable", "accumulate": None}
+    wide = {"kind": "stable", "accumulate": "float64"}
+    yield Remedy("stable", where, "probe.stable", plain)
+    yield Remedy("stable,float64", where, "probe.stable, added in float64", wide)
+    if where.name == "tensorflow" and "xla" not in dict(where.switches):
+        try:
+            compiled = where.with_(xla=1)
+        except InputError:
+            return
+        yield Remedy("stable,float64,xla=1", compiled, "the same, compiled by XLA", wide)
+
+
+def unavailable(remedy: Remedy) -> str | None:
+    """Returns why a remedy's target can't run here, or None."""
+    return target.unavailable(remedy.where)
 
 
 @dataclass
@@ -79,11 +166,11 @@ class Measured:
         return "" if isinstance(self.subject, Case) else self.subject.part
 
     def verdict(self, one: Found) -> str:
-        """A remedy's verdict; of a model that was read in part ``exact`` is not known."""
+        """Returns a remedy's verdict; of a model that was read in part ``exact`` is not known."""
         return "not known" if self.part and one.verdict == "exact" else one.verdict
 
     def refusal(self, one: Found) -> str:
-        """Why a remedy can't be used, or why its verdict is not known."""
+        """Returns why a remedy can't be used, or why its verdict is not known."""
         if self.part and one.verdict == "exact":
             return f"exact in the part that was read alone: {self.part}"
         return one.refusal
@@ -94,7 +181,7 @@ class Measured:
         return self.found[0]
 
     def seconds(self, one: Found, length: int) -> float | None:
-        """The median of the turns; None where it was not timed."""
+        """Returns the median of the turns; None where it was not timed."""
         return float(np.median(one.seconds[length])) if length in one.seconds else None
 
     def ratio(self, one: Found, length: int, against: int | None = None) -> float | None:
@@ -129,7 +216,7 @@ class Advice:
 
 
 def advise(measured: Measured) -> Advice:
-    """What to do, in one sentence."""
+    """Returns what to do, in one sentence."""
     if measured.part:
         return Advice(None, f"nothing is recommended: {measured.part}")
     exact = [one for one in measured.found if one.verdict == "exact" and one.seconds]
@@ -173,17 +260,31 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     best, subject = advise(measured).name, measured.subject
     told = []
     for one in measured.found:
-        row = to_json(measured, one) | {"compared": one.compared or 0}
-        named = {"remedy": "name", "place": "target", "keeps": "keeps_bits"}
-        columns = {**dict(zip(_SAME, _SAME, strict=True)), **named}
-        found = {column: row[name] for column, name in columns.items()}
-        told.append(place | found | {"recommended": one.remedy.name == best})
+        row = to_json(measured, one)
+        told.append(
+            {**place, **{name: row[name] for name in _SAME}, "compared": one.compared or 0}
+            | {"remedy": row["name"], "place": row["target"], "keeps": row["keeps_bits"]}
+            | {"recommended": one.remedy.name == best}
+        )
     return {
         "runs": [run],
         "cases": [] if case is None else [case_row(case)],
         "networks": [] if isinstance(subject, Case) else [network_row(subject, measured.fixed)],
         "remedies": told,
-        "measurements": list(_turns(measured, run["run_id"])),
+        "measurements": [
+            {
+                "run_id": run["run_id"],
+                "subject": f"{measured.label}, fixed at {measured.fixed}",
+                "variant": one.remedy.name,
+                "size": length,
+                "repeat": number,
+                "value": value,
+                "unit": "s",
+            }
+            for one in measured.found
+            for length, medians in one.seconds.items()
+            for number, value in enumerate(medians.tolist())
+        ],
     }
 
 
@@ -194,23 +295,8 @@ _SAME = (
 """Columns of ``remedies`` that are called so in JSON too."""
 
 
-def _turns(measured: Measured, run_id: str) -> Iterator[Row]:
-    for one in measured.found:
-        for length, medians in one.seconds.items():
-            for number, value in enumerate(medians.tolist()):
-                yield {
-                    "run_id": run_id,
-                    "subject": f"{measured.label}, fixed at {measured.fixed}",
-                    "variant": one.remedy.name,
-                    "size": length,
-                    "repeat": number,
-                    "value": value,
-                    "unit": "s",
-                }
-
-
 def to_json(measured: Measured, one: Found) -> Row:
-    """One remedy as ``probe remedies --json`` prints it."""
+    """Returns one remedy as ``probe remedies --json`` prints it."""
     return {
         "name": one.remedy.name,
         "about": one.remedy.doc,
@@ -234,7 +320,7 @@ def to_json(measured: Measured, one: Found) -> Row:
 
 
 def report(measured: Measured) -> Row:
-    """The object that ``probe remedies --json`` prints, ``store`` aside.
+    """Returns the object that ``probe remedies --json`` prints, ``store`` aside.
 
     ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
     """
