@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe.schema.columns import PAIR, RUN, TARGET, Column, key, second
+from probe.schema.measurements import PAIR, RUN, TARGET, Column, key, second
 
 NETWORK = key("network_id", "text", "hash of the chain of layers with its weights")
 CONTENT = key("content", "int", "positions of content, at the beginning", "positions")

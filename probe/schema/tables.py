@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from probe.schema import findings, measurements
-from probe.schema.columns import TYPES, Column
+from probe.schema.measurements import TYPES, Column
 
 if TYPE_CHECKING:
     import pyarrow
