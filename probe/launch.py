@@ -186,7 +186,7 @@ class Session:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
         self._pipes = Pipes(self._process)
         try:
-            header, _ = self._last(_start_request(self.target), {}, self.start_limit)
+            *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
         except TargetError:
             self._end()
             raise
@@ -209,7 +209,7 @@ class Session:
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
         """The last answer of a request: see ``child.Worker.handle`` for what can be asked."""
-        return self._last(header, arrays or {}, self.time_limit)
+        return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
         """All answers of a request as they come. Leaving before the last one ends the child."""
@@ -238,10 +238,6 @@ class Session:
         """Ends the child and forgets its stderr. May be called again."""
         self._end()
         self._stderr.close()
-
-    def _last(self, header: Mapping[str, Any], arrays: Arrays, limit: float | None) -> Answer:
-        answers = list(self._exchange(header, arrays, limit))
-        return answers[-1]
 
     def _exchange(
         self, header: Mapping[str, Any], arrays: Arrays, limit: float | None

@@ -72,35 +72,25 @@ DISTRIBUTIONS: dict[str, tuple[tuple[str, str], ...]] = {
 ``tensorflow-cpu`` is half as large as ``tensorflow``, and the same on a processor."""
 
 RELEASED: dict[str, tuple[str, ...]] = {
-    "tensorflow": (
-        *(
-            "0.12.1",
-            "1.0.0",
-            "1.1.0",
-            "1.2.1",
-            "1.3.0",
-            "1.4.0",
-            "1.5.0",
-            "1.6.0",
-            "1.7.0",
-            "1.8.0",
+    library: tuple(releases.split())
+    for library, releases in {
+        "tensorflow": (
+            "0.12.1 1.0.0 1.1.0 1.2.1 1.3.0 1.4.0 1.5.0 1.6.0 1.7.0 1.8.0 1.9.0 1.10.0 1.11.0 "
+            "1.12.0 1.13.1 1.14.0 1.15.0 2.0.0 2.1.0 2.2.0 2.3.0 2.4.0 2.5.0 2.6.0 2.7.0 2.8.0 "
+            "2.9.0 2.10.0 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0 2.16.1 2.17.0 2.18.0 2.19.0 2.20.0 "
+            "2.21.0"
         ),
-        *("1.9.0", "1.10.0", "1.11.0", "1.12.0", "1.13.1", "1.14.0", "1.15.0", "2.0.0", "2.1.0"),
-        *("2.2.0", "2.3.0", "2.4.0", "2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.10.0"),
-        *("2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0", "2.16.1", "2.17.0", "2.18.0"),
-        *("2.19.0", "2.20.0", "2.21.0"),
-    ),
-    "torch": (
-        *("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0", "1.6.0", "1.7.0", "1.8.0", "1.9.0"),
-        *("1.10.0", "1.11.0", "1.12.0", "1.13.0", "2.0.0", "2.1.0", "2.2.0", "2.3.0", "2.4.0"),
-        *("2.5.0", "2.6.0", "2.7.0", "2.8.0", "2.9.0", "2.10.0", "2.11.0", "2.12.0", "2.13.0"),
-    ),
-    "onnxruntime": (
-        *("1.2.0", "1.3.0", "1.4.0", "1.5.1", "1.6.0", "1.7.0", "1.8.0", "1.9.0", "1.10.0"),
-        *("1.11.0", "1.12.0", "1.13.1", "1.14.0", "1.15.0", "1.16.0", "1.17.0", "1.18.0"),
-        *("1.19.0", "1.20.0", "1.21.0", "1.22.0", "1.23.0", "1.24.1", "1.25.0", "1.26.0"),
-        *("1.27.0", "1.28.0", "1.29.0", "1.30.0", "1.31.0"),
-    ),
+        "torch": (
+            "1.0.0 1.1.0 1.2.0 1.3.0 1.4.0 1.5.0 1.6.0 1.7.0 1.8.0 1.9.0 1.10.0 1.11.0 1.12.0 "
+            "1.13.0 2.0.0 2.1.0 2.2.0 2.3.0 2.4.0 2.5.0 2.6.0 2.7.0 2.8.0 2.9.0 2.10.0 2.11.0 "
+            "2.12.0 2.13.0"
+        ),
+        "onnxruntime": (
+            "1.2.0 1.3.0 1.4.0 1.5.1 1.6.0 1.7.0 1.8.0 1.9.0 1.10.0 1.11.0 1.12.0 1.13.1 1.14.0 "
+            "1.15.0 1.16.0 1.17.0 1.18.0 1.19.0 1.20.0 1.21.0 1.22.0 1.23.0 1.24.1 1.25.0 1.26.0 "
+            "1.27.0 1.28.0 1.29.0 1.30.0 1.31.0"
+        ),
+    }.items()
 }
 """Releases to search for a change, one a minor version: patch releases seldom change a kernel."""
 
@@ -108,14 +98,7 @@ OLD_PIP = {"3.6": ("pip==21.3.1",)}
 """What pip itself needs on a Python before it can install anything."""
 
 PIP_BESIDE = {
-    "3.6": (
-        "numpy<1.17",
-        "protobuf<3.18",
-        "markdown<3.3",
-        "werkzeug<2",
-        "wheel<0.38",
-        "absl-py<1.3",
-    )
+    "3.6": tuple("numpy<1.17 protobuf<3.18 markdown<3.3 werkzeug<2 wheel<0.38 absl-py<1.3".split())
 }
 """What pip needs beside TensorFlow on a Python; uv resolves these by itself."""
 
@@ -200,20 +183,13 @@ def _candidates(version: str) -> Iterator[Path]:
         yield Path(folder, f"python{version}")
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from _newest(pyenv.glob(f"versions/{version}.*/bin/python"))
-    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or _data_home() / "uv" / "python"
-    yield from _newest(Path(uv).glob(f"cpython-{version}.*/bin/python{version}"))
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python")
+    yield from _newest(by_uv.glob(f"cpython-{version}.*/bin/python{version}"))
 
 
 def _newest(found: Iterator[Path]) -> list[Path]:
-    return sorted(found, key=lambda path: [int(n) for n in _digits(str(path))], reverse=True)
-
-
-def _digits(text: str) -> list[str]:
-    return "".join(c if c.isdigit() else " " for c in text).split()
-
-
-def _data_home() -> Path:
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return sorted(found, key=lambda path: [*map(int, re.findall(r"\d+", str(path)))], reverse=True)
 
 
 def answers(python: Path, version: str) -> bool:
@@ -221,13 +197,16 @@ def answers(python: Path, version: str) -> bool:
     if not python.is_file():
         return False
     code = "import sys; print('{}.{}'.format(*sys.version_info))"
+    return (printed(str(python), "-E", "-c", code) or "").strip() == version
+
+
+def printed(*command: str) -> str | None:
+    """Returns what a command prints; None where it does not start, fails, or takes too long."""
     try:
-        done = subprocess.run(
-            [str(python), "-E", "-c", code], capture_output=True, timeout=30, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0 and done.stdout.decode().strip() == version
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def missing(version: str) -> str:
@@ -241,13 +220,7 @@ def missing(version: str) -> str:
 def uv() -> str | None:
     """uv's path, or None where there is none that starts."""
     found = shutil.which("uv")
-    if found is None:
-        return None
-    try:
-        done = subprocess.run([found, "--version"], capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found if done.returncode == 0 else None
+    return found if found and printed(found, "--version") is not None else None
 
 
 def create(folder: Path, python: Path) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 
 from probe.runtimes import environments, sysroot
 from probe.runtimes.environments import Environment
+from probe.runtimes.packages import printed
 
 X86, ARM64 = "qemu-x86_64", "qemu-aarch64"
 PACKAGE = "install qemu's user mode (Debian, Ubuntu: apt install qemu-user)"
@@ -75,20 +75,8 @@ def version(name: str) -> str:
     return found[1] if found else ""
 
 
-def _ask(*command: str | None) -> str:
-    if command[0] is None:
-        return ""
-    try:
-        done = subprocess.run(
-            [word for word in command if word],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout
+def _ask(emulator: str | None, *words: str) -> str:
+    return (printed(emulator, *words) or "") if emulator else ""
 
 
 class Missing(Exception):

@@ -1,8 +1,8 @@
 """The columns of every stored table: name, type, unit, meaning, what null means, since when.
 
 The store, ``results/README.md`` and the notebooks are derived from or checked against this room.
-``measurements`` says what a column is and lists the tables of single cases, ``findings`` those of
-what was made of them, ``tables`` has them all. Importing it costs nothing.
+``measurements`` says what a column is and lists the tables of single cases, ``tables`` those of
+what was made of them, and all in one format. Importing it costs nothing.
 """
 
 from probe.schema.measurements import NULL_INT, TYPES, Column

@@ -176,7 +176,8 @@ class Store:
             pieces = [parquet.read(p, table, names) for p in parquet.files(self.path, table)]
             if table in self._chunks:
                 pieces.append(self._assemble(table).select(names))
-        return {key for piece in pieces for key in _tuples(piece, names)}
+        columns = [[piece.column(name).to_pylist() for name in names] for piece in pieces]
+        return {key for each in columns for key in zip(*each, strict=True)}
 
 
 def merge(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
@@ -205,10 +206,6 @@ def _merge_parts(folder: Path, table: str) -> None:
     parquet.write(target, table, parquet.table(folder, table), compacted=True)
     for path in old:
         path.unlink(missing_ok=True)
-
-
-def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
 
 @contextmanager
