@@ -27,9 +27,9 @@ from probe.explain.causes import explain_store
 from probe.launch import AnySession, open_session
 from probe.order.summation import Summation
 from probe.printing import Output, Tell
-from probe.store import latest
+from probe.store import parquet
 from probe.sweep import sweep
-from probe.sweep.observations import output_columns
+from probe.sweep.plan import output_columns
 
 NAME = "accumulation_orders"
 
@@ -176,7 +176,7 @@ class Studies:
     def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
         """The stored rows of a table at a place."""
         self.store.flush()
-        rows = latest.table(self.store.path, table).to_pylist()
+        rows = parquet.table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]
 
     def _study(self, session: AnySession, study: Study, place: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from probe.errors import TargetError
 from probe.experiments import frame
 from probe.launch import AnySession, open_session
 from probe.printing import Output
-from probe.sweep.observations import output_columns
+from probe.sweep.plan import output_columns
 from probe.target import unavailable
 
 NAME = "frameworks"

@@ -19,7 +19,7 @@ from probe import Case, Store, Target
 from probe.experiments import frame
 from probe.printing import Output, table
 from probe.sweep import sweep
-from probe.sweep.summary import TargetSummary
+from probe.sweep.bits import TargetSummary
 
 KERNELS = (1, 3, 5, 9)
 CHANNELS = (1, 3, 16, 64, 256)

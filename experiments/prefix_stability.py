@@ -20,7 +20,7 @@ from probe import Case, Store, Target
 from probe.experiments import frame
 from probe.printing import Output, table
 from probe.sweep import sweep
-from probe.sweep.summary import Difference, Summary, TargetSummary
+from probe.sweep.bits import Difference, Summary, TargetSummary
 
 REPORT = Case(
     op="conv2d",

@@ -21,7 +21,7 @@ from probe.experiments import frame
 from probe.installation import install, remove
 from probe.printing import Output
 from probe.runtimes import environments
-from probe.runtimes.pins import number
+from probe.runtimes.environments import number
 from probe.thresholds.by_order import measure, measured
 
 REPORT = Case(

@@ -10,8 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +28,6 @@ from probe import backends, machine, schema
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.launch.pipes import completed
 from probe.runtimes.runtime import Missing
 from probe.store import Store
 from probe.target import Target, runtime
@@ -38,6 +43,22 @@ Answer = TypeVar("Answer")
 
 def silent(done: int, total: int, what: str) -> None:
     """Drops progress: the default where no callback is given."""
+
+
+HEARD = 0.2
+"""Seconds after which a wait ends for a moment, so that Ctrl-C is heard."""
+
+
+def completed(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+    """Yields futures in the order in which they end, so that Ctrl-C is heard at once.
+
+    A library that installs its own handler of SIGINT with SA_RESTART (polars does) keeps a thread
+    that waits for a lock from noticing it: the wait goes on. So nothing here waits long.
+    """
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, HEARD, FIRST_COMPLETED)
+        yield from done
 
 
 @dataclass(frozen=True)

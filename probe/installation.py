@@ -18,7 +18,7 @@ from probe import backends, machine, target
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import TIME_LIMIT, WORKER, Session
-from probe.runtimes import emulation, environments, packages, pins, runtime, sysroot
+from probe.runtimes import environments, packages, runtime, sysroot
 from probe.runtimes.environments import Environment
 from probe.runtimes.packages import Failed
 from probe.runtimes.runtime import Runtime
@@ -77,7 +77,7 @@ def _provide(
     where: Target, tell: Tell, root: Path | None
 ) -> tuple[Environment | None, dict[str, Any], bool]:
     device = target.emulated(where)
-    if device is not None and (why := emulation.missing(device)):
+    if device is not None and (why := runtime.missing(device)):
         raise Failed(why)
     own = target.installed_version(backends.get(where.name))
     arm64 = device == "arm64"
@@ -89,7 +89,7 @@ def _provide(
         raise InputError(
             "target", where.text, f"no {where.name} is here to take the version of", todo
         )
-    recipe = pins.recipe(where.name, version, arm64)
+    recipe = packages.recipe(where.name, version, arm64)
     folder = environments.folder_of(where.name, version, arm64)
     with environments.locked(folder):
         found = environments.find(where.name, version, arm64)
@@ -113,7 +113,7 @@ def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
 
 
 def _make(
-    folder: Path, recipe: pins.Recipe, arm64: bool, root: Path | None, tell: Tell
+    folder: Path, recipe: packages.Recipe, arm64: bool, root: Path | None, tell: Tell
 ) -> tuple[Environment, dict[str, Any]]:
     """A new environment; on any failure none."""
     environments.remove(folder)
@@ -129,7 +129,7 @@ def _make(
         tell(2, STEPS, f"asking {named}")
         ran = runtime.in_folder(folder, arm64)
         facts = _answers(Target(recipe.library, recipe.version), ran)
-        if not pins.same(str(facts.get("library_version")), recipe.version):
+        if not environments.same(str(facts.get("library_version")), recipe.version):
             why = f"{facts.get('library_version')} answers in its place"
             raise Failed(f"{named} was installed, but {why}")
         environments.complete(folder, recipe.library, recipe.version, arm64, facts)
@@ -142,7 +142,7 @@ def _make(
     return found, facts
 
 
-def _native(folder: Path, recipe: pins.Recipe, then: Callable[[], None]) -> None:
+def _native(folder: Path, recipe: packages.Recipe, then: Callable[[], None]) -> None:
     python = packages.interpreter(recipe.python)
     if python is None:
         raise Failed(packages.missing(recipe.python))

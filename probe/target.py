@@ -20,8 +20,8 @@ from probe import backends
 from probe.backends import onednn
 from probe.backends.contract import Backend
 from probe.errors import InputError, one_of
-from probe.runtimes import emulation, environments
-from probe.runtimes.runtime import Missing, Runtime
+from probe.runtimes import environments
+from probe.runtimes.runtime import Missing, Runtime, models
 from probe.runtimes.runtime import runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
@@ -131,7 +131,7 @@ def _has_device(backend: type[Backend], device: str) -> bool:
     patterns = [pattern.replace("N", r"\d{1,3}") for pattern in backend.devices]
     if device in EMULATED or any(re.fullmatch(pattern, device) for pattern in patterns):
         return True
-    return device in emulation.models()
+    return device in models()
 
 
 def emulated(target: Target) -> str | None:

@@ -28,7 +28,7 @@ from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from probe.printing import Output
-    from probe.sweep.summary import Summary
+    from probe.sweep.bits import Summary
 
 BY = (
     "bits: outputs are compared; order: the order and rounding of their sums are revealed and "
@@ -172,9 +172,9 @@ def bisect(
     what changed changed once, and says where what it met speaks against that.
     """
     from probe.cli.show import sweeps
-    from probe.search.bisection import bisect as search
     from probe.store import Store
     from probe.target import Target
+    from probe.thresholds.bisection import bisect as search
 
     case = case_of(words)
     if not case.spatial_rank:

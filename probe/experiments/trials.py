@@ -19,7 +19,7 @@ from probe.reproduction import folder
 from probe.reproduction.failing import Failing
 from probe.reproduction.stored import case_of
 from probe.shrink import Finding
-from probe.store import Store, latest
+from probe.store import Store, parquet
 from probe.store.results import load
 from probe.target import Target
 
@@ -81,7 +81,7 @@ def attempt(
     """
     ordered = sorted(drawn, key=lambda one: one.target)
     job = _Trying(store, experiment, progress)
-    rows = latest.table(store.path, "reproductions").to_pylist()
+    rows = parquet.table(store.path, "reproductions").to_pylist()
     job.known_rows = {_key(row) for row in rows if row["confirmed"]}
     job.times = times
     groups = groupby(ordered, key=lambda one: one.target)

@@ -23,14 +23,14 @@ from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.order.summation import ranges
-from probe.store import Store, latest
+from probe.store import Store, parquet
 from probe.store.results import load, machine_folders
 from probe.target import Target
 
 if TYPE_CHECKING:
     import pandas
 
-PAIR = list(latest.PAIR)
+PAIR = list(parquet.PAIR)
 
 
 @dataclass(frozen=True)

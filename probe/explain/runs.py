@@ -10,7 +10,7 @@ from probe.campaign import Sessions
 from probe.case import Case
 from probe.comparison import Comparison, Revealer, Run, Shapes, compared
 from probe.errors import InputError
-from probe.kernels import symbols
+from probe.kernels.sources import SYMBOLS
 from probe.launch import open_session
 from probe.target import Target
 
@@ -65,7 +65,7 @@ def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[st
     """
     if checked(which) == "none":
         return {}
-    sources = [name for name in kernels.SOURCES if which == "all" or name != symbols.SOURCE]
+    sources = [name for name in kernels.SOURCES if which == "all" or name != SYMBOLS]
 
     def ask(side: Run) -> dict[str, list[str]]:
         return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))

@@ -1,7 +1,7 @@
 """Kernels that a library says it ran: evidence beside a cause, never the cause itself.
 
-``question`` says what is asked and answered, ``onednn`` reads oneDNN's log, ``symbols`` samples
-native functions, ``observing`` asks every source that applies to a target.
+``sources`` reads oneDNN's log and samples native functions, ``observing`` asks every source that
+applies to a target.
 """
 
 from probe.kernels.observing import (
@@ -14,7 +14,7 @@ from probe.kernels.observing import (
     observe,
     rows,
 )
-from probe.kernels.question import Kernel, Question
+from probe.kernels.sources import Kernel, Question
 
 __all__ = ["ASKED", "SOURCES", "Kernel", "Naming", "Question", "Source", "by_source"]
 __all__ += ["computing", "observe", "rows"]

@@ -19,8 +19,8 @@ from probe.arguments import choice
 from probe.backends.contract import Backend
 from probe.case import Case
 from probe.errors import TargetError
-from probe.kernels import onednn, symbols
-from probe.kernels.question import KEY, Kernel, Question, load
+from probe.kernels import sources
+from probe.kernels.sources import KEY, Kernel, Question, load
 from probe.launch import Session
 from probe.target import Target
 from probe.window import axis_of, case_at
@@ -53,8 +53,8 @@ def _answers(session: Session) -> list[Kernel]:
 
 
 SOURCES: dict[str, Source] = {
-    onednn.SOURCE: Source(onednn.applies, onednn.observe),
-    symbols.SOURCE: Source(symbols.applies, symbols.observe),
+    sources.ONEDNN: Source(sources.carries_onednn, sources.onednn_log),
+    sources.SYMBOLS: Source(sources.has_symbols, sources.sampled_symbols),
     ASKED: Source(_offers, _ask),
 }
 
@@ -121,7 +121,7 @@ class Naming:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._logs, self._offers = onednn.applies(target), _offers(target)
+        self._logs, self._offers = sources.carries_onednn(target), _offers(target)
         self._session: Session | None = None
         self._known: dict[str, dict[str, list[str]]] = {}
 
@@ -145,7 +145,7 @@ class Naming:
 
     def _started(self) -> Session:
         if self._session is None:
-            self._session = Session(self.target, extra=onednn.TALK if self._logs else None)
+            self._session = Session(self.target, extra=sources.TALK if self._logs else None)
         return self._session.revive()
 
     def _ask(self, case: Case) -> list[Kernel]:
@@ -154,8 +154,8 @@ class Naming:
         try:
             session = self._started()
             load(session, case)
-            found = [onednn.logged(session)] if self._logs else []
+            found = [sources.logged(session)] if self._logs else []
             return found + (_answers(session) if self._offers else [])
         except TargetError as error:
             why = f"the target failed ({error.kind}) when it was asked"
-            return [Kernel(onednn.SOURCE if self._logs else ASKED, None, why)]
+            return [Kernel(sources.ONEDNN if self._logs else ASKED, None, why)]

@@ -18,10 +18,9 @@ from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
-from probe.order.answers import SHORT, Answers
 from probe.order.masks import Masks, SessionOperator
 from probe.order.replay import replay
-from probe.order.reveal import Refused, reveal_trees
+from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
 from probe.order.rounding import Revealed, reveal_roundings
 from probe.order.summation import Row, Summation, ranges
 from probe.order.tree import BIAS

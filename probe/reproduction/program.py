@@ -16,7 +16,7 @@ from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import layout, literals
 from probe.reproduction.lines import Library, of_case
-from probe.runtimes.pins import recipe
+from probe.runtimes.packages import recipe
 from probe.shrink import Finding
 from probe.target import Target
 

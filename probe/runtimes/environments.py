@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from probe.runtimes.pins import number
 
 FORMAT = 1
 MARK = "probe.json"
@@ -121,3 +120,17 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
+    parts = [number(text) for text in (one, other)]
+    width = max(map(len, parts))
+    padded = [part + (0,) * (width - len(part)) for part in parts]
+    return padded[0] == padded[1]
+
+
+def number(version: str) -> tuple[int, ...]:
+    """The numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
+    release = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in release[0].split(".")) if release else ()

@@ -1,14 +1,82 @@
-"""What runs a target: this interpreter, an environment's, or one of these under qemu."""
+"""What runs a target: this interpreter, an environment's, or one of these under qemu's user mode.
+
+qemu's float32 and float64 additions, products and fused multiply-adds are exact IEEE operations, so
+kernels for another processor give that processor's bits. Not exact are the estimates of reciprocals
+and square roots (RCPPS, RSQRTPS), for which processors differ too; no convolution kernel here uses
+them. What a model has and qemu lacks (AVX-512 of server models; AVX before 7.2) is left out, and a
+library then takes the kernels it has for less.
+"""
 
 from __future__ import annotations
 
+import platform
+import re
+import shutil
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from probe.runtimes import emulation, environments, sysroot
+from probe.runtimes import environments, sysroot
 from probe.runtimes.environments import Environment
+from probe.runtimes.packages import printed
+
+X86, ARM64 = "qemu-x86_64", "qemu-aarch64"
+PACKAGE = "install qemu's user mode (Debian, Ubuntu: apt install qemu-user)"
+SLOWER = 10.0
+"""How much longer an emulated processor may take for an answer. Measured: 5 to 10 times."""
+
+
+@cache
+def program(name: str) -> str | None:
+    """The path of ``qemu-x86_64`` or ``qemu-aarch64``, or of its static build; None without it."""
+    return shutil.which(name) or shutil.which(f"{name}-static")
+
+
+@cache
+def models() -> dict[str, str]:
+    """x86 processors that this machine's qemu knows: its name of each by the name in lower case."""
+    said = _ask(program(X86), "-cpu", "help")
+    names = re.findall(r"^(?:x86\s+)?([A-Za-z][\w.-]*)", said.partition("CPUID")[0], re.MULTILINE)
+    return {name.lower(): name for name in names if name not in ("Available", "Recognized")}
+
+
+def missing(device: str) -> str | None:
+    """Why ``device`` can't be emulated here, or None."""
+    needed = ARM64 if device == "arm64" else X86
+    if platform.system() != "Linux":
+        return f"{device} is emulated by {needed}, which runs on Linux; this is {platform.system()}"
+    if device != "arm64" and platform.machine().lower() not in ("x86_64", "amd64"):
+        return f"{device} needs an x86 interpreter; this machine is {platform.machine()}"
+    if program(needed) is None:
+        return f"{device} is emulated by {needed}, which is not installed; {PACKAGE}"
+    if device != "arm64" and device not in models():
+        return f"{needed} {version(needed)} has no processor {device}; see {needed} -cpu help"
+    return None
+
+
+def x86(device: str) -> tuple[str, ...]:
+    """What goes before a command so that it runs on ``device``, which is not ``missing``."""
+    return (str(program(X86)), "-cpu", models()[device])
+
+
+def said(device: str) -> str:
+    """What emulates a device, for ``runs.emulated``: ``qemu-x86_64 7.2.22 -cpu Haswell``."""
+    if device == "arm64":
+        return f"{ARM64} {version(ARM64)}"
+    return f"{X86} {version(X86)} -cpu {models()[device]}"
+
+
+@cache
+def version(name: str) -> str:
+    """qemu's version, ``7.2.22``; empty where it doesn't say."""
+    found = re.search(r"version (\d[\w.]*)", _ask(program(name), "--version"))
+    return found[1] if found else ""
+
+
+def _ask(emulator: str | None, *words: str) -> str:
+    return (printed(emulator, *words) or "") if emulator else ""
 
 
 class Missing(Exception):
@@ -29,7 +97,7 @@ class Runtime:
     @property
     def slower(self) -> float:
         """Factor on time limits."""
-        return emulation.SLOWER if self.emulated else 1.0
+        return SLOWER if self.emulated else 1.0
 
 
 def runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
@@ -39,7 +107,7 @@ def runtime(library: str, version: str | None, device: str | None, own: str | No
     one. ``device``: a processor to emulate, or None. Starts nothing but qemu, for its version.
     Raises Missing.
     """
-    if device is not None and (why := emulation.missing(device)):
+    if device is not None and (why := missing(device)):
         raise Missing(why)
     if device == "arm64":
         return _arm64(library, version, own)
@@ -51,8 +119,8 @@ def runtime(library: str, version: str | None, device: str | None, own: str | No
         native = of(found)
     if device is None:
         return native
-    command = (*emulation.x86(device), *native.command)
-    return Runtime(command, emulation.said(device), native.facts)
+    command = (*x86(device), *native.command)
+    return Runtime(command, said(device), native.facts)
 
 
 def absent(target: str, own: str | None = None) -> str:
@@ -84,5 +152,5 @@ def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) ->
     if not arm64:
         return Runtime((python,), None, facts)
     root = str(sysroot.of_environment(folder))
-    command = (str(emulation.program(emulation.ARM64)), "-L", root, python)
-    return Runtime(command, emulation.said("arm64"), facts)
+    command = (str(program(ARM64)), "-L", root, python)
+    return Runtime(command, said("arm64"), facts)

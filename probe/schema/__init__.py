@@ -1,11 +1,11 @@
 """The columns of every stored table: name, type, unit, meaning, what null means, since when.
 
 The store, ``results/README.md`` and the notebooks are derived from or checked against this room.
-``columns`` says what a column is, ``measurements`` and ``findings`` list the tables of single cases
-and of what was made of them, ``tables`` has them all. Importing it costs nothing.
+``measurements`` says what a column is and lists the tables of single cases, ``tables`` those of
+what was made of them, and all in one format. Importing it costs nothing.
 """
 
-from probe.schema.columns import NULL_INT, TYPES, Column
+from probe.schema.measurements import NULL_INT, TYPES, Column
 from probe.schema.tables import (
     ABOUT,
     HISTORY,

@@ -1,4 +1,4 @@
-"""All tables in one format with a version: names, keys, Arrow schemas, ``results/README.md``.
+"""Tables of networks, reports, remedies and scripts; and all tables in one format with a version.
 
 pyarrow is imported only where it is asked for, so that importing this module costs nothing.
 """
@@ -11,11 +11,235 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from probe.schema import findings, measurements
-from probe.schema.columns import TYPES, Column
+from probe.schema import measurements
+from probe.schema.measurements import PAIR, RUN, TARGET, TYPES, Column, key, second
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+NETWORK = key("network_id", "text", "hash of the chain of layers with its weights")
+CONTENT = key("content", "int", "positions of content, at the beginning", "positions")
+PADDED = key("padded", "int", "length of the short run, content and padding", "positions")
+FIXED = Column("fixed", "int", "length of the fixed run", "positions")
+
+NETWORKS = second(
+    NETWORK,
+    Column("name", "text", "what it is called"),
+    Column("source", "text", "what `Network.load` makes it from", null="not told"),
+    Column("layers", "int", "how many layers, activations and pools included", "layers"),
+    Column("dtype", "text", "`float32`, `float64`, `float16`"),
+    Column("in_channels", "int", "channels of the input", "channels"),
+    Column("filters", "int", "channels of the output", "channels"),
+    Column("field", "int", "what an output of the last layer reads of the input", "positions"),
+    Column("jump", "int", "how far apart neighbouring outputs read", "positions"),
+    Column("json", "json", "the layers in the words of a description, without their numbers"),
+    Column(
+        *("examined", "int", "layers of the model, in its own count, that `layers` holds whole"),
+        *("layers",),
+        null="not counted",
+    ),
+    Column(
+        *("operations_total", "int", "layers of the whole model, in its own count", "layers"),
+        null="not counted",
+    ),
+    Column(
+        *("part", "text", "of a model that was read in part: which, and where it ends"),
+        null="read whole",
+    ),
+)
+
+ACTIVATIONS = second(
+    RUN,
+    NETWORK,
+    TARGET,
+    CONTENT,
+    PADDED,
+    key("layer", "int", "number of the layer, from 0"),
+    FIXED,
+    Column("name", "text", "the layer's name"),
+    Column("op", "text", "`conv2d`, `max_pool2d`, `activation`, ..."),
+    Column("size", "int", "positions behind the layer in the short run", "positions"),
+    Column("size_fixed", "int", "positions behind the layer in the fixed run", "positions"),
+    Column("compared", "int", "activations that read the same in both runs", "activations"),
+    Column("other_window", "int", "activations of the short run that read other", "activations"),
+    Column("differing", "int", "compared activations whose values differ", "activations"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column(
+        *("max_scaled", "float", "largest |difference| / (eps * largest |activation| here)", "1"),
+        null="not known",
+    ),
+    Column(
+        *("own", "int", "activations that differ though the layer is fed the fixed run's"),
+        *("activations",),
+        null="not asked",
+    ),
+    Column("cause", "text", "why these differ: `order`, `rounding`, ...", null="none differs"),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "activations"),
+    Column("control", "text", "the same shape again: `equal` or `differs`", null="not run"),
+)
+
+PADDED_LENGTHS = second(
+    RUN,
+    NETWORK,
+    TARGET,
+    CONTENT,
+    FIXED,
+    Column("outputs", "int", "outputs of the fixed run", "positions"),
+    Column("kept", "int", "outputs up to the last one that reads content", "positions"),
+    Column("least", "int", "shortest padded length that has them all", "positions"),
+    Column(
+        *("safe", "int", "shortest one at which every layer adds them as in the fixed run"),
+        *("positions",),
+    ),
+    Column("unknown", "int", "layers whose way of adding is not known at `safe`", "layers"),
+    Column("differing_least", "int", "outputs at `least` with other bits", "outputs"),
+    Column("differing_safe", "int", "outputs at `safe` with other bits", "outputs"),
+    Column("checked", "int", "sets of fresh operands for the last two", "sets"),
+)
+
+PROGRAMS = second(
+    RUN,
+    NETWORK,
+    TARGET,
+    CONTENT,
+    key("variant", "text", "which run: `least`, `safe`, or `layerwise`"),
+    Column("padded", "int", "the run's padded length", "positions"),
+    FIXED,
+    Column("compared", "int", "outputs that read content", "outputs"),
+    Column("differing", "int", "of these, with other bits than the fixed run's", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column(
+        *("other_than_layers", "int", "outputs of the fixed run with other bits layer by layer"),
+        *("outputs",),
+        null="not asked",
+    ),
+)
+
+DECISIONS = second(
+    RUN,
+    NETWORK,
+    TARGET,
+    CONTENT,
+    key("variant", "text", "which run: `fixed`, `least`, `safe`, `layerwise`, ..."),
+    key("decision", "text", "what is decided of the channels: `argmax`, `top-5`, `threshold`"),
+    Column("padded", "int", "the run's padded length", "positions"),
+    Column("taken", "int", "positions (or values) that were decided on", "decisions"),
+    Column("crossed", "int", "decisions that are not those of the fixed run", "decisions"),
+    Column("margin", "float", "smallest distance from being decided otherwise", "eps * largest"),
+    Column("differing", "int", "outputs with other bits than the fixed run's", "outputs"),
+    Column("error", "float", "largest |output - float64's| / (eps * largest |output|)", "1"),
+    Column("error_fixed", "float", "the same of the fixed run", "1"),
+)
+
+REPORTS = second(
+    key("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
+    Column("number", "int", "its place in the experiment's list"),
+    Column("title", "text", "what was reported, in our words"),
+    Column("answer", "text", "what its maintainers answered, in our words", null="none was read"),
+    Column("home", "text", "the reported library, as a target", null="it is none"),
+    Column("reason", "text", "why it was not run", null="it was"),
+)
+
+FINDINGS = second(
+    RUN,
+    key("thread", "text", "the report: `reports.thread`"),
+    key("question", "text", "which two runs ought to agree, in words"),
+    TARGET,
+    Column("case_id", "text", "the left side's case: `cases.case_id`"),
+    Column("against_case_id", "text", "the right side's case", null="the same, at another value"),
+    Column("against_target", "text", "where the right side ran", null="on the same target"),
+    Column("vary", "text", "the axis that sets the sides apart", null="none does"),
+    Column("at", "int", "its value on the left side", "elements of `vary`", null="no axis"),
+    Column("against", "int", "its value on the right side", "elements of `vary`", null="no axis"),
+    Column("compared", "int", "outputs that ought to agree", "outputs"),
+    Column("differing", "int", "of these, with other values, or on one side only", "outputs"),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
+    Column("bits_at", "bits", "left bits of the first differing output", null="none differs"),
+    Column("bits_against", "bits", "its right bits", null="none differs"),
+    Column("explained", "int", "differing outputs whose cause was looked for", "outputs"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, `window`, ..."),
+    Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
+    Column(
+        *("smallest", "json", "the smallest case that still differs: case, operands, both ways"),
+        null="not looked for",
+    ),
+)
+
+REMEDIES = second(
+    RUN,
+    key("case_id", "text", "`cases.case_id`", null="a whole network"),
+    key("network_id", "text", "`networks.network_id`", null="a single case"),
+    TARGET,
+    key("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
+    CONTENT,
+    key("fixed", "int", "length of the fixed run", "positions"),
+    Column("about", "text", "what it is, in a few words"),
+    Column("place", "text", "the target that it runs on"),
+    Column("lengths", "int", "lengths whose orders were compared with the fixed one's", "lengths"),
+    Column("verdict", "text", "`exact` whatever the operands, `differs`, or `not known`"),
+    Column("compared", "int", "outputs that must agree", "outputs"),
+    Column("differing", "int", "of these, added in another way than at `fixed`", "outputs"),
+    Column("unknown", "int", "of these, added in a way that is not known", "outputs"),
+    Column("refusal", "text", "why it can't be used, or judged", null="nothing", foreign=True),
+    Column("seconds", "float", "a call at `content`, median of the turns", "s", null="not timed"),
+    Column("seconds_fixed", "float", "a call at `fixed`, likewise", "s", null="not timed"),
+    Column("ratio", "float", "at `content`, over the default there", "1", null="not timed"),
+    Column("of_fixed", "float", "at `content`, over the default at `fixed`", "1", null="not timed"),
+    Column("ratio_fixed", "float", "at `fixed`, over the default there", "1", null="not timed"),
+    Column(
+        *("error_rms", "float", "root mean square of |output - exact| / (eps * scale) at `fixed`"),
+        *("1",),
+        null="not run",
+    ),
+    Column("error_max", "float", "the largest of these", "1", null="not run"),
+    Column("keeps", "flag", "whether `fixed` has the default's bits", null="not run"),
+    Column("recommended", "flag", "whether it is the cheapest exact one; never of a part"),
+)
+
+EARLIER = "not confirmed, not a number, or stored before this was kept"
+
+REPRODUCTIONS = second(
+    *PAIR,
+    key("source", "text", "the experiment in whose results the finding was drawn"),
+    Column("number", "int", "its place in the draw, from 0"),
+    Column("found", "int", "outputs that were compared, as it was found", "outputs"),
+    Column("processes", "int", "fresh processes that ran the script", "processes"),
+    Column("confirmed", "flag", "whether all of them gave the bits that were measured"),
+    Column("reason", "text", "why they did not", null="they did", foreign=True),
+    Column("status", "int", "their exit status", null="not confirmed"),
+    Column("tries", "int", "smaller cases that were tried", "cases", null="not confirmed"),
+    Column("runs", "int", "calls of the operator for these", "calls", null="not confirmed"),
+    Column("ended", "text", "`minimal` or `budget`: why it is no smaller", null="not confirmed"),
+    Column("label", "text", "the smallest case in words", null="not confirmed"),
+    Column("smallest", "json", "the smallest case", null="not confirmed"),
+    Column("small_summands", "int", "products of its outputs", "products", null="not confirmed"),
+    Column("small_at", "int", "its left value of `vary`", "elements", null="not confirmed"),
+    Column("small_against", "int", "its right value of `vary`", "elements", null="not confirmed"),
+    Column("small_compared", "int", "its compared outputs", "outputs", null="not confirmed"),
+    Column("small_elements", "int", "numbers in its operands", "elements", null="not confirmed"),
+    Column("small_not_zero", "int", "of these, not zero", "elements", null="not confirmed"),
+    Column("differing", "int", "its outputs that differ", "outputs", null="not confirmed"),
+    Column("max_ulp", "int", "largest distance of these", "ulp", null="none is a number"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, ...", null="not confirmed"),
+    Column("replayed", "int", "compared outputs replayed", "outputs", null="not confirmed"),
+    Column("emulated", "flag", "whether `emulated.py` prints the same bits", null="there is none"),
+    Column("lines", "int", "length of `reproduce.py`", "lines", null="not confirmed"),
+    Column("found_differing", "int", "outputs that differed before", "outputs", null=EARLIER),
+    Column("found_max_ulp", "int", "largest distance of these", "ulp", null=EARLIER),
+    Column("found_relative", "float", "their largest relative difference", "1", null=EARLIER),
+    Column("found_causes", "json", "these by cause", null=EARLIER),
+    Column("found_kernels", "json", "what ran: names by side and source", null=EARLIER),
+    Column("relative", "float", "largest relative difference of `differing`", "1", null=EARLIER),
+    Column("kernels", "json", "what runs the smallest case, likewise", null=EARLIER),
+    Column("kept_cause", "flag", "whether the main cause is there and no new one", null=EARLIER),
+    Column(
+        *("kept_kernels", "flag", "whether the same kernels run"),
+        null="the library names none, or stored before this was kept",
+    ),
+    Column("seconds", "float", "from the finding to its proof", "s"),
+    Column("seconds_proof", "float", "of these, in fresh processes", "s", null="not confirmed"),
+)
 
 VERSION = 2
 """Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
@@ -27,10 +251,32 @@ HISTORY: dict[int, str] = {
 }
 """What each version changed. A column that is younger than a file reads as null."""
 
-TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | findings.TABLES
+TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
+    "networks": NETWORKS,
+    "activations": ACTIVATIONS,
+    "padded_lengths": PADDED_LENGTHS,
+    "programs": PROGRAMS,
+    "decisions": DECISIONS,
+    "reports": REPORTS,
+    "findings": FINDINGS,
+    "remedies": REMEDIES,
+    "reproductions": REPRODUCTIONS,
+}
 """Every table with its columns, in the order in which files have them."""
 
-ABOUT: dict[str, str] = measurements.ABOUT | findings.ABOUT
+ABOUT: dict[str, str] = measurements.ABOUT | {
+    "networks": "One row a network. What other tables say of one with a `part` holds for that part "
+    "alone.",
+    "activations": "One row a layer of a network, run at a padded length against the fixed one.",
+    "padded_lengths": "One row a length of content: how far to pad it.",
+    "programs": "One row a length of content and a way to pad it: the network as one program.",
+    "decisions": "One row a decision taken of a network's outputs, and their error.",
+    "reports": "One row a public report of runs that ought to agree and don't.",
+    "findings": "One row a question of a public report on a target: what it gives here today.",
+    "remedies": "One row a remedy of a case or network on a target. The exact sums are float64's; "
+    "the scale is sum|x*w|, of a network the largest |output|.",
+    "reproductions": "One row a finding that was drawn, made small, and run by its script.",
+}
 """What a row of each table is."""
 
 RUN_IDENTITY = (

@@ -1,7 +1,7 @@
 """Measurements on disk: rows are buffered, written atomically, merged by key and read as frames.
 
-``folder`` writes the tables of one machine, ``results`` reads those of several, ``latest`` says
-which of two rows counts, ``rows`` checks rows against the schema, ``parquet`` is one file.
+``folder`` checks rows and writes the tables of one machine, ``results`` reads those of several,
+``parquet`` reads and writes files and says which of two rows counts.
 """
 
 from probe.store.folder import Store, merge

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from probe import schema
 from probe.errors import StoreError
-from probe.store import latest, parquet
+from probe.store import parquet
 
 if TYPE_CHECKING:
     import pandas
@@ -81,7 +81,7 @@ class Results:
             pieces = [_labelled(folder, name) for folder in self.folders]
             rows = pa.concat_tables(pieces)
             if name in CONTENT and len(pieces) > 1:
-                rows = latest.newest(name, rows, np.zeros(len(rows), int))
+                rows = parquet.newest(name, rows, np.zeros(len(rows), int))
             self._arrow[name] = rows
         return self._arrow[name]
 
@@ -153,7 +153,7 @@ def _table_of(file: Path) -> str | None:
 
 
 def _labelled(folder: Path, name: str) -> pa.Table:
-    rows = latest.table(folder, name)
+    rows = parquet.table(folder, name)
     if name in CONTENT:
         return rows
     machine = pa.repeat(pa.scalar(folder.name), len(rows))

@@ -1,26 +1,34 @@
 """A sweep by bits: every case on every target at every value, each compared with the largest.
 
-A failure of a target becomes a row of ``failures`` and the sweep goes on.
+A failure of a target becomes a row of ``failures`` and the sweep goes on. A ``Summary`` counts by
+target what was found.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from probe import machine, window
-from probe.campaign import Campaign, Part, Row, Tell, case_row, run_row
+from probe.campaign import Campaign, Failure, Part, Row, Tell, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
-from probe.store import Store, latest
-from probe.sweep import observations
-from probe.sweep.plan import Item, Plan, Plans, axis_values
-from probe.sweep.summary import Summary, TargetSummary
+from probe.store import Store, parquet
+from probe.sweep.plan import (
+    Item,
+    Plan,
+    Plans,
+    axis_values,
+    comparison_rows,
+    difference_columns,
+    output_columns,
+)
 from probe.target import Target
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
@@ -128,7 +136,7 @@ class _Sweep(Campaign[int]):
         self.found[text].run_id, self.stored[text] = run_id, {}
         if self.store is None:
             return
-        rows = latest.table(self.store.path, "comparisons")
+        rows = parquet.table(self.store.path, "comparisons")
         same = {"run_id": run_id, "target": text, "vary": plans.vary, "against": plans.against}
         for name, value in same.items():
             rows = rows.filter(pc.equal(rows[name], value))
@@ -188,7 +196,7 @@ class _CaseSweep:
             at = self.whole.pop()
             run = {"do": "run", "key": "case", "at": {plan.vary: at}}
             y = self.session.request(run)[1]["y"]
-            columns = observations.output_columns(self.pair, at, y, plan.base.dtype)
+            columns = output_columns(self.pair, at, y, plan.base.dtype)
             self.job.keep_columns("outputs", columns)
         self.stage = "base"
         request = {
@@ -213,11 +221,9 @@ class _CaseSweep:
             where = self.part.target.text
             self._fail(TargetError(where, kind, message, self.session.tail()), at)
             self._drop(at)
-        rows = observations.comparison_rows(self.pair, header, arrays, self.plan.not_compared)
+        rows = comparison_rows(self.pair, header, arrays, self.plan.not_compared)
         if "index" in arrays:
-            columns = observations.difference_columns(
-                self.pair, rows, arrays, self.plan, self.job.most_kept
-            )
+            columns = difference_columns(self.pair, rows, arrays, self.plan, self.job.most_kept)
             self.job.keep_columns("differences", columns)
         self.job.keep("comparisons", rows)
         for row in rows:
@@ -255,3 +261,122 @@ class _CaseSweep:
         for at in values:
             del self.todo[at]
         self.part.tell(len(values))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One comparison with differing outputs.
+
+    ``max_ulp`` is None where no distance is a number; ``first`` is a flat index into the left
+    output. ``control`` other than ``equal``: the same shape gives other bits too, so this says
+    nothing about the axis.
+    """
+
+    case_id: str
+    at: int
+    outputs: int
+    max_ulp: int | None
+    first: int
+    control: str | None
+
+
+@dataclass
+class TargetSummary:
+    """What one target's part of a sweep found, the comparisons that were stored before included."""
+
+    target: str
+    run_id: str | None = None
+    comparisons: int = 0
+    stored_before: int = 0
+    compared: int = 0
+    not_compared: int = 0
+    differing: int = 0
+    max_ulp: int | None = 0
+    nondeterministic: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, row: Mapping[str, Any], before: bool = False) -> None:
+        """Counts one row of ``comparisons``; ``before``: it had been stored by an earlier sweep."""
+        self.comparisons += 1
+        self.stored_before += before
+        self.compared += row["compared"]
+        self.not_compared += row["not_compared"]
+        self.differing += row["differing"]
+        self.nondeterministic += row["control"] not in (None, "equal")
+        if not row["differing"]:
+            return
+        found = Difference(*(row[name] for name in _DIFFERENCE))
+        if not self.differences:
+            self.max_ulp = found.max_ulp
+        elif found.max_ulp is not None:
+            self.max_ulp = max(self.max_ulp or 0, found.max_ulp)
+        self.differences.append(found)
+
+    def to_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
+        """What ``probe sweep --json`` says of it; with several cases, ``lengths`` have ``case``."""
+        lengths = []
+        for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
+            entry: dict[str, Any] = {
+                vary: found.at,
+                "outputs": found.outputs,
+                "max_ulp": found.max_ulp,
+                "first": found.first,
+            }
+            lengths.append({"case": found.case_id} | entry if cases > 1 else entry)
+        return {
+            "compared": self.compared,
+            "differing": self.differing,
+            "max_ulp": self.max_ulp,
+            "lengths": lengths,
+            "not_compared": self.not_compared,
+            "comparisons": self.comparisons,
+            "stored_before": self.stored_before,
+            "nondeterministic": self.nondeterministic,
+            "failures": [vars(failure) for failure in self.failures],
+        }
+
+
+_DIFFERENCE = ("case_id", "at", "differing", "max_ulp", "first", "control")
+
+
+@dataclass
+class Summary:
+    """A whole sweep. ``against``: the longest value of ``vary``, with which all were compared.
+
+    ``store``: the folder written to, None if nothing was kept. ``interrupted``: it was ended by
+    Ctrl-C; what had been measured by then is counted here and stored.
+    """
+
+    vary: str
+    against: int
+    cases: int
+    store: str | None = None
+    seconds: float = 0.0
+    interrupted: bool = False
+    targets: dict[str, TargetSummary] = field(default_factory=dict)
+
+    @property
+    def differing(self) -> int:
+        """Differing outputs over all targets."""
+        return sum(found.differing for found in self.targets.values())
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The failures of all targets."""
+        return [failure for found in self.targets.values() for failure in found.failures]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``probe sweep --json`` prints: one target's at the top level."""
+        about = {
+            "store": self.store,
+            "vary": self.vary,
+            "against": self.against,
+            "seconds": round(self.seconds, 3),
+            "interrupted": self.interrupted,
+        }
+        parts = {name: one.to_json(self.vary, self.cases) for name, one in self.targets.items()}
+        if len(parts) == 1:
+            ((name, part),) = parts.items()
+            return part | {"target": name} | about
+        return {"targets": parts} | about

@@ -21,7 +21,7 @@ from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.order.orders import Orders
 from probe.order.summation import Row, Summation
-from probe.store import Store, latest
+from probe.store import Store, parquet
 from probe.sweep import Summary
 from probe.sweep import sweep as sweep_bits
 from probe.sweep.plan import axis_values
@@ -249,6 +249,6 @@ def measured(store: Store) -> set[str]:
     Who took long, or was not to be had, is asked again.
     """
     store.flush()
-    found = set(latest.table(store.path, "reveals")["target"].to_pylist())
-    failed = latest.table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    found = set(parquet.table(store.path, "reveals")["target"].to_pylist())
+    failed = parquet.table(store.path, "failures").select(["target", "kind"]).to_pylist()
     return found | {row["target"] for row in failed if row["kind"] not in PASSING}

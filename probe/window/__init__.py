@@ -1,8 +1,8 @@
 """Which inputs an output reads, at which weights, and which outputs therefore must agree.
 
-``geometry`` says where the windows lie, ``gathering`` fetches what they hold, ``agreement``
-compares the windows of two sizes or two paddings, ``conversion`` says what makes another framework
-read the same ones. No value is rounded in this package.
+``geometry`` says where the windows lie and what they hold, ``agreement`` compares the windows of
+two sizes or two paddings, ``conversion`` says what makes another framework read the same ones. No
+value is rounded here.
 """
 
 from probe.window.agreement import (
@@ -15,8 +15,7 @@ from probe.window.agreement import (
     value_of,
 )
 from probe.window.conversion import FRAMEWORKS, Equivalent, equivalent
-from probe.window.gathering import columns, gather, scale
-from probe.window.geometry import Geometry, read_classes
+from probe.window.geometry import Geometry, columns, gather, read_classes, scale
 
 __all__ = [
     "FRAMEWORKS",

@@ -1,15 +1,26 @@
-"""What another framework must be told to read the windows of a case: padding, rounding, code."""
+"""What another framework must be told to read the windows of a case: padding, rounding, code.
+
+The code lines run as they are, with ``x`` and ``w`` in the framework's own layout and its module
+under the usual name (``F`` and ``torch``, ``tf``, ``keras``, ``lax`` and ``jnp``, ``helper`` of
+onnx).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from probe import backends
+from probe import program as programs
 from probe.arguments import by, choice
 from probe.backends.contract import Unsupported
+from probe.backends.source import Shapes
 from probe.case import Case
 from probe.errors import InputError
-from probe.geometry import Pair
-from probe.window import code
+from probe.geometry import BY_SIZE, Padding, Pair, around
+
+Pairs = tuple[Pair, ...]
+
 
 FRAMEWORKS = {
     "torch": "torch",
@@ -72,18 +83,42 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     if framework == "keras" and not what.depthwise and max(case.stride) > 1 < max(case.dilation):
         why = "Keras refuses strides together with dilations"
         raise InputError("dilation", by(case.dilation), why, "use another framework")
-    write = (code.POOLING if what.pool else code.CONVOLUTIONS)[framework]
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
     note = "; ".join(filter(None, (PLAIN[framework], _sizes(case, pairs), _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
     try:
-        lines = write(case, pairs)
+        lines = _written(framework, case, pairs)
     except Unsupported as error:
         raise InputError("framework", framework, str(error), "use another framework") from None
     return Equivalent(
         *(framework, FRAMEWORKS[framework], pairs, case.rounds_up, lines, note),
         *(_kept_word(case, lines) or resolved, whole),
     )
+
+
+def _written(framework: str, case: Case, pairs: Pairs) -> str:
+    """Returns the lines of a framework's library that run the case, without its bias.
+
+    TensorFlow's names of paddings stand for the zeros that they give at every size.
+    """
+    backend = backends.get(FRAMEWORKS[framework])().described({}, "cpu", "")
+    named: Padding = _tensorflow_word(case, pairs).lower() or pairs
+    if framework == "onnx":  # which has words for both, at every size
+        named = case.padding
+    elif case.pool:  # whose padding is no zeros, or counts them
+        named = case.padding if case.pad_with == "nothing" else pairs
+    ceil = case.rounds_up and named not in BY_SIZE
+    program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
+    return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
+
+
+def _tensorflow_word(case: Case, pairs: Pairs) -> str:
+    """Returns ``SAME`` or ``VALID`` where that gives these zeros at every size; else nothing."""
+    if not any(map(any, pairs)):
+        return "SAME" if case.padding == "same" else "VALID"
+    unit = set(case.stride) == {1}
+    same = [around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
+    return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
 
 
 def _kept_word(case: Case, lines: str) -> Case | None:
@@ -136,8 +171,24 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
         *("pooling rounds sizes up" if pool else "", _sizes(case, pairs), _pooling(case)),
     )
     note = "; ".join(filter(None, said))
-    lines = code.caffe_layer(case, pads, keep)
+    lines = _caffe_layer(case, pads, keep)
     return Equivalent("caffe", "opencv", around, bool(pool), lines, note, resolved, tuple(keep))
+
+
+def _caffe_layer(case: Case, pads: Sequence[int], keep: Sequence[slice]) -> str:
+    """Returns the prototxt of a layer, and the crop of its outputs where there is one.
+
+    Of a one-dimensional case the height is 1.
+    """
+    from probe.backends import caffe
+
+    flat = case.spatial_rank == 1
+    dims = (1, case.in_channels, *((1,) * flat), *case.spatial())
+    text: str = caffe.prototxt(case.spec(), dims, list(pads))
+    layer, shown = text[text.index("layer") :].rstrip(), [caffe.shown(part) for part in keep]
+    if set(shown) == {":"}:
+        return layer
+    return f"{layer}\ny = net.forward()[{', '.join([':', ':', *[':'] * flat, *shown])}]"
 
 
 def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:

@@ -30,9 +30,8 @@ import numpy as np
 
 from probe import backends, program
 from probe.backends import contract, rewritten
-from probe.worker import compare, masked, protocol
-from probe.worker.call import Call
-from probe.worker.chain import Network
+from probe.worker import compare, protocol
+from probe.worker.call import Call, Network
 
 #: Operators kept ready; the least recently used one is dropped.
 OPERATORS = 256
@@ -93,7 +92,7 @@ class Worker:
           it each reads the one before.
         - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``): its layers one by
           one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each; see
-          ``chain.Network.layers``.
+          ``call.Network.layers``.
         - ``whole`` (key; x; ``times``): the chain as one program of the library: ``y`` and
           ``seconds``, a list; without ``y`` where the library has none: ``why`` says the reason.
         - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
@@ -172,7 +171,7 @@ class Worker:
         return compare.sweep(self._call(request, arrays), request, describe)
 
     def masks(self, request, arrays):
-        return masked.masks(self._call(request, arrays), request, arrays)
+        return compare.masks(self._call(request, arrays), request, arrays)
 
     def network(self, request, arrays):
         given, operands = program.chain(request["specs"], request.get("reads")), {}
@@ -212,7 +211,7 @@ class Worker:
         spec = request["spec"]
         w, b = arrays.get("w"), arrays.get("b")
         if w is None and "base" in request:
-            w = masked.constant_weights(spec, request["base"])
+            w = compare.constant_weights(spec, request["base"])
         if b is None and spec["bias"]:
             b = np.zeros(spec["filters"], w.dtype)
         return Call(self._operator, spec, arrays["x"], w, b)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from probe.runtimes.pins import recipe
+from probe.runtimes.packages import recipe
 from probe.store import Store
 from probe.target import Target
 from probe.thresholds.by_order import measured

@@ -15,7 +15,7 @@ from probe.order.windows import reveal_windows
 from probe.reproduction import layout
 from probe.reproduction.lines import of_case
 from probe.target import Target
-from probe.worker import masked
+from probe.worker import compare
 from tests.helpers import conforming
 
 SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
@@ -152,6 +152,6 @@ def test_the_windows_of_a_sum_are_its_rows():
 
 
 def test_masks_that_take_long_are_answered_in_parts(monkeypatch):
-    monkeypatch.setattr(masked, "INTERVAL", 0.0)
+    monkeypatch.setattr(compare, "ANSWER_SECONDS", 0.0)
     case = Case("sum", in_channels=9, length=2)
     assert reveal(reference("pairwise"), case).replayed.all()

@@ -13,9 +13,9 @@ from probe import window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
-from probe.order.answers import ASKED
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, _Work, require_length, reveal
+from probe.order.reveal import ASKED
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree, fprev_calls
 from probe.order.windows import reveal_windows

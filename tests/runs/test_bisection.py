@@ -11,11 +11,11 @@ from probe import installation
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.search import bisection
-from probe.search.bisection import Question, Step, bisect, first_change, releases_between
 from probe.store import Store
 from probe.store.results import load
 from probe.target import Target
+from probe.thresholds import bisection
+from probe.thresholds.bisection import Question, Step, bisect, first_change, releases_between
 
 CASE = Case(op="conv1d", kernel=5, operands="cancel")
 

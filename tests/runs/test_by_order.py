@@ -9,7 +9,7 @@ import pytest
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
-from probe.store import rows
+from probe.store import folder
 from probe.target import Target
 from probe.thresholds import by_order
 
@@ -69,7 +69,7 @@ def test_json_and_rows_fit_what_is_fixed() -> None:
     assert (told["compared"], told["differing"], told["against"]) == (7, 2, 12)
     assert [(one["outputs"], one["at"]) for one in told["orders"]] == [(13, [9, 12]), (2, [6])]
     tables = found.rows("0" * 16)
-    counted = {name: rows.from_rows(name, each).num_rows for name, each in tables.items()}
+    counted = {name: folder.from_rows(name, each).num_rows for name, each in tables.items()}
     assert counted == {"reveals": 3, "orders": 2, "roundings": 2}
     assert tables["reveals"][0]["ranges"] == [0, 2]
     assert all(row["replayed"] == row["outputs"] for row in tables["reveals"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probe import schema
-from probe.store import latest
+from probe.store import parquet
 
 README = Path(__file__).parents[2] / "results" / "README.md"
 
@@ -40,9 +40,9 @@ def test_rows_have_keys_and_files_have_the_version(table):
 
 
 def test_differences_and_causes_belong_to_a_comparison():
-    assert tuple(schema.keys("comparisons")) == latest.PAIR
-    assert tuple(schema.keys("differences"))[:-1] == latest.PAIR
-    for table, columns in latest.TOGETHER.items():
+    assert tuple(schema.keys("comparisons")) == parquet.PAIR
+    assert tuple(schema.keys("differences"))[:-1] == parquet.PAIR
+    for table, columns in parquet.TOGETHER.items():
         assert set(columns) < set(schema.keys(table))
 
 

@@ -18,7 +18,7 @@ import pytest
 import probe
 from probe import machine, schema
 from probe.errors import StoreError
-from probe.store import Store, latest, load, merge, parquet
+from probe.store import Store, load, merge, parquet
 
 PAIR = {
     "run_id": "r",
@@ -395,5 +395,5 @@ def test_messages_of_libraries_are_stored_without_paths(folder):
 
 def test_codes_are_equal_where_all_columns_are():
     rows = pa.table({"a": ["x", "y", "x", None, "x"], "b": [1, 1, 1, 2, 2]})
-    codes = latest.codes(rows, ["a", "b"])
+    codes = parquet.codes(rows, ["a", "b"])
     assert codes.tolist() == [0, 1, 0, 2, 3]

@@ -265,7 +265,7 @@ def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
         "values": np.arange(7, dtype=np.float32),
     }
     _, whole = ask(made, request, arrays)
-    monkeypatch.setattr("probe.worker.masked.LARGEST", 3 * whole["outputs"][0].nbytes)
+    monkeypatch.setattr("probe.worker.compare.ANSWER_BYTES", 3 * whole["outputs"][0].nbytes)
     parts = answers(made, request, arrays)
     assert [header["first"] for header, _ in parts] == [0, 3, 6]
     assert (np.concatenate([found["outputs"] for _, found in parts]) == whole["outputs"]).all()

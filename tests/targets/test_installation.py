@@ -13,7 +13,7 @@ from probe.cli import shell
 from probe.errors import InputError, TargetError
 from probe.installation import install, remove
 from probe.launch import InlineSession, Session
-from probe.runtimes import environments, packages, pins
+from probe.runtimes import environments, packages
 from probe.runtimes.packages import Failed
 from probe.target import Target
 
@@ -28,7 +28,7 @@ def cache(monkeypatch, tmp_path):
     """A cache and an installer of our own: an environment is this interpreter behind a script."""
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
     python = "{}.{}".format(*sys.version_info)
-    monkeypatch.setitem(pins.RELEASES, "reference", (pins.Pins("1", python),))
+    monkeypatch.setitem(packages.RELEASES, "reference", (packages.Pins("1", python),))
     monkeypatch.setattr(packages, "create", create(f'exec {sys.executable} "$@"'))
     monkeypatch.setattr(packages, "install", lambda folder, recipe: recipe.choices[-1])
     return tmp_path

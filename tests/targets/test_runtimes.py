@@ -11,7 +11,7 @@ import pytest
 from probe import target
 from probe.campaign import run_row
 from probe.errors import InputError
-from probe.runtimes import emulation, environments, packages, pins, runtime, sysroot
+from probe.runtimes import environments, packages, runtime, sysroot
 from probe.runtimes.packages import Failed
 from probe.target import Target
 
@@ -46,26 +46,26 @@ def script(path, text):
     ],
 )
 def test_each_release_has_its_recipe(version, python, choices, beside):
-    found = pins.recipe("tensorflow", version)
+    found = packages.recipe("tensorflow", version)
     assert found.python == python
     assert list(found.choices) == choices and list(found.beside) == beside
 
 
 def test_arm64_takes_the_wheels_that_there_are():
-    assert pins.recipe("tensorflow", "2.21.0", arm64=True).choices == ("tensorflow==2.21.0",)
+    assert packages.recipe("tensorflow", "2.21.0", arm64=True).choices == ("tensorflow==2.21.0",)
 
 
 def test_the_releases_to_search_ascend_and_can_all_be_installed():
-    for library, releases in pins.RELEASED.items():
-        assert list(releases) == sorted(releases, key=pins.number)
-        assert all(pins.recipe(library, version) for version in releases)
+    for library, releases in packages.RELEASED.items():
+        assert list(releases) == sorted(releases, key=environments.number)
+        assert all(packages.recipe(library, version) for version in releases)
 
 
 def test_what_has_no_recipe_says_so():
     with pytest.raises(InputError, match=r"reference==1: no recipe .* there are recipes for tens"):
-        pins.recipe("reference", "1")
+        packages.recipe("reference", "1")
     with pytest.raises(InputError, match="releases before 0.12 can't be installed"):
-        pins.recipe("tensorflow", "0.8.0")
+        packages.recipe("tensorflow", "0.8.0")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_has_no_recipe_says_so():
     [("2.4", "2.4.0", True), ("2.13.0", "2.13.0+cpu", True), ("1.2.1", "1.2.2", False)],
 )
 def test_one_release_has_several_spellings(one, other, same):
-    assert pins.same(one, other) is same
+    assert environments.same(one, other) is same
 
 
 def test_an_interpreter_is_found_in_pyenv_the_newest_first(monkeypatch, tmp_path):
@@ -156,12 +156,12 @@ esac"""
 def qemu(monkeypatch, tmp_path):
     """A qemu that knows two processors, and prints what a real one prints."""
     folder = tmp_path / "programs"
-    for name in (emulation.X86, emulation.ARM64):
+    for name in (runtime.X86, runtime.ARM64):
         script(folder / name, QEMU)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setattr(emulation.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(emulation.platform, "system", lambda: "Linux")
-    caches = (emulation.program, emulation.models, emulation.version)
+    monkeypatch.setattr(runtime.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(runtime.platform, "system", lambda: "Linux")
+    caches = (runtime.program, runtime.models, runtime.version)
     for each in caches:
         each.cache_clear()
     yield folder
@@ -170,7 +170,7 @@ def qemu(monkeypatch, tmp_path):
 
 
 def test_qemu_says_which_processors_there_are(qemu):
-    assert emulation.models() == {"haswell": "Haswell", "nehalem-v1": "Nehalem-v1"}
+    assert runtime.models() == {"haswell": "Haswell", "nehalem-v1": "Nehalem-v1"}
     assert Target.parse("tensorflow@nehalem-v1").device == "nehalem-v1"
     with pytest.raises(InputError, match="no device 'pentium9'"):
         Target.parse("tensorflow@pentium9")
@@ -209,7 +209,7 @@ def test_an_emulated_run_tells_nothing_of_this_processor(qemu):
 
 
 def test_without_qemu_nothing_is_emulated(qemu, monkeypatch):
-    monkeypatch.setattr(emulation, "program", lambda name: None)
+    monkeypatch.setattr(runtime, "program", lambda name: None)
     for device, name in (("haswell", "qemu-x86_64"), ("arm64", "qemu-aarch64")):
         said = str(target.unavailable(Target.parse(f"tensorflow@{device}")))
         assert f"{name}, which is not installed; install qemu's user mode" in said
@@ -223,9 +223,9 @@ def test_without_qemu_nothing_is_emulated(qemu, monkeypatch):
     ],
 )
 def test_emulation_says_where_it_works(qemu, monkeypatch, system, machine, said):
-    monkeypatch.setattr(emulation.platform, "system", lambda: system)
-    monkeypatch.setattr(emulation.platform, "machine", lambda: machine)
-    assert said in str(emulation.missing("haswell"))
+    monkeypatch.setattr(runtime.platform, "system", lambda: system)
+    monkeypatch.setattr(runtime.platform, "machine", lambda: machine)
+    assert said in str(runtime.missing("haswell"))
 
 
 @pytest.mark.parametrize(

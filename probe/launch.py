@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +22,6 @@ import numpy as np
 
 from probe import backends, target
 from probe.errors import TargetError
-from probe.launch.pipes import Pipes, by_signal
 from probe.runtimes.runtime import Missing
 from probe.worker import child, protocol
 
@@ -42,6 +44,73 @@ WORKER = ("-E", "-s", "-u", child.__file__)
 
 TAIL = 4000
 """Characters of stderr that go with a failure."""
+
+
+class Pipes:
+    """A child's stdin and stdout as a stream for ``protocol``, with a time limit.
+
+    TimeoutError when the limit set by ``limit`` has passed.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._deadline: float | None = None
+        os.set_blocking(self._stdin.fileno(), False)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(self._stdout.fileno(), select.POLLIN)
+        self._writable.register(self._stdin.fileno(), select.POLLOUT)
+
+    def limit(self, seconds: float | None) -> None:
+        """From now on, ``seconds`` until TimeoutError; None: for ever."""
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def readinto(self, view: memoryview) -> int:
+        """As the method of raw streams."""
+        self._wait(self._readable)
+        return os.readv(self._stdout.fileno(), [view])
+
+    def write(self, view: memoryview) -> int:
+        """As the method of raw streams."""
+        try:
+            return os.write(self._stdin.fileno(), view)
+        except BlockingIOError:
+            self._wait(self._writable)
+            return 0
+
+    def _wait(self, poll: select.poll) -> None:
+        left = None if self._deadline is None else (self._deadline - time.monotonic()) * 1000
+        if (left is not None and left <= 0) or not poll.poll(left):
+            raise TimeoutError
+
+    def status(self) -> int | None:
+        """The exit status, negative for a signal; None if the child lives on for a second."""
+        try:
+            return self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """Closes both."""
+        self._stdin.close()
+        self._stdout.close()
+
+
+def by_signal(number: int, stderr: str) -> tuple[str, str]:
+    """Kind and sentence of a ``TargetError`` for a child that a signal ended.
+
+    ``stderr`` is the tail of what it printed. That SIGKILL means lack of memory is a guess.
+    """
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    if number == signal.SIGKILL:
+        return "memory", "its process was killed (SIGKILL): most likely the memory ran out"
+    if number == signal.SIGABRT and ("bad_alloc" in stderr or "llocate memory" in stderr):
+        return "memory", "its library could not allocate and gave up (SIGABRT)"
+    why = ": the library uses instructions that the processor lacks" if name == "SIGILL" else ""
+    return "crash", f"its process died of {name}{why}"
 
 
 class Session:
@@ -117,7 +186,7 @@ class Session:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
         self._pipes = Pipes(self._process)
         try:
-            header, _ = self._last(_start_request(self.target), {}, self.start_limit)
+            *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
         except TargetError:
             self._end()
             raise
@@ -140,7 +209,7 @@ class Session:
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
         """The last answer of a request: see ``child.Worker.handle`` for what can be asked."""
-        return self._last(header, arrays or {}, self.time_limit)
+        return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
         """All answers of a request as they come. Leaving before the last one ends the child."""
@@ -169,10 +238,6 @@ class Session:
         """Ends the child and forgets its stderr. May be called again."""
         self._end()
         self._stderr.close()
-
-    def _last(self, header: Mapping[str, Any], arrays: Arrays, limit: float | None) -> Answer:
-        answers = list(self._exchange(header, arrays, limit))
-        return answers[-1]
 
     def _exchange(
         self, header: Mapping[str, Any], arrays: Arrays, limit: float | None

@@ -1,8 +1,18 @@
-"""The source ``symbols``: native functions that perf finds the process in while it repeats a call.
+"""What is asked of a library about one call, and the two sources that answer from outside of it.
 
-``cpu-clock`` is a timer of the kernel: it needs no hardware counters, so it works in virtual
-machines. TensorFlow's and Eigen's kernels have symbols. oneDNN writes down the names of what it
-generates (developer guide, "Profiling oneDNN Performance"); other generated code is ``jit``.
+``onednn-verbose``: the primitives that oneDNN logs while it executes a call. Its lines (developer
+guide, "Verbose Mode"), from the present to the past::
+
+    onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,...   3.3 on
+    onednn_verbose,primitive,exec,cpu,convolution,jit:avx2,...                      3.1
+    onednn_verbose,exec,cpu,convolution,jit:avx2,...                                2.0
+    dnnl_verbose,exec,cpu,convolution,jit:avx2,...                                  1.0
+    mkldnn_verbose,exec,convolution,jit:avx2,...                                    0.x
+
+``symbols``: native functions that perf finds the process in while it repeats a call. ``cpu-clock``
+is a timer of the kernel: it needs no hardware counters, so it works in virtual machines.
+TensorFlow's and Eigen's kernels have symbols. oneDNN writes down the names of what it generates
+(developer guide, "Profiling oneDNN Performance"); other generated code is ``jit``.
 """
 
 from __future__ import annotations
@@ -15,14 +25,121 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-from probe.kernels.question import KEY, Kernel, Question
-from probe.launch import Session
+from probe import backends, floats
+from probe.case import Case
+from probe.launch import TIME_LIMIT, Session
 from probe.target import Target
 
-SOURCE = "symbols"
+SEPARATOR = "; "
+"""Between the names in ``Kernel.kernel``; no name has it."""
+
+KEY = "case"
+"""Under which a question's session has its operands loaded."""
+
+
+class Kernel(NamedTuple):
+    """What one source says ran; the last three columns of the table ``kernels``.
+
+    ``kernel``: names joined by ``SEPARATOR``, None where the source could not say; then ``missing``
+    is why, in one line. Neither holds a path, a host or a process number.
+    """
+
+    source: str
+    kernel: str | None
+    missing: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The single names; empty where ``kernel`` is None."""
+        return tuple(self.kernel.split(SEPARATOR)) if self.kernel else ()
+
+    @classmethod
+    def of(cls, source: str, names: list[str], missing: str) -> Kernel:
+        """The names without repetitions, in their order; without any of them, ``missing``."""
+        unique = SEPARATOR.join(dict.fromkeys(names))
+        return cls(source, unique, None) if unique else cls(source, None, missing)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One case on one target. ``seconds``: how long a source that samples may repeat the call."""
+
+    target: Target
+    case: Case
+    seconds: float = 2.0
+    time_limit: float | None = TIME_LIMIT
+
+    @contextmanager
+    def session(self, extra: Mapping[str, str] | None = None) -> Iterator[Session]:
+        """A process of its own with the operands loaded, never the one that made the results.
+
+        ``extra``: variables that make the library talk. Errors: TargetError.
+        """
+        with Session(self.target, time_limit=self.time_limit, extra=extra) as session:
+            load(session, self.case)
+            yield session
+
+
+def load(session: Session, case: Case) -> None:
+    """Has the operands of a case loaded under ``KEY``. Errors: TargetError."""
+    operands = zip("xwb", case.operands(), strict=True)
+    arrays = {
+        name: floats.to_container(array, case.dtype)
+        for name, array in operands
+        if array is not None
+    }
+    session.request({"do": "load", "key": KEY, "spec": case.spec()}, arrays)
+
+
+ONEDNN = "onednn-verbose"
+
+TALK = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1", "MKLDNN_VERBOSE": "1"}
+"""The variable under its present name and those before oneDNN 2.0 and 1.0."""
+
+SILENT = "oneDNN printed nothing: the operator did not go through it"
+
+_EXECUTED = re.compile(
+    r"(?:onednn|dnnl|mkldnn)_verbose,(?:[\w.]+,){0,3}?exec,(?:[cg]pu\d*,)?"
+    r"(?P<primitive>[a-z]\w*),(?P<implementation>[\w:+.-]*),"
+)
+
+
+def carries_onednn(target: Target) -> bool:
+    """Whether the library carries oneDNN: then it has the switch ``isa``."""
+    return "isa" in backends.get(target.name).keys
+
+
+def onednn_log(question: Question) -> Kernel:
+    """Runs the call once in a process that logs. Errors: TargetError."""
+    with question.session(TALK) as session:
+        return logged(session)
+
+
+def logged(session: Session) -> Kernel:
+    """What the process logs as it runs the loaded call once; it was started with ``TALK``."""
+    mark = session.mark()
+    session.request({"do": "run", "key": KEY})
+    return Kernel.of(ONEDNN, primitives(session.stderr_since(mark)), SILENT)
+
+
+def primitives(log: str) -> list[str]:
+    """Every executed primitive as ``convolution brg_conv_fwd:avx512_core``, in order.
+
+    The matrix product that TensorFlow calls inside Eigen's is ``gemm_api``, without an
+    implementation. Lines of another kind (info, create, the library's own log) are passed over.
+    """
+    found = _EXECUTED.finditer(log)
+    return [f"{one['primitive']} {one['implementation']}".strip() for one in found]
+
+
+SYMBOLS = "symbols"
 FREQUENCY = 40000
 """Samples a second and thread; small calls spend a hundredth of their time in their kernel."""
 FEWEST = 5
@@ -41,27 +158,27 @@ _EVENT = ("-e", "cpu-clock:u", "--no-buildid", "--no-buildid-cache")
 _REPORT = ("--no-children", "--no-demangle", "-F", "sample,dso,symbol", "-t", "\t", "--stdio", "-q")
 
 
-def applies(target: Target) -> bool:
+def has_symbols(target: Target) -> bool:
     """Every library but NumPy's stand-in, whose samples would name the interpreter."""
     return target.name != "reference"
 
 
-def observe(question: Question) -> Kernel:
+def sampled_symbols(question: Question) -> Kernel:
     """Samples the call for ``question.seconds``. Errors: TargetError, of the target alone."""
     if not sys.platform.startswith("linux"):
-        return Kernel(SOURCE, None, NOT_LINUX)
+        return Kernel(SYMBOLS, None, NOT_LINUX)
     if (perf := shutil.which("perf")) is None:
-        return Kernel(SOURCE, None, NOT_INSTALLED)
+        return Kernel(SYMBOLS, None, NOT_INSTALLED)
     with tempfile.TemporaryDirectory() as folder:
         try:
             refused, listed = _sampled(perf, Path(folder) / "samples", question)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Kernel(SOURCE, None, f"perf did not finish: {type(error).__name__}")
+            return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
     if refused:
-        return Kernel(SOURCE, None, refused)
+        return Kernel(SYMBOLS, None, refused)
     found = numerical(listed)
     few = f"only {found.total()} samples of {question.seconds:g} s were in numerical code"
-    return Kernel.of(SOURCE, top(found), f"{few}: the call is too short to be sampled")
+    return Kernel.of(SYMBOLS, top(found), f"{few}: the call is too short to be sampled")
 
 
 def _sampled(perf: str, samples: Path, question: Question) -> tuple[str | None, str]:

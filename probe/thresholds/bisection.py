@@ -19,7 +19,8 @@ from probe.errors import InputError, TargetError
 from probe.floats import to_bits
 from probe.launch import AnySession, open_session
 from probe.runtimes import environments
-from probe.runtimes.pins import RELEASED, number
+from probe.runtimes.environments import number
+from probe.runtimes.packages import RELEASED
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
