@@ -289,3 +289,21 @@ def test_keras_has_no_float64_where_it_computes_in_float32(library):
     case = programs.case(conformance.spec("matmul", [1], dtype="float64"))
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
         backend.emit(case, Shapes(case, (1, 5, 1)))
+
+
+@pytest.mark.parametrize("library, call", [("torch", "F.linear("), ("onnxruntime", '"Transpose"')])
+def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(library, call):
+    backend = backends.get(library)().described({}, "cpu", "")
+    product = conformance.spec("matmul", [1], in_channels=4, filters=3)
+    model, case = programs.chain([product]), programs.case(product)
+    lines = "\n".join(backend.emit(model, Shapes(model, (1, 2, 5, 4))).body())
+    assert call in lines
+    assert call not in "\n".join(backend.emit(case, Shapes(case, (1, 5, 4))).body())
+
+
+def test_linear_as_a_switch_is_for_products_alone():
+    backend = backends.get("torch")().described({"linear": "1"}, "cpu", "")
+    for op in ("conv1d", "sum", "dot", "avg_pool1d"):
+        with pytest.raises(Unsupported, match="linear=1 is for matmul and dense"):
+            backend.operator(conformance.spec(op, [1]))
+    backend.operator(conformance.spec("matmul", [1]))
