@@ -43,6 +43,7 @@ def operator(backend, spec):
     if "turned" in spec:
         return Transposed(operator(backend, library_spec(spec)), spec)
     if spec.get("remedy", {}).get("kind") == "stable":
+        check(spec)
         plain = _plain(spec)
         return backend.stable(plain, spec["remedy"].get("accumulate"))
     if not any(word in spec for word in WORDS):

@@ -106,9 +106,9 @@ class Torch(Writing):
 
     def check(self, program):
         layer = program.steps[0].layer
-        if program.single and "kernel" in layer and self.switches.get("linear") == "1":
-            if layer["op"] not in ("matmul", "dense"):
-                raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
+        case = program.single and "kernel" in layer
+        if case and layer["op"] not in ("matmul", "dense") and self.switches.get("linear") == "1":
+            raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
 
     def emit(self, program, shapes):
         source = straight(self, program if program.single else rows(program), shapes)
