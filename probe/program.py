@@ -20,15 +20,19 @@ class Step(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Steps in the order in which they run; the last one's value is the output."""
+    """Steps in the order in which they run; the last one's value is the output.
+
+    ``network``: a model, where a product is one of the rows of all positions, of one step too.
+    """
 
     steps: Tuple[Step, ...]
     inputs: int = 1
+    network: bool = False
 
     @property
     def single(self):
-        """Whether it is a case: one step."""
-        return len(self.steps) == 1
+        """Whether it is a case: one step that is no model by itself."""
+        return len(self.steps) == 1 and not self.network
 
     def operands(self):
         """The names of all operands, each once, in the order of the steps."""
@@ -66,4 +70,4 @@ def chain(specs, reads=None):
     for number, spec in enumerate(specs):
         arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
         found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
-    return Program(tuple(found))
+    return Program(tuple(found), network=True)

@@ -43,6 +43,7 @@ def operator(backend, spec):
     if "turned" in spec:
         return Transposed(operator(backend, library_spec(spec)), spec)
     if spec.get("remedy", {}).get("kind") == "stable":
+        check(spec)
         plain = _plain(spec)
         return backend.stable(plain, spec["remedy"].get("accumulate"))
     if not any(word in spec for word in WORDS):
@@ -58,7 +59,7 @@ def whole(backend, given):
     layers = [step.layer for step in given.steps]
     if any("turned" in layer for layer in layers):
         steps = [step._replace(layer=library_spec(step.layer)) for step in given.steps]
-        return Transposed(whole(backend, Program(tuple(steps))), layers[0], given)
+        return Transposed(whole(backend, given._replace(steps=tuple(steps))), layers[0], given)
     if not any(word in layer for layer in layers for word in WORDS):
         return backend.program(given)
     return Rewritten(backend, given)
@@ -99,7 +100,7 @@ class Rewritten(Operator):
     def _for_shape(self, shape):
         joins = self.backend.joins(self.given)
         rewriting = Rewriting(self.given, shape, not joins)
-        made = Program(tuple(rewriting.steps))
+        made = self.given._replace(steps=tuple(rewriting.steps))
         if joins:
             inner = self.backend.program(made).at(shape)
         else:
@@ -283,7 +284,7 @@ class Stepwise(Operator):
         if step.layer["op"] in JOINING:
             return None
         if step.layer["op"] == "program":
-            made = self.backend.program(Program(tuple(step.layer["steps"])))
+            made = self.backend.program(Program(tuple(step.layer["steps"]), network=True))
         else:
             made = operator(self.backend, step.layer)
         return made.at(self.shapes[step.reads[0]])

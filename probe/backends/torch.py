@@ -104,6 +104,12 @@ class Torch(Writing):
                 found.append(text.format(value if name == "threads" else value == "1"))
         return tuple(found)
 
+    def check(self, program):
+        layer = program.steps[0].layer
+        case = program.single and "kernel" in layer
+        if case and layer["op"] not in ("matmul", "dense") and self.switches.get("linear") == "1":
+            raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
+
     def emit(self, program, shapes):
         source = straight(self, program if program.single else rows(program), shapes)
         if any("stable" in step.layer for step in program.steps):
@@ -193,8 +199,6 @@ class Torch(Writing):
             return True
         if "linear" not in self.switches:
             return op == "dense" or (op == "matmul" and layer["bias"])
-        if self.switches["linear"] == "1" and op not in ("matmul", "dense"):
-            raise Unsupported(f"op={op}: linear=1 is for matmul and dense")
         return self.switches["linear"] == "1"
 
     def between(self, layer, x, given, shapes):

@@ -11,7 +11,7 @@ import pytest
 
 from probe import backends, floats, launch, target
 from probe import program as programs
-from probe.backends import conformance, tensorflow
+from probe.backends import conformance, rewritten, tensorflow
 from probe.backends.contract import Backend, Key, Unsupported
 from probe.backends.source import Shapes
 from probe.backends.tensorflow import TensorFlow
@@ -289,3 +289,31 @@ def test_keras_has_no_float64_where_it_computes_in_float32(library):
     case = programs.case(conformance.spec("matmul", [1], dtype="float64"))
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
         backend.emit(case, Shapes(case, (1, 5, 1)))
+
+
+@pytest.mark.parametrize(
+    ("library", "call"), [("torch", "F.linear("), ("onnxruntime", '"Transpose"')]
+)
+def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(library, call):
+    backend = backends.get(library)().described({}, "cpu", "")
+    product = conformance.spec("matmul", [1], in_channels=4, filters=3)
+    model, case = programs.chain([product]), programs.case(product)
+    lines = "\n".join(backend.emit(model, Shapes(model, (1, 2, 5, 4))).body())
+    assert call in lines
+    assert call not in "\n".join(backend.emit(case, Shapes(case, (1, 5, 4))).body())
+
+
+def test_linear_as_a_switch_is_for_products_alone():
+    backend = backends.get("torch")().described({"linear": "1"}, "cpu", "")
+    for op in ("conv1d", "sum", "dot", "avg_pool1d"):
+        with pytest.raises(Unsupported, match="linear=1 is for matmul and dense"):
+            backend.operator(conformance.spec(op, [1]))
+    backend.operator(conformance.spec("matmul", [1]))
+
+
+@pytest.mark.parametrize("words", [{"op": "max_pool1d"}, {"split": 1, "in_channels": 2}])
+def test_a_stable_operator_of_a_pool_or_of_two_calls_is_refused(words):
+    backend = backends.get("tensorflow")().described({}, "cpu", "")
+    spec = {**conformance.spec("conv1d", [3]), **words, "remedy": {"kind": "stable"}}
+    with pytest.raises(Unsupported, match="remedies are for single convolutions"):
+        rewritten.operator(backend, spec)
