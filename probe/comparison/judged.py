@@ -17,8 +17,7 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
-from probe.comparison.runs import Revealer, Run, run
-from probe.comparison.shapes import Arrays, Blocks, Shapes, common
+from probe.comparison.runs import Arrays, Blocks, Revealer, Run, Shapes, common, run
 from probe.launch import AnySession
 from probe.order.tree import BIAS
 

@@ -13,12 +13,11 @@ from typing import Any
 
 from probe import machine
 from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
-from probe.comparison import Shapes
+from probe.comparison import Finding, Shapes
 from probe.errors import ProbeError, StoreError
 from probe.reproduction import folder
+from probe.reproduction.content import case_of
 from probe.reproduction.failing import Failing
-from probe.reproduction.stored import case_of
-from probe.shrink import Finding
 from probe.store import Store, latest
 from probe.store.results import load
 from probe.target import Target

@@ -12,18 +12,26 @@ from typing import Any
 import numpy as np
 
 from probe import floats, machine
-from probe.comparison import Comparison
+from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Nondeterministic, ProbeError
-from probe.explain.evidence import Evidence, example
-from probe.reproduction import avoiding, emulate, few, picture, program, proof, report
-from probe.reproduction.content import Content, Elsewhere
-from probe.reproduction.facts import facts_of
-from probe.reproduction.failing import Failing, Predicate, failing
-from probe.reproduction.kept import Effect, Kept, shown_by_products
+from probe.explain.evidence import Evidence, example, without_zeros
+from probe.launch import library_variables
+from probe.plots import trees
+from probe.reproduction import emulate, program, proof, report
+from probe.reproduction.content import Content, Elsewhere, facts_of
+from probe.reproduction.failing import (
+    Effect,
+    Failing,
+    Kept,
+    Predicate,
+    by_switches,
+    by_values,
+    failing,
+    shown_by_products,
+)
 from probe.reproduction.lines import of_case
-from probe.reproduction.plainer import without_zeros
 from probe.reproduction.shortest import Short, shortest
-from probe.shrink import BUDGET, Finding, Shrunk, shrink
+from probe.shrink import BUDGET, Shrunk, shrink
 from probe.target import Target
 
 FORMAT = 1
@@ -136,9 +144,9 @@ def reproduce(
     with failing(left, right) as failed:
         made = proved(failed, finding, tell=tell, **options)
         if avoid and left == (right or left):
-            made.avoids = avoiding.by_values(failed, made.finding)
+            made.avoids = by_values(failed, made.finding)
     if avoid and left == (right or left):
-        made.avoids += avoiding.by_switches(made.finding, finding, left, tell or _silent)
+        made.avoids += by_switches(made.finding, finding, left, tell or _silent)
     made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or _silent)]
     (tell or _silent)("writing its shortest script")
     made.short = shortest(made.finding, made.targets, made.versions, made.evidence)
@@ -206,7 +214,7 @@ def add_emulated(made: Reproduction) -> None:
 
     A few lines where those print every bit pattern that the script does; else the general one.
     """
-    brief = few.text(made.explanation)
+    brief = emulate.brief(made.explanation)
     if brief and proof.replays(brief, made.ran.bits)[:2] == (True, True):
         made.emulated, made.not_emulated, made.shown = brief, "", True
         return
@@ -337,7 +345,9 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     )
     if drawn and made.evidence is not None and "window" not in made.explanation.causes:
         words = program.said(made.finding, made.targets)
-        picture.draw(made.evidence, (words[0], words[1]), out / "order.png")
+        trees.sides(made.evidence, (words[0], words[1])).savefig(
+            out / "order.png", metadata={"Software": None}
+        )
         made.files.append("order.png")
     if made.emulated:
         emulate.write(made.emulated, out / "emulated.py")
@@ -376,7 +386,7 @@ def content(made: Reproduction) -> Content:
 def about(made: Reproduction) -> dict[str, Any]:
     """The content of ``machine.json``: the machine, and what ``probe verify`` needs."""
     found = made.explanation
-    variables = [program.variables_of(target) for target in made.targets]
+    variables = [library_variables(target) for target in made.targets]
     return {
         "format": FORMAT,
         "targets": [target.text for target in made.targets],

@@ -24,9 +24,9 @@ from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.layers import Layer
 from probe.network.running import content
-from probe.reproduction import folder, layout, literals, program, proof
+from probe.reproduction import folder, layout, program, proof
 from probe.reproduction import lines as written
-from probe.reproduction.facts import facts_of
+from probe.reproduction.content import facts_of
 from probe.reproduction.lines import Library
 from probe.target import Target
 
@@ -204,10 +204,10 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
     calls = [work.side(length) for length in (finding.at, finding.against)]
     used = work.whole
     axes, dtype = finding.axes, finding.case.dtype
-    operands = literals.lines("content", literals.values(axes.activations(finding.x), dtype))
+    operands = layout.assignments("content", layout.exact(axes.activations(finding.x), dtype))
     for number, layer in enumerate(axes.layers):
         for name, array in layer.arrays.items():
-            operands += literals.lines(f"{name}_{number}", literals.values(array, dtype))
+            operands += layout.assignments(f"{name}_{number}", layout.exact(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
     text = program.rendered(
         title=f"{used.name} {version}: a network gives other bits with other padding.",

@@ -12,12 +12,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
 from probe.launch import library_variables
-from probe.reproduction import layout, literals
+from probe.reproduction import layout
 from probe.reproduction.lines import Library, of_case
 from probe.runtimes.pins import recipe
-from probe.shrink import Finding
 from probe.target import Target
 
 Slices = tuple[slice, ...]
@@ -104,8 +104,8 @@ def rendered(
     """
     isolated = targets[0] != targets[1]
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
-    used = [name for name in literals.READERS if f" = {name}(" in "\n".join(operands)]
-    variables = [variables_of(target) for target in targets]
+    used = [name for name in layout.READERS if f" = {name}(" in "\n".join(operands)]
+    variables = [library_variables(target) for target in targets]
     text = (
         environment()
         .get_template("reproduce.py.j2")
@@ -131,7 +131,7 @@ def rendered(
             own_imports=[layout.block(_version_imports(one)) for one in libraries],
             library=libraries[0].name,
             said=said,
-            dtype=literals.plain(dtype),
+            dtype=layout.numpy_dtype(dtype),
             size=size,
             width=4 if dtype == "bfloat16" else size // 8,
             narrow=dtype == "bfloat16",
@@ -158,11 +158,6 @@ def _version_imports(library: Library) -> list[str]:
     """The imports that the expression of the version needs."""
     root = library.version.partition(".")[0]
     return [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
-
-
-def variables_of(target: Target) -> dict[str, str]:
-    """The variables that the script sets for a target: its switches' and its log's."""
-    return library_variables(target)
 
 
 def title(
@@ -329,14 +324,14 @@ def _operands(finding: Finding) -> list[str]:
     if finding.b is not None:
         found["b"] = finding.b
     dtype = finding.case.dtype
-    written = {name: literals.values(array, dtype) for name, array in found.items()}
-    return [line for name, array in written.items() for line in literals.lines(name, array)]
+    written = {name: layout.exact(array, dtype) for name, array in found.items()}
+    return [line for name, array in written.items() for line in layout.assignments(name, array)]
 
 
 def _readers(used: list[str], dtype: str) -> list[str]:
     little = {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
-    kind = literals.plain(dtype)
-    return [literals.READERS[name].format(dtype=kind, little=little).strip() for name in used]
+    kind = layout.numpy_dtype(dtype)
+    return [layout.READERS[name].format(dtype=kind, little=little).strip() for name in used]
 
 
 def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from probe import floats
 from probe.errors import InputError, one_of
 from probe.reproduction import because, program
 from probe.reproduction.content import Content
+from probe.reproduction.failing import Effect, Kernels
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
-from probe.reproduction.kept import Effect, Kernels
 from probe.target import Target
 
 LIMIT = 65_536

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ import numpy as np
 
 from probe import floats
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
-from probe.explain.evidence import Evidence
-from probe.launch import library_variables
-from probe.reproduction import layout, literals, proof
+from probe.explain.evidence import Evidence, value_of
+from probe.reproduction import layout, proof
 from probe.reproduction.lines import Library, of_case
-from probe.shrink import Finding
 from probe.target import Target
 
 LITERAL = 40
@@ -79,7 +78,7 @@ def shortest(
         found = _written(finding, targets, versions, evidence)
     except InputError:
         return None
-    values = [_value(side.library, side.dtype) for side in (evidence.left, evidence.right)]
+    values = [value_of(side.library, side.dtype) for side in (evidence.left, evidence.right)]
     for text, runs in found:
         if text.count("\n") <= LINES and (short := _proved(text, runs, targets, values)):
             return short
@@ -104,7 +103,7 @@ def _written(
     ]
     if any(case.split is not None for case in cases):
         return []
-    switches = [_variables(target) for target in targets]
+    switches = [proof.switch_variables(target) for target in targets]
     if targets[0] != targets[1]:
         texts = [
             [_native(finding, target, [one], [case], [place])]
@@ -119,12 +118,6 @@ def _written(
     made = [_native(finding, targets[0], libraries, cases, places)]
     made.append(_general(finding, libraries, cases, places))
     return [("".join(head).replace("'", '"') + text, [("", {})]) for text in made if text]
-
-
-def _variables(target: Target) -> dict[str, str]:
-    """The variables that the target's switches set, without those that every target has."""
-    own, plain = library_variables(target), library_variables(replace(target, switches=()))
-    return {name: value for name, value in own.items() if plain.get(name) != value}
 
 
 def _shell(variables: Mapping[str, str]) -> str:
@@ -302,7 +295,7 @@ def _general(
             continue
         wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
         whole = max(wide, key=np.size)
-        lines += _array(name, whole, literals.plain(dtype), "np.array")[0]
+        lines += _array(name, whole, layout.numpy_dtype(dtype), "np.array")[0]
         for call, part in zip(calls, wide, strict=True):
             cut = _cut(name, part, whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
@@ -316,11 +309,6 @@ def _general(
     standard = [s if s.startswith("from") else f"import {s}" for s in one.standard]
     head = [*standard, "import numpy as np", *one.imports, *one.setup, *lines]
     return "\n".join([*head, f"def f({', '.join(names)}):", *body, *_printing(printed)]) + "\n"
-
-
-def _value(bits: int, dtype: str) -> Any:
-    found = floats.from_bits(np.array([bits], f"u{floats.format_of(dtype).bits // 8}"), dtype)
-    return floats.widen(found, dtype)[0]
 
 
 def _proved(

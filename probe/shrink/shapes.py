@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from probe.comparison import Finding
 from probe.errors import InputError
-from probe.shrink.finding import Finding
 from probe.shrink.search import Step, smaller
 
 Changes = Iterator[dict[str, Any]]

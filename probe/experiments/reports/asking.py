@@ -7,9 +7,15 @@ from collections.abc import Callable, Sequence
 
 from probe.campaign import Campaign, Part, Row, Sessions, Tally, Tell, case_row
 from probe.errors import InputError, NotASum, TargetError
-from probe.experiments.reports.answers import Answer, answer
-from probe.experiments.reports.questions import Conventions, Pair, Question, Report
-from probe.experiments.reports.smallest import smallest
+from probe.experiments.reports.answers import (
+    Answer,
+    Conventions,
+    Pair,
+    Question,
+    Report,
+    answer,
+    smallest,
+)
 from probe.launch import AnySession, open_session
 from probe.store import Store
 from probe.store.results import load
