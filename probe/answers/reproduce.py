@@ -19,8 +19,8 @@ from probe.explain.evidence import checked, named
 from probe.launch import open_session
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
+from probe.reproduction.content import Reproduction, effects_json, near_json
 from probe.reproduction.failing import Kept, failing
-from probe.reproduction.folder import Reproduction
 from probe.reproduction.report import form_of
 from probe.shrink import BUDGET
 from probe.target import Target
@@ -152,8 +152,8 @@ def shrunk(
         "calls": found.calls,
         "runs": runs,
         "ended": found.ended,
-        "near": room.near_json(found),
-        **room.effects_json(kept.before, after, kept.told(after)),
+        "near": near_json(found),
+        **effects_json(kept.before, after, kept.told(after)),
         "compared": explanation.compared,
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,

@@ -32,8 +32,7 @@ from probe.errors import INTERRUPTED, InputError
 if TYPE_CHECKING:
     from probe.comparison import Finding
     from probe.printing import Output
-    from probe.reproduction.content import Elsewhere
-    from probe.reproduction.folder import Reproduction
+    from probe.reproduction.content import Elsewhere, Reproduction
     from probe.target import Target
 
 

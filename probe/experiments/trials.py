@@ -16,7 +16,7 @@ from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
 from probe.comparison import Finding, Shapes
 from probe.errors import ProbeError, StoreError
 from probe.reproduction import folder
-from probe.reproduction.content import case_of
+from probe.reproduction.content import Reproduction, case_of
 from probe.reproduction.failing import Failing
 from probe.store import Store, latest
 from probe.store.results import load
@@ -130,7 +130,7 @@ class _Trying(Campaign[Drawn]):
         self.keep("reproductions", row)
 
 
-def _effects(made: folder.Reproduction) -> Row:
+def _effects(made: Reproduction) -> Row:
     """What the finding did and what the smallest case does, and whether that is the same."""
     if made.before is None or made.after is None:
         return {}
@@ -148,7 +148,7 @@ def _effects(made: folder.Reproduction) -> Row:
     }
 
 
-def told(made: folder.Reproduction) -> Row:
+def told(made: Reproduction) -> Row:
     """What is stored of a proved reproduction: columns of ``reproductions``."""
     finding, found = made.finding, made.explanation
     arrays = [a for a in (finding.x, finding.w, finding.b) if a is not None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from probe import floats
 from probe.explain.evidence import Added
 from probe.order.tree import BIAS, product
-from probe.reproduction.content import Content
+from probe.reproduction.content import Reproduction
 
 MOST_SUMS = 24
 """Partial sums of an output that are written out."""
@@ -16,9 +16,9 @@ MOST_PRODUCTS = 12
 """Products of an output that are written out."""
 
 
-def cause(content: Content) -> str:
+def cause(made: Reproduction) -> str:
     """Both sides' orders, and one output in full."""
-    found, evidence = content.explanation, content.evidence
+    found, evidence = made.explanation, made.evidence
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
@@ -30,7 +30,7 @@ def cause(content: Content) -> str:
         ]
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
     if evidence.left.summation is None or evidence.right.summation is None:
-        return _no_order(content) or f"{causes}: no order is known."
+        return _no_order(made) or f"{causes}: no order is known."
     words = {
         "order": "the products are added in a different order",
         "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
@@ -42,16 +42,16 @@ def cause(content: Content) -> str:
         f"{name}:\n\n```\n{_products(side)}{_sums(side)}\n```"
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
-    shown = " `order.png` shows both." if content.emulated == "" else ""
+    shown = " `order.png` shows both." if not made.not_emulated else ""
     left_out = len(evidence.left.products) - len(evidence.left.summation.tree.leaves)
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
     return "\n\n".join([head, *sides])
 
 
-def _no_order(content: Content) -> str:
+def _no_order(made: Reproduction) -> str:
     """What was seen of the sides that are no sums of products."""
-    found = content.explanation
+    found = made.explanation
     told = [
         f"on the {name}, {side.evidence}"
         for name, side in (("left", found.left), ("right", found.right))
@@ -70,9 +70,9 @@ def _no_order(content: Content) -> str:
     )
 
 
-def kernels(content: Content) -> str:
+def kernels(made: Reproduction) -> str:
     """What the libraries say that they ran, of sources that know it of a side at least."""
-    told = content.explanation.kernels
+    told = made.explanation.kernels
     sources = list(dict.fromkeys(source for side in told.values() for source in side))
     rows = []
     for source in sources:

@@ -1,11 +1,11 @@
-"""What a report tells: its content, facts of machine and libraries, findings of a store."""
+"""What a report tells: a reproduction, facts of machine and libraries, findings of a store."""
 
 from __future__ import annotations
 
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from probe.errors import InputError, StoreError
 from probe.explain.evidence import Evidence
 from probe.reproduction import proof
 from probe.reproduction.failing import Effect
+from probe.reproduction.lines import title
 from probe.reproduction.proof import Ran
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
@@ -41,26 +42,90 @@ class Elsewhere:
 
 
 @dataclass
-class Content:
-    """Everything that a report tells."""
+class Reproduction:
+    """A finding with everything that is told of it, proved and ready to be written.
+
+    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
+    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
+    why there is none. ``shown``: whether it prints every bit pattern that the script does.
+    ``seconds``: what the proof took.
+    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
+    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
+    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
+    the difference and does. ``sizes``: characters of every text that was written.
+    """
 
     finding: Any
     targets: tuple[Target, Target]
-    names: tuple[str, str]
     versions: tuple[str, str]
     explanation: Comparison
     evidence: Evidence | None
     script: str
     ran: Ran
-    machine: dict[str, Any]
+    facts: dict[str, Any]
     shrunk: Shrunk | None = None
     elsewhere: Sequence[Elsewhere] = ()
+    runs: int = 0
     emulated: str = ""
-    short: Short | None = None
+    not_emulated: str = ""
+    shown: bool | None = None
+    seconds: float = 0.0
+    files: list[str] = field(default_factory=list)
     before: Effect | None = None
+    after: Effect | None = None
     kept: dict[str, bool | None] | None = None
-    avoids: Sequence[str] = ()
-    attached: Sequence[str] = ()
+    short: Short | None = None
+    avoids: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both sides' libraries, as their users write them."""
+        left, right = map(title, self.targets)
+        return left, right
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``probe reproduce --json`` prints."""
+        found = self.explanation
+        return {
+            "targets": [target.text for target in self.targets],
+            "case": self.finding.to_json(),
+            "label": self.finding.label,
+            "compared": found.compared,
+            "differing": len(found.differing),
+            "max_ulp": found.max_ulp,
+            "causes": found.causes,
+            "kernels": found.kernels,
+            "replayed": found.replayed,
+            "calls": None if self.shrunk is None else self.shrunk.calls,
+            "ended": None if self.shrunk is None else self.shrunk.ended,
+            "near": near_json(self.shrunk),
+            **effects_json(self.before, self.after, self.kept),
+            "proof": {"status": self.ran.status, "said": self.ran.said},
+            "elsewhere": [vars(one) for one in self.elsewhere],
+            "not_emulated": self.not_emulated or None,
+            "emulated": self.shown,
+            "short": None if self.short is None else vars(self.short),
+            "avoids": self.avoids,
+            "files": self.files,
+            "sizes": self.sizes,
+        }
+
+
+def effects_json(
+    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
+) -> dict[str, Any]:
+    """What a finding did before it was made smaller and does now, and whether that is the same."""
+    sides = {"before": before, "after": after}
+    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
+    return found | {"kept": kept}
+
+
+def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
+    """The nearest case that does not fail, and the step that leads there."""
+    if shrunk is None or shrunk.near is None:
+        return None
+    return {"case": shrunk.near.value.label, "step": shrunk.near.step}
 
 
 FACTS = (

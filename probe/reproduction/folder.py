@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from probe.explain.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
 from probe.plots import trees
 from probe.reproduction import emulate, program, proof, report
-from probe.reproduction.content import Content, Elsewhere, facts_of
+from probe.reproduction.content import Elsewhere, Reproduction, facts_of
 from probe.reproduction.failing import (
-    Effect,
     Failing,
     Kept,
     Predicate,
@@ -29,8 +27,7 @@ from probe.reproduction.failing import (
     failing,
     shown_by_products,
 )
-from probe.reproduction.lines import of_case
-from probe.reproduction.shortest import Short, shortest
+from probe.reproduction.shortest import shortest
 from probe.shrink import BUDGET, Shrunk, shrink
 from probe.target import Target
 
@@ -41,88 +38,6 @@ WRITTEN = 4
 """Summands up to which a report shows those that are 0 too."""
 
 Tell = Callable[[str], None]
-
-
-@dataclass
-class Reproduction:
-    """A finding with everything that is told of it, proved and ready to be written.
-
-    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
-    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
-    why there is none. ``shown``: whether it prints every bit pattern that the script does.
-    ``seconds``: what the proof took. ``names``: of both libraries where the finding does not tell.
-    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
-    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
-    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
-    the difference and does. ``sizes``: characters of every text that was written.
-    """
-
-    finding: Any
-    targets: tuple[Target, Target]
-    versions: tuple[str, str]
-    explanation: Comparison
-    evidence: Evidence | None
-    script: str
-    ran: proof.Ran
-    facts: dict[str, Any]
-    shrunk: Shrunk | None = None
-    elsewhere: Sequence[Elsewhere] = ()
-    runs: int = 0
-    emulated: str = ""
-    not_emulated: str = ""
-    shown: bool | None = None
-    seconds: float = 0.0
-    files: list[str] = field(default_factory=list)
-    names: tuple[str, str] | None = None
-    before: Effect | None = None
-    after: Effect | None = None
-    kept: dict[str, bool | None] | None = None
-    short: Short | None = None
-    avoids: list[str] = field(default_factory=list)
-    sizes: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """What ``probe reproduce --json`` prints."""
-        found = self.explanation
-        return {
-            "targets": [target.text for target in self.targets],
-            "case": self.finding.to_json(),
-            "label": self.finding.label,
-            "compared": found.compared,
-            "differing": len(found.differing),
-            "max_ulp": found.max_ulp,
-            "causes": found.causes,
-            "kernels": found.kernels,
-            "replayed": found.replayed,
-            "calls": None if self.shrunk is None else self.shrunk.calls,
-            "ended": None if self.shrunk is None else self.shrunk.ended,
-            "near": near_json(self.shrunk),
-            **effects_json(self.before, self.after, self.kept),
-            "proof": {"status": self.ran.status, "said": self.ran.said},
-            "elsewhere": [vars(one) for one in self.elsewhere],
-            "not_emulated": self.not_emulated or None,
-            "emulated": self.shown,
-            "short": None if self.short is None else vars(self.short),
-            "avoids": self.avoids,
-            "files": self.files,
-            "sizes": self.sizes,
-        }
-
-
-def effects_json(
-    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
-) -> dict[str, Any]:
-    """What a finding did before it was made smaller and does now, and whether that is the same."""
-    sides = {"before": before, "after": after}
-    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
-    return found | {"kept": kept}
-
-
-def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
-    """The nearest case that does not fail, and the step that leads there."""
-    if shrunk is None or shrunk.near is None:
-        return None
-    return {"case": shrunk.near.value.label, "step": shrunk.near.step}
 
 
 def reproduce(
@@ -352,35 +267,13 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     if made.emulated:
         emulate.write(made.emulated, out / "emulated.py")
         made.files.append("emulated.py")
-    told = report.report(content(made), chosen)
+    told = report.report(made, chosen)
     emulate.write(told, out / "report.md")
     text = json.dumps(about(made), indent=2, default=_plain) + "\n"
     emulate.write(text, out / "machine.json")
     texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
     texts |= {"emulated.py": made.emulated} if made.emulated else {}
     made.sizes = {name: len(one) for name, one in texts.items()}
-
-
-def content(made: Reproduction) -> Content:
-    """What the report tells."""
-    names = made.names or tuple(
-        of_case(target, version, case, made.finding.operands(case)).name
-        for target, version, case in zip(
-            *(made.targets, made.versions, (made.finding.left, made.finding.right)), strict=True
-        )
-    )
-    return Content(
-        *(made.finding, made.targets, (names[0], names[1]), made.versions, made.explanation),
-        *(made.evidence, made.script, made.ran, made.facts),
-        shrunk=made.shrunk,
-        elsewhere=made.elsewhere,
-        emulated=made.not_emulated,
-        short=made.short,
-        before=made.before,
-        kept=made.kept,
-        avoids=made.avoids,
-        attached=made.files,
-    )
 
 
 def about(made: Reproduction) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from probe.network.layers import Layer
 from probe.network.running import content
 from probe.reproduction import folder, layout, program, proof
 from probe.reproduction import lines as written
-from probe.reproduction.content import facts_of
+from probe.reproduction.content import Reproduction, facts_of
 from probe.reproduction.lines import Library
 from probe.target import Target
 
@@ -104,7 +104,7 @@ def reproduce(
     value: float = 0.0,
     seed: int = 0,
     times: int = 3,
-) -> folder.Reproduction:
+) -> Reproduction:
     """Content of ``length`` positions padded to ``to`` against ``fixed``: the first difference.
 
     ``fixed``: the model's own length if None; ``to``: the least that the content takes. Layers
@@ -134,14 +134,13 @@ def reproduce(
         finding = Padded(cut, content(cut, length, seed), found.padded, fixed, value)
         blocks = _blocks(found, finding.axes)
         explanation = _explanation(session, found, finding, blocks)
-    script, names = _program(finding, target, version, blocks)
+    script = _program(finding, target, version, blocks)
     expected = _expected(found, finding, blocks)
     ran = proof.prove(script, (target, target), expected, times)
-    made = folder.Reproduction(
+    made = Reproduction(
         *(finding, (target, target), (version, version), explanation),
         *(folder.evidence_of(explanation), script, ran),
         facts=facts_of((target, target), (facts, facts)),
-        names=(names, names),
     )
     folder.add_emulated(made)
     return made
@@ -198,8 +197,8 @@ def _expected(found: PaddedComparison, finding: Padded, blocks: Blocks) -> list[
     return pairs
 
 
-def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> tuple[str, str]:
-    """The script, and the library's name."""
+def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> str:
+    """The script."""
     work = _Layers(finding, target, version)
     calls = [work.side(length) for length in (finding.at, finding.against)]
     used = work.whole
@@ -209,7 +208,7 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
         for name, array in layer.arrays.items():
             operands += layout.assignments(f"{name}_{number}", layout.exact(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
-    text = program.rendered(
+    return program.rendered(
         title=f"{used.name} {version}: a network gives other bits with other padding.",
         about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
         + ["The outputs that are compared read the same content and padding in both runs."],
@@ -223,7 +222,6 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
         right=[calls[1]],
         said=program.said_of(finding),
     )
-    return text, used.name
 
 
 def _shape(axes: Axes, length: int) -> tuple[int, ...]:

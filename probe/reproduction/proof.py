@@ -103,6 +103,18 @@ def run(
     ``variables``: more of them.
     """
     given, slower = command(script, targets)
+    return _ran(given, TIME_LIMIT * slower, variables)
+
+
+def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
+    """One run with this interpreter, for targets that are not here by their name."""
+    return _ran([sys.executable, *options, str(script), *arguments])
+
+
+def _ran(
+    given: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
+) -> Ran:
+    """What a command printed, and how it ended."""
     try:
         done = subprocess.run(
             given,
@@ -111,11 +123,11 @@ def run(
             errors="replace",
             check=False,
             stdin=subprocess.DEVNULL,
-            timeout=TIME_LIMIT * slower,
+            timeout=limit,
             env=launch.environment(dict(variables or {})),
         )
     except subprocess.TimeoutExpired:
-        return Ran(CANNOT_RUN, "", f"no answer within {TIME_LIMIT * slower:g} s")
+        return Ran(CANNOT_RUN, "", f"no answer within {limit:g} s")
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
@@ -164,22 +176,6 @@ def verdict(runs: list[Ran]) -> tuple[str, str]:
     if len(verdicts) > 1:
         return CANNOT_TELL, f"{len(runs)} runs disagree: {said}"
     return verdicts.pop(), said
-
-
-def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
-    """One run with this interpreter, for targets that are not here by their name."""
-    given = [sys.executable, *options, str(script), *arguments]
-    done = subprocess.run(
-        given,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=TIME_LIMIT,
-        env=launch.environment({}),
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 @dataclass

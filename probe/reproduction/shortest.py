@@ -56,13 +56,11 @@ class Short:
 
 @dataclass(frozen=True)
 class _Side:
-    """One side's call: numpy operands as the library takes them, lines before, an expression."""
+    """One side: NumPy operands as the library takes them, its call, and the number's place."""
 
     arrays: dict[str, np.ndarray]
-    before: tuple[str, ...]
     call: str
-    index: Index
-    tail: str
+    place: str
 
 
 def shortest(
@@ -135,57 +133,57 @@ def _native(
     if target.name not in WRAPPED:
         return ""
     maker = WRAPPED[target.name]
-    sides = [
-        _side(one, case, finding, place, maker)
-        for one, case, place in zip(libraries, cases, places, strict=True)
-    ]
-    if any(side is None for side in sides):
-        return ""
-    known = [side for side in sides if side is not None]
+    sides = []
+    for one, case, place in zip(libraries, cases, places, strict=True):
+        if (side := _side(one, case, finding, place, maker)) is None:
+            return ""
+        sides.append(side)
     setup = [line for line in libraries[0].setup if line != "torch.set_grad_enabled(False)"]
     if any(line.startswith((" ", "def ")) or not line for line in setup):
         return ""
-    whole = {n: max((s.arrays[n] for s in known), key=np.size) for n in known[0].arrays}
+    whole = {n: max((s.arrays[n] for s in sides), key=np.size) for n in sides[0].arrays}
     lines: list[str] = []
     numpy = False
     for name, array in whole.items():
         written, uses = _array(name, array, finding.case.dtype, maker)
         lines, numpy = [*lines, *written], numpy or uses
-    calls = [_call(side, whole, target.name == "torch") for side in known]
-    imports = [*(["import numpy as np"] if numpy else []), *libraries[0].imports]
+    calls = [_call(side, whole, target.name == "torch") for side in sides]
     used = "\n".join(calls)
-    imports = [i for i in imports if not i.endswith(" as F") or "F." in used]
-    return "\n".join([*imports, *setup, *lines, *_printing(calls)]) + "\n"
+    imports = [i for i in libraries[0].imports if not i.endswith(" as F") or "F." in used]
+    head = ["import numpy as np"] * numpy + imports + setup
+    return "\n".join([*head, *lines, *_printing(calls)]) + "\n"
 
 
 def _side(library: Library, case: Case, finding: Finding, place: Index, maker: str) -> _Side | None:
-    """One side, read off the lines of its library's function; None where they are not so plain."""
-    names = {"x": True, "w": case.weighted, "b": case.bias is not None}
+    """One side, read off the stages of its library's source; None where they are not so plain."""
+    source = library.source
+    if source is None or source.make or source.hold is not None:
+        return None
+    known = {"x": True, "w": case.weighted, "b": case.bias is not None}
     given = zip("xwb", finding.operands(case), strict=True)
     arrays = {
         name: np.asarray(floats.widen(array, case.dtype), np.float64)
         for name, array in given
-        if names[name] and array is not None
+        if known[name] and array is not None
     }
-    call = ""
-    for line in library.body:
-        assigned = re.fullmatch(r"([xwby]) = (.*)", line)
-        if assigned and assigned[1] in arrays:
-            text = _unwrapped(assigned[2], maker)
-            if text is None:
-                return None
-            arrays[assigned[1]] = np.asarray(eval(text, {"np": np}, dict(arrays)))
-        elif assigned and assigned[1] == "y":
-            call = re.sub(r"\by\b", lambda _, now=call: now, assigned[2])  # type: ignore[misc]
-        elif line.startswith("return "):
-            index = _index(line, place)
-            if index is None or not call:
-                return None
-            tail = re.match(r"return (?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", line)
-            return _Side(arrays, (), _plain(call), index, tail[1] if tail else "")
-        else:
+    for line in source.enter + source.load:
+        name, _, text = line.partition(" = ")
+        taken = _unwrapped(text, maker)
+        if name not in arrays or taken is None:
             return None
-    return None
+        arrays[name] = np.asarray(eval(taken, {"np": np}, dict(arrays)))
+    call = ""
+    for line in source.run:
+        name, _, text = line.partition(" = ")
+        if name != "y":
+            return None
+        call = re.sub(r"\by\b", lambda _, now=call: now, text)  # type: ignore[misc]
+    index = _index(source.leave, place)
+    if index is None or not call:
+        return None
+    tail = re.match(r"(?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", source.leave)
+    number = f"[{', '.join(map(str, index))}]{tail[1] if tail else ''}"
+    return _Side(arrays, _plain(call), number)
 
 
 def _unwrapped(text: str, maker: str) -> str | None:
@@ -196,13 +194,13 @@ def _unwrapped(text: str, maker: str) -> str | None:
     return text if re.fullmatch(r"[xwb](\[0\])?(\.T\.copy\(\))?|np\..*", text) else None
 
 
-def _index(line: str, place: Index) -> Index | None:
+def _index(leave: str, place: Index) -> Index | None:
     """Where the output at ``place`` (batch, *positions, filter) is in the library's own layout."""
-    if line.startswith("return np.moveaxis("):
+    if leave.startswith("np.moveaxis("):
         return (place[0], place[-1], *place[1:-1])
-    if ".reshape(1, -1, " in line:
+    if ".reshape(1, -1, " in leave:
         return place[1:]
-    return place if re.fullmatch(r"return y(\.\w+\(\))*", line) else None
+    return place if re.fullmatch(r"y(\.\w+\(\))*", leave) else None
 
 
 def _plain(call: str) -> str:
@@ -218,8 +216,7 @@ def _call(side: _Side, whole: Mapping[str, np.ndarray], views: bool) -> str:
     for name, array in side.arrays.items():
         cut = _cut(name, array, whole[name], views)
         call = re.sub(rf"(?<=[(, ]){name}(?=[,)])", lambda _, c=cut: c, call)  # type: ignore[misc]
-    index = ", ".join(map(str, side.index))
-    return f"{call}[{index}]{side.tail}"
+    return call + side.place
 
 
 def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:

@@ -129,7 +129,7 @@ def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path)
     folder.fresh(tmp_path, force=True)
     made.ran = replace(made.ran, printed="x" * 100_000)
     made.short, made.script = None, "y" * 100_000
-    whole = report.report(folder.content(made), "tensorflow")
+    whole = report.report(made, "tensorflow")
     assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
 
 

@@ -117,34 +117,34 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
         text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
     )
     for name, form in forms.FORMS.items():
-        whole = report.report(folder.content(found), name)
+        whole = report.report(found, name)
         assert form.tracker in whole and len(whole) <= report.LIMIT
         told = [h for h, _ in form.sections if f"{form.level} {h}\n" in whole]
         places = [whole.index(f"{form.level} {heading}\n") for heading in told]
         assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
         assert found.short.text.strip() in whole and found.script.strip() not in whole
         assert "none" not in whole and "not told" not in whole, name
-    assert "numerical_accuracy" in report.report(folder.content(found), "torch")
+    assert "numerical_accuracy" in report.report(found, "torch")
     with pytest.raises(InputError, match="form=bugzilla"):
         folder.write(found, out, "bugzilla")
 
 
 def test_the_report_names_kernels_that_are_known_of_a_side(made):
     found, _ = made
-    content = folder.content(found)
-    assert "Kernels" not in report.report(content, "torch")
-    content.explanation.kernels = {
+
+    assert "Kernels" not in report.report(found, "torch")
+    found.explanation.kernels = {
         "left": {"backend-choice": ["Slow2d"], "symbols": ["(perf is not installed)"]},
         "right": {"backend-choice": ["(not told)"], "symbols": ["(perf is not installed)"]},
     }
     try:
         for form in ("torch", "onednn"):
-            text = report.report(content, form)
+            text = report.report(found, form)
             assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
             assert text.index("products are added") < text.index("backend-choice")
         assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]
     finally:
-        content.explanation.kernels = {}
+        found.explanation.kernels = {}
 
 
 def test_verify_says_still_there_gone_or_cannot_tell(made, tmp_path):
