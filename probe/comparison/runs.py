@@ -61,7 +61,7 @@ class Shapes:
         against: int | None = None,
         padding: object = None,
     ) -> Shapes:
-        """The shapes that ``probe explain`` is asked about with these words. InputError.
+        """Returns the shapes that ``probe explain`` is asked about with these words. InputError.
 
         ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own.
         """
@@ -101,7 +101,7 @@ class Shapes:
 
 
 def common(left: Case, right: Case) -> Blocks:
-    """The outputs of the same index that both have, as one block."""
+    """Returns the outputs of the same index that both have, as one block."""
     shapes = left.output_shape(), right.output_shape()
     both = tuple(slice(0, min(sizes)) for sizes in zip(*shapes, strict=True))
     return ((both, both),)
@@ -132,13 +132,13 @@ class Run:
     windows: np.ndarray | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
-        """How the output at (position, filter) is added; None where that is not known."""
+        """Returns how the output at (position, filter) is added; None where that is not known."""
         position, filter_ = place
         number = -1 if self.orders is None else int(self.orders.index[position, filter_])
         return None if number < 0 or self.orders is None else self.orders.summations[number]
 
     def mask(self, places: np.ndarray) -> np.ndarray:
-        """Where these places (outputs, 2) are among all: bool (positions, filters)."""
+        """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
         found = np.zeros(self.replays.shape, bool)
         found[tuple(places.T)] = True
         return found
@@ -365,7 +365,7 @@ class Finding(Shapes):
         return text + (f", {self.vary} {self.at} against {self.against}" if self.paired else "")
 
     def to_json(self) -> dict[str, Any]:
-        """The shapes, and how many operands are not 0."""
+        """Returns the shapes, and how many operands are not 0."""
         found = self.case.to_json()
         if self.paired:
             found |= {"vary": self.vary, "at": self.at, "against": self.against}
@@ -377,7 +377,7 @@ class Finding(Shapes):
 
 
 def _prefix(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """The array cut to ``shape``; None where it is smaller along an axis."""
+    """Returns the array cut to ``shape``; None where it is smaller along an axis."""
     if len(shape) != array.ndim or any(a < b for a, b in zip(array.shape, shape, strict=True)):
         return None
     return np.ascontiguousarray(array[tuple(slice(0, size) for size in shape)])

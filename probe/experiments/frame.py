@@ -33,7 +33,7 @@ Main = Callable[[Path, bool], "bool | None"]
 
 
 def script(main: Main) -> click.Command:
-    """The command of an experiment, whose options are ``--store`` and ``--quick``.
+    """Returns the command of an experiment, whose options are ``--store`` and ``--quick``.
 
     ``main(store, quick)`` gets the folder that the machine's folder lies in: ``results/NAME`` of
     the checkout, or ``build/quick/NAME`` for a quick run, which must not mix with results. It
@@ -60,7 +60,7 @@ def script(main: Main) -> click.Command:
 
 
 def bar(what: str) -> AbstractContextManager[Tell]:
-    """A progress bar on stderr; what it gives is a campaign's ``progress``."""
+    """Returns a progress bar on stderr; what it gives is a campaign's ``progress``."""
     return Output().progress(what)
 
 
@@ -195,7 +195,7 @@ def execute(notebook: Path, to: Path | None = None, store: str | None = None) ->
 
 
 def from_here(path: Path) -> str:
-    """A path as it reads from this folder."""
+    """Returns a path as it reads from this folder."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -149,7 +149,7 @@ def _effects(made: Reproduction) -> Row:
 
 
 def told(made: Reproduction) -> Row:
-    """What is stored of a proved reproduction: columns of ``reproductions``."""
+    """Returns what is stored of a proved reproduction: columns of ``reproductions``."""
     finding, found = made.finding, made.explanation
     arrays = [a for a in (finding.x, finding.w, finding.b) if a is not None]
     return {

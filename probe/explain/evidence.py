@@ -63,12 +63,12 @@ def explain(
 
 
 def checked(which: str) -> str:
-    """The word itself. InputError: it is none of ``WHICH``."""
+    """Returns the word itself. InputError: it is none of ``WHICH``."""
     return choice("kernels", which, WHICH)
 
 
 def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
-    """What both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
+    """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
 
     {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
     the target for each source and side. A source without an answer has one entry: why, in brackets.
@@ -167,13 +167,13 @@ class Evidence:
     right: Added
 
     def to_json(self) -> dict[str, Any]:
-        """The key ``example`` of what ``probe explain --json`` prints."""
+        """Returns the key ``example`` of what ``probe explain --json`` prints."""
         sides = {"left": self.left.to_json(), "right": self.right.to_json()}
         return {"cause": self.cause, "ulp": self.ulp, **sides}
 
 
 def example(explanation: Comparison, number: int | None = None) -> Evidence | None:
-    """The differing output that is easiest to follow, in full; None if nothing differs.
+    """Returns the differing output that is easiest to follow, in full; None if nothing differs.
 
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
     does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
@@ -195,7 +195,7 @@ def example(explanation: Comparison, number: int | None = None) -> Evidence | No
 
 
 def _smallest(found: Comparison) -> int:
-    """Which of the differing outputs to show."""
+    """Returns which of the differing outputs to show."""
     left = found.pairs.left[found.differing]
     classes, leaves = classes_of(found.left.case)
     read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
@@ -276,7 +276,7 @@ WHOLE = 12
 
 
 def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
-    """The same output with smaller trees, where those still give both sides' bits.
+    """Returns the same output with smaller trees, where those still give both sides' bits.
 
     Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
     sign) as it is.
@@ -290,7 +290,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
 
 
 def _without_zeros(side: Added, whole: int) -> Added | None:
-    """One side over the products that are not 0; None where that is not the same."""
+    """Returns one side over the products that are not 0; None where that is not the same."""
     if side.summation is None or side.summation.rounding.rounded:
         return None
     leaves = side.summation.tree.leaves

@@ -26,7 +26,7 @@ added to anything and so rounds alone."""
 
 
 def colour(number: int) -> str:
-    """The colour of a summation."""
+    """Returns the colour of a summation."""
     return COLOURS[number % len(COLOURS)]
 
 
@@ -37,7 +37,7 @@ def draw(
     marked: Collection[int] = (),
     dtype: str | None = None,
 ) -> None:
-    """A tree from its products at the bottom to the output at the top.
+    """Draws a tree from its products at the bottom to the output at the top.
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
     a sum. ``sums``: text beside each node, by node number; those in ``marked`` stand out.
@@ -113,7 +113,7 @@ def leaf_kinds(summation: Summation) -> dict[int, str]:
 
 
 def kinds_legend(axes: Axes | Figure, **options: Any) -> None:
-    """What the three colours of products mean."""
+    """Draws what the three colours of products mean."""
     named = {
         FUSED: "fused: enters the addition whole",
         ROUNDED: "rounded, then added",
@@ -145,7 +145,7 @@ def accumulators(tree: Tree) -> list[list[int]]:
 
 
 def draw_accumulators(axes: Axes, tree: Tree) -> None:
-    """Which running sum every product goes to, for trees that are too large to draw."""
+    """Draws which running sum every product goes to, for trees that are too large to draw."""
     runs = accumulators(tree)
     for row, run in enumerate(sorted(runs, key=min)):
         known = [leaf for leaf in run if leaf != BIAS]
@@ -209,7 +209,7 @@ def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
 
 
 def _kept(side: Added) -> str | None:
-    """The dtype, where partial sums are wider: those that are rounded to it are marked."""
+    """Returns the dtype, where partial sums are wider: those that are rounded to it are marked."""
     assert side.summation is not None
     return side.dtype if side.summation.wider(side.dtype) else None
 

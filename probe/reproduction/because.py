@@ -17,7 +17,7 @@ MOST_PRODUCTS = 12
 
 
 def cause(made: Reproduction) -> str:
-    """Both sides' orders, and one output in full."""
+    """Returns both sides' orders, and one output in full."""
     found, evidence = made.explanation, made.evidence
     causes = ", ".join(found.causes)
     if evidence is None:
@@ -50,7 +50,7 @@ def cause(made: Reproduction) -> str:
 
 
 def _no_order(made: Reproduction) -> str:
-    """What was seen of the sides that are no sums of products."""
+    """Returns what was seen of the sides that are no sums of products."""
     found = made.explanation
     told = [
         f"on the {name}, {side.evidence}"
@@ -71,7 +71,7 @@ def _no_order(made: Reproduction) -> str:
 
 
 def kernels(made: Reproduction) -> str:
-    """What the libraries say that they ran, of sources that know it of a side at least."""
+    """Returns what the libraries say that they ran, of sources that know it of a side at least."""
     told = made.explanation.kernels
     sources = list(dict.fromkeys(source for side in told.values() for source in side))
     rows = []
@@ -87,7 +87,7 @@ def kernels(made: Reproduction) -> str:
 
 
 def _known(names: Sequence[str]) -> list[str]:
-    """The names, without what stands in brackets: why there are none."""
+    """Returns the names, without what stands in brackets: why there are none."""
     return [name for name in names if not name.startswith("(")]
 
 
@@ -96,7 +96,7 @@ def _places(side: Added) -> str:
 
 
 def _sums(side: Added) -> str:
-    """The tree and its partial sums, as text."""
+    """Returns the tree and its partial sums, as text."""
     assert side.summation is not None
     tree, rounding = side.summation
     lines = [f"y = {tree.formula}" if len(tree.formula) <= 200 else f"{len(tree.leaves)} summands"]
@@ -119,7 +119,7 @@ def _sums(side: Added) -> str:
 
 
 def _products(side: Added) -> str:
-    """The products of a small sum, each with what it multiplies."""
+    """Returns the products of a small sum, each with what it multiplies."""
     assert side.summation is not None
     known = {one.leaf: one for one in side.products}
     shown = [known[leaf] for leaf in side.summation.tree.leaves if leaf in known]

@@ -85,7 +85,7 @@ class Reproduction:
         return left, right
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe reproduce --json`` prints."""
+        """Returns what ``probe reproduce --json`` prints."""
         found = self.explanation
         return {
             "targets": [target.text for target in self.targets],
@@ -122,7 +122,7 @@ def effects_json(
 
 
 def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
-    """The nearest case that does not fail, and the step that leads there."""
+    """Returns the nearest case that does not fail, and the step that leads there."""
     if shrunk is None or shrunk.near is None:
         return None
     return {"case": shrunk.near.value.label, "step": shrunk.near.step}
@@ -201,13 +201,13 @@ def stored_finding(path: Path, row: int | None = None) -> Stored:
 
 
 def case_of(results: Results, case_id: str) -> Case:
-    """A stored case."""
+    """Returns a stored case."""
     stored = results.cases.set_index("case_id")["json"][case_id]
     return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
 
 
 def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[Elsewhere]:
-    """The same comparison on other targets and machines, in their latest runs."""
+    """Returns the same comparison on other targets and machines, in their latest runs."""
     table = results.comparisons
     same = table
     for name in ("case_id", "vary", "at", "against"):

@@ -73,7 +73,7 @@ def text(
     partial: bool = False,
     note: str = "",
 ) -> str:
-    """The program that ``save`` writes."""
+    """Returns the program that ``save`` writes."""
     about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
     arrays: dict[str, np.ndarray] = {}
     for number, side in enumerate(sides):
@@ -103,7 +103,7 @@ def _template() -> str:
 
 
 def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What is told of one side, and its arrays."""
+    """Returns what is told of one side, and its arrays."""
     if side.orders is None:
         why = f"its outputs are {side.refusal}: there is no order to replay"
         raise InputError("target", side.target.text, why, "take another target, or a nearby length")
@@ -142,12 +142,12 @@ def _index(orders: Orders, replays: np.ndarray) -> np.ndarray:
 
 
 def _small(index: np.ndarray) -> np.ndarray:
-    """The index in the smallest type that holds it."""
+    """Returns the index in the smallest type that holds it."""
     return index.astype(np.int8 if index.max(initial=0) < 128 else np.int32)
 
 
 def _told(summation: Summation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What the evaluator needs of a summation: text and formats, and lists of numbers."""
+    """Returns what the evaluator needs of a summation: text and formats, and lists of numbers."""
     tree, rounding = summation
     shown = tree.formula
     if len(shown) > TREE_SHOWN:
@@ -215,7 +215,7 @@ good = []
 
 
 def brief(found: Comparison) -> str:
-    """The program of a few products; empty where it would not be a few lines."""
+    """Returns the program of a few products; empty where it would not be a few lines."""
     count = len(found.differing)
     if not 0 < count <= OUTPUTS or found.case.dtype not in ("float32", "float64"):
         return ""
@@ -229,14 +229,14 @@ def brief(found: Comparison) -> str:
 
 
 def _plain(side: Added) -> bool:
-    """Whether a sum rounds to its own format alone, and is small."""
+    """Returns whether a sum rounds to its own format alone, and is small."""
     if side.summation is None or side.result != side.library:
         return False
     return side.summation.plain(side.dtype) and len(side.summation.tree.leaves) <= PRODUCTS
 
 
 def _pair(found: Evidence) -> str:
-    """The lines of one output on both sides: the products once, then each side's sums."""
+    """Returns the lines of one output on both sides: the products once, then each side's sums."""
     lines = [""]
     known: dict[str, str] = {}
     for name, side in (("left", found.left), ("right", found.right)):
@@ -250,7 +250,7 @@ def _pair(found: Evidence) -> str:
 
 
 def _products(side: Added) -> dict[str, str]:
-    """The exact products that a side adds, and its bias."""
+    """Returns the exact products that a side adds, and its bias."""
     assert side.summation is not None
     leaves = set(side.summation.tree.leaves)
     found = {
@@ -264,13 +264,13 @@ def _products(side: Added) -> dict[str, str]:
 
 
 def _exact(bits: int, dtype: str) -> str:
-    """A number as it is written, exact: its shortest decimal, read in its own format."""
+    """Returns a number as it is written, exact: its shortest decimal, read in its own format."""
     shown = floats.text(bits, dtype).partition(" ")[0]
     return f'number("{shown}")'
 
 
 def _sums(side: Added) -> list[str]:
-    """Every partial sum, rounded once; products that are not fused are rounded before."""
+    """Returns every partial sum, rounded once; products that are not fused are rounded before."""
     assert side.summation is not None
     tree, rounding = side.summation
     return [

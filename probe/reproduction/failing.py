@@ -39,7 +39,7 @@ Predicate = Callable[[Finding], bool]
 
 @contextmanager
 def failing(left: Target, right: Target | None = None, inline: bool = False) -> Iterator[Failing]:
-    """A ``Failing`` with its processes started; they end with the context. TargetError."""
+    """Yields a ``Failing`` with its processes started; they end with the context. TargetError."""
     with ExitStack() as stack:
         sessions = [open_session(left, inline)]
         if right is not None and right != left:
@@ -78,7 +78,7 @@ class Failing:
         return self.first is not self.second or finding.padding is not None
 
     def by_bits(self, finding: Finding) -> bool:
-        """Whether outputs that must agree differ, and each side agrees with itself."""
+        """Returns whether outputs that must agree differ, and each side agrees with itself."""
         try:
             one = self._run(self.first, finding, finding.left)
             two = self._run(self.second, finding, finding.right)
@@ -122,7 +122,7 @@ class Failing:
             return False
 
     def explained(self, finding: Finding) -> Comparison:
-        """Both sides with their orders, and the cause of every difference. TargetError."""
+        """Returns both sides with their orders, and the cause of every difference. TargetError."""
         self.revive()
         return self._compared(finding).reveal(self.first, self.second, Revealer(tried=0))
 
@@ -186,12 +186,12 @@ class Effect:
         return max(self.causes, key=lambda name: self.causes[name], default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """The keys ``before`` and ``after`` of ``probe shrink --json``."""
+        """Returns the keys ``before`` and ``after`` of ``probe shrink --json``."""
         return asdict(self) | {"cause": self.cause}
 
 
 def effect(found: Comparison, label: str, kernels: Kernels | None = None) -> Effect:
-    """The effect that an explanation tells of."""
+    """Returns the effect that an explanation tells of."""
     values = [
         np.asarray(floats.widen(y, found.case.dtype), np.float64)
         for y in found.values(found.differing)
@@ -236,7 +236,7 @@ class Kept:
         return self._shown_by_products(self._explained)
 
     def keeps(self, finding: Finding) -> bool:
-        """Whether a finding that fails does so by the same cause, in the same kernels."""
+        """Returns whether a finding that fails does so by the same cause, in the same kernels."""
         if self.anything:
             return True
         found = self.failed.judged(finding) or self.failed.explained(finding)
@@ -250,7 +250,7 @@ class Kept:
         return alike(self.before.kernels, self.failed.kernels(finding))
 
     def after(self, found: Comparison, finding: Finding) -> Effect:
-        """The effect of the smallest finding."""
+        """Returns the effect of the smallest finding."""
         return effect(found, finding.label, self.failed.kernels(finding))
 
     def told(self, after: Effect) -> dict[str, bool | None]:
@@ -262,7 +262,7 @@ class Kept:
         }
 
     def _shown_by_products(self, found: Comparison) -> bool:
-        """Whether an output's products that are not 0 alone show the start's main cause."""
+        """Returns whether an output's products that are not 0 alone show the start's main cause."""
         main = self.before.cause
         if main is None or not set(main.split("+")) <= set(KINDS):
             return True
@@ -270,12 +270,12 @@ class Kept:
 
 
 def same_cause(before: Effect, after: Effect) -> bool:
-    """Whether the main cause is still there and no other one has come."""
+    """Returns whether the main cause is still there and no other one has come."""
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
 
 
 def named(kernels: Kernels | None) -> bool:
-    """Whether a library names a kernel on a side."""
+    """Returns whether a library names a kernel on a side."""
     return any(_computing(side) for side in (kernels or {}).values())
 
 
@@ -322,7 +322,7 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
 
 
 def _not_zero(found: Comparison, position: int, filter_: int, read: Sequence[int]) -> list[int]:
-    """The leaves of an output whose products are not 0, and the bias where it isn't."""
+    """Returns the leaves of an output whose products are not 0, and the bias where it isn't."""
     given, case = found.left.operands, found.left.case
     group = filter_ // (case.filters // case.groups)
     x = floats.widen(given.columns[group][:, position], case.dtype)
@@ -341,7 +341,7 @@ VALUES = 8
 
 
 def by_values(failed: Failing, finding: Finding) -> list[str]:
-    """Which values of the axis next to the smallest case's agree with its right side."""
+    """Returns which values of the axis next to the smallest case's agree with its right side."""
     if not finding.paired or finding.vary not in ("length", "batch"):
         return []
     assert finding.at is not None and finding.against is not None
@@ -366,7 +366,7 @@ def by_values(failed: Failing, finding: Finding) -> list[str]:
 def by_switches(
     finding: Finding, start: Finding, where: Target, tell: Callable[[str], None]
 ) -> list[str]:
-    """Which other settings of the target give both sides of both cases the same sums."""
+    """Returns which other settings of the target give both sides of both cases the same sums."""
     found = []
     for other in _others(where):
         tell(f"trying {other.text}")
@@ -393,7 +393,7 @@ def same_sums(failed: Failing, finding: Finding) -> bool:
 
 
 def _others(where: Target) -> Iterator[Target]:
-    """The first ``SWITCHES`` other settings that the backend suggests and that can run here.
+    """Yields the first ``SWITCHES`` other settings that the backend suggests and that can run here.
 
     They are settings of switches alone: no devices, no backends that are different libraries.
     """

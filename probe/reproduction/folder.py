@@ -150,7 +150,7 @@ def shrunken(
     tell: Callable[[int, Finding], None] | None = None,
     kept: Kept | None = None,
 ) -> Shrunk:
-    """The smallest case of a finding on started targets. InputError: it does not fail.
+    """Returns the smallest case of a finding on started targets. InputError: it does not fail.
 
     ``kept``: what it has to keep beside the difference; None: nothing.
     """
@@ -189,7 +189,7 @@ def _check(found: Comparison, finding: Finding) -> None:
 
 
 def expected_bits(found: Comparison) -> list[tuple[str, str]]:
-    """Bit patterns of the differing outputs in the order of the script's, hexadecimal."""
+    """Returns bit patterns of the differing outputs in the order of the script's, hexadecimal."""
     dtype = found.case.dtype
     width = floats.format_of(dtype).bits // 4
     values = [
@@ -200,7 +200,7 @@ def expected_bits(found: Comparison) -> list[tuple[str, str]]:
 
 
 def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
-    """One differing output in full; without products that are 0 where those only take room.
+    """Returns one differing output in full; without products that are 0 where those only take room.
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """
@@ -209,7 +209,7 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
 
 
 def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:
-    """Whether the smallest case differs on other targets too."""
+    """Returns whether the smallest case differs on other targets too."""
     found = []
     for target in targets:
         tell(f"asking {target.text}")
@@ -224,7 +224,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
 
 
 def emulated(found: Comparison) -> tuple[str, str]:
-    """The text of ``emulated.py`` for any size; or empty, and why."""
+    """Returns the text of ``emulated.py`` for any size; or empty, and why."""
     pairs = found.pairs.some(found.pairs.same_window)
     note = "What reproduce.py computes, added up in the same order by NumPy alone."
     try:
@@ -277,7 +277,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
 
 
 def about(made: Reproduction) -> dict[str, Any]:
-    """The content of ``machine.json``: the machine, and what ``probe verify`` needs."""
+    """Returns the content of ``machine.json``: the machine, and what ``probe verify`` needs."""
     found = made.explanation
     variables = [library_variables(target) for target in made.targets]
     return {

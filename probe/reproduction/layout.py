@@ -49,12 +49,12 @@ def imports(lines: Iterable[str]) -> list[str]:
 
 
 def literal(value: object) -> str:
-    """A value as formatters write it: with double quotes."""
+    """Returns a value as formatters write it: with double quotes."""
     return re.sub(r"'([^'\"]*)'", r'"\1"', repr(value))
 
 
 def block(lines: Iterable[str], indent: int = 4) -> list[str]:
-    """The lines indented, those that are too long broken at their brackets."""
+    """Returns the lines indented, those that are too long broken at their brackets."""
     found: list[str] = []
     for line in lines:
         own = len(line) - len(line.lstrip())
@@ -63,7 +63,7 @@ def block(lines: Iterable[str], indent: int = 4) -> list[str]:
 
 
 def wrapped(line: str, indent: int = 0) -> list[str]:
-    """One statement as lines of at most ``WIDTH`` characters, if its brackets allow it."""
+    """Returns one statement as lines of at most ``WIDTH`` characters, if its brackets allow it."""
     whole = " " * indent + line
     if len(whole) <= WIDTH:
         return [whole]
@@ -97,7 +97,7 @@ def _last_bracket(line: str) -> tuple[int, int] | None:
 
 
 def _parts(inner: str) -> list[str]:
-    """What commas outside of brackets separate."""
+    """Returns what commas outside of brackets separate."""
     found, depth, start = [], 0, 0
     for place, letter in _outside_strings(inner):
         depth += (letter in OPENING) - (letter in CLOSING)
@@ -148,7 +148,7 @@ def numpy_dtype(dtype: str) -> str:
 
 
 def exact(array: np.ndarray, dtype: str) -> np.ndarray:
-    """A container array as a script has it: ``numpy_dtype(dtype)``, exact."""
+    """Returns a container array as a script has it: ``numpy_dtype(dtype)``, exact."""
     return np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
 
 
@@ -167,7 +167,7 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
 
 
 def _comment(name: str, array: np.ndarray) -> str:
-    """The first numbers as decimals, as many as a line has room for."""
+    """Returns the first numbers as decimals, as many as a line has room for."""
     text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
     while len(text + ", ".join(values)) > 94:
         values.pop()

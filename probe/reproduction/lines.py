@@ -73,7 +73,7 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Libra
 
 
 def is_written(target: Target) -> bool:
-    """Whether the target's library emits lines."""
+    """Returns whether the target's library emits lines."""
     return issubclass(backends.get(target.name), Writing)
 
 

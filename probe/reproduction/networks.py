@@ -181,7 +181,7 @@ def _blocks(found: PaddedComparison, axes: Axes) -> Blocks:
 
 
 def _expected(found: PaddedComparison, finding: Padded, blocks: Blocks) -> list[tuple[str, str]]:
-    """Bit patterns of the outputs that differ, in the script's order."""
+    """Returns bit patterns of the outputs that differ, in the script's order."""
     assert found.short is not None and found.whole is not None
     number, dtype = len(finding.network.layers), finding.network.dtype
     one, two = (
@@ -198,7 +198,7 @@ def _expected(found: PaddedComparison, finding: Padded, blocks: Blocks) -> list[
 
 
 def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> str:
-    """The script."""
+    """Returns the script."""
     work = _Layers(finding, target, version)
     calls = [work.side(length) for length in (finding.at, finding.against)]
     used = work.whole
@@ -249,7 +249,7 @@ class _Layers:
         return replace(first, imports=tuple(imports), standard=tuple(sorted(standard)))
 
     def side(self, length: int) -> str:
-        """The expression of one side's outputs; adds the functions that it needs."""
+        """Returns the expression of one side's outputs; adds the functions that it needs."""
         axes, word = self.finding.axes, "" if len(self.functions) == 1 else "_fixed"
         sizes = axes.sizes(length)
         lines: list[str] = []
@@ -261,7 +261,7 @@ class _Layers:
         return f"{name}(padded(content, {length}))"
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
-        """Lines that replace x by what comes out of a layer."""
+        """Returns lines that replace x by what comes out of a layer."""
         if layer.op == "activation" and layer.activation not in written.EXACT:
             return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
         if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):
@@ -289,7 +289,7 @@ class _Layers:
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
 
     def _normalisation(self, number: int, sizes: tuple[int, ...], word: str) -> list[str]:
-        """Lines that replace x by the library's own scaling; none where NumPy's will do."""
+        """Returns lines that replace x by the library's own scaling; none where NumPy's will do."""
         layer = self.finding.axes.layers[number]
         shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
         lines = written.normalisation(self.target, self.version, shape, operands, self.dtype)
@@ -301,7 +301,7 @@ class _Layers:
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
 
     def _activation(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> str:
-        """The name of a function that is the library's own."""
+        """Returns the name of a function that is the library's own."""
         alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
         given = self.target, self.version, layer.activation, alpha, shape, self.dtype
         lines = written.activation(*given)
@@ -310,7 +310,7 @@ class _Layers:
         return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
 
     def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
-        """The name of a function with these lines: an earlier one's, or a new one's."""
+        """Returns the name of a function with these lines: an earlier one's, or a new one's."""
         body = tuple(layout.block(lines))
         for one in self.functions:
             if one.lines == body and one.about == about and one.parameters == parameters:

@@ -84,12 +84,12 @@ def _runtime(where: Target) -> Runtime:
 
 
 def emulator(where: Target) -> str | None:
-    """What emulates the target's processor; None: nothing."""
+    """Returns what emulates the target's processor; None: nothing."""
     return _runtime(where).emulated
 
 
 def switch_variables(where: Target) -> dict[str, str]:
-    """The variables that a target's switches set, without those that every target has."""
+    """Returns the variables that a target's switches set, without those that every target has."""
     own = launch.library_variables(where)
     plain = launch.library_variables(replace(where, switches=()))
     return {name: value for name, value in own.items() if plain.get(name) != value}
@@ -107,14 +107,14 @@ def run(
 
 
 def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
-    """One run with this interpreter, for targets that are not here by their name."""
+    """Returns one run with this interpreter, for targets that are not here by their name."""
     return _ran([sys.executable, *options, str(script), *arguments])
 
 
 def _ran(
     given: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
 ) -> Ran:
-    """What a command printed, and how it ended."""
+    """Returns what a command printed, and how it ended."""
     try:
         done = subprocess.run(
             given,
@@ -134,7 +134,7 @@ def _ran(
 def prove(
     program: str, targets: tuple[Target, Target], expected: list[tuple[str, str]], times: int = 3
 ) -> Ran:
-    """The run of a script that says the same ``times`` times and what was ``expected``.
+    """Returns the run of a script that says the same ``times`` times and what was ``expected``.
 
     ``expected``: bit patterns of the first differing outputs. NotReproduced says what happened
     instead. TargetError: a target can't run here.
@@ -194,7 +194,7 @@ class Verified:
     targets: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """What ``probe verify --json`` prints."""
+        """Returns what ``probe verify --json`` prints."""
         return vars(self)
 
 

@@ -36,7 +36,7 @@ ATTACHED = {
 
 
 def form_of(target: Target, name: str | None = None) -> str:
-    """The name of the form: the given one, or the target's. InputError for another one."""
+    """Returns the name of the form: the given one, or the target's. InputError for another one."""
     if name is None:
         return target.name if target.name in FORMS else "other"
     if name not in FORMS:
@@ -60,7 +60,7 @@ def report(made: Reproduction, form: str) -> str:
 
 
 def _filled(made: Reproduction, form: str) -> dict[str, str]:
-    """Every text that a form may ask for; empty where there is nothing to say."""
+    """Returns every text that a form may ask for; empty where there is nothing to say."""
     machine = made.facts
     script, output = _script(made), _output(made)
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
@@ -95,7 +95,7 @@ def _filled(made: Reproduction, form: str) -> dict[str, str]:
 
 
 def _described(made: Reproduction, form: str) -> str:
-    """What is told beside the script, in this order."""
+    """Returns what is told beside the script, in this order."""
     sections = [
         ("Question", question(made)),
         ("The finding it came from", _finding(made)),
@@ -115,7 +115,7 @@ def _named(made: Reproduction) -> tuple[list[str], tuple[str, str]]:
 
 
 def _script(made: Reproduction) -> str:
-    """The shortest script; else the exact one, or where that is."""
+    """Returns the shortest script; else the exact one, or where that is."""
     if made.short is not None:
         return f"```python\n{made.short.text.rstrip()}\n```"
     if len(made.script) <= PASTED:
@@ -129,7 +129,7 @@ def _output(made: Reproduction) -> str:
 
 
 def question(made: Reproduction) -> str:
-    """What the maintainers are asked."""
+    """Returns what the maintainers are asked."""
     finding, op = made.finding, made.finding.case.op
     if made.targets[0] != made.targets[1]:
         left, right = program.said(finding, made.targets)
@@ -153,7 +153,7 @@ def question(made: Reproduction) -> str:
 
 
 def _releases(made: Reproduction) -> bool:
-    """Whether two releases of one library are compared."""
+    """Returns whether two releases of one library are compared."""
     return made.names[0] == made.names[1] and made.versions[0] != made.versions[1]
 
 
@@ -166,7 +166,7 @@ def _expected(made: Reproduction) -> str:
 
 
 def _finding(made: Reproduction) -> str:
-    """What was found, and how the case above came of it."""
+    """Returns what was found, and how the case above came of it."""
     finding, shrunk, found = made.finding, made.shrunk, made.explanation
     here, far = f"{len(found.differing)} of {found.compared}", _far(found.max_ulp)
     before = made.before
@@ -189,7 +189,7 @@ def _finding(made: Reproduction) -> str:
 
 
 def _effect(before: Effect) -> str:
-    """Outputs, distances, causes and kernels in a sentence."""
+    """Returns outputs, distances, causes and kernels in a sentence."""
     text = f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
     text += f", {_far(before.max_ulp)}"
     if before.max_difference is not None:
@@ -203,7 +203,7 @@ def _effect(before: Effect) -> str:
 
 
 def _ran(kernels: Kernels) -> str:
-    """The kernels that the library names: of both sides, or of each."""
+    """Returns the kernels that the library names: of both sides, or of each."""
     told = {
         side: ", ".join(f"`{n}`" for names in by.values() for n in names if n[0] != "(")
         for side, by in kernels.items()
@@ -219,7 +219,7 @@ def _far(ulp: int | None) -> str:
 
 
 def _example(made: Reproduction) -> str:
-    """One output on both sides."""
+    """Returns one output on both sides."""
     evidence = made.evidence
     if evidence is None:
         return ""
@@ -247,13 +247,13 @@ def _elsewhere(made: Reproduction) -> str:
 
 
 def _version(made: Reproduction) -> str:
-    """The release, or both where they are two of one library."""
+    """Returns the release, or both where they are two of one library."""
     one, two = made.versions
     return f"{one} (left), {two} (right)" if _releases(made) else one
 
 
 def _promise(made: Reproduction, form: str) -> str:
-    """What is promised of rounding; of conventions nothing is said."""
+    """Returns what is promised of rounding; of conventions nothing is said."""
     promises = PROMISES if made.targets[0] == made.targets[1] else PROMISES_APART
     if form not in promises or "window" in made.explanation.causes:
         return ""

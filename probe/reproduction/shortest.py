@@ -211,7 +211,7 @@ def _plain(call: str) -> str:
 
 
 def _call(side: _Side, whole: Mapping[str, np.ndarray], views: bool) -> str:
-    """The side's number as an expression of the whole arrays."""
+    """Returns the side's number as an expression of the whole arrays."""
     call = side.call
     for name, array in side.arrays.items():
         cut = _cut(name, array, whole[name], views)
@@ -220,7 +220,7 @@ def _call(side: _Side, whole: Mapping[str, np.ndarray], views: bool) -> str:
 
 
 def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
-    """The slice of the whole array that a side takes. InputError: it is none."""
+    """Returns the slice of the whole array that a side takes. InputError: it is none."""
     if array.shape == whole.shape:
         return name
     sizes = zip(array.shape, whole.shape, strict=True)
@@ -235,7 +235,7 @@ def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
 
 
 def _array(name: str, array: np.ndarray, dtype: str, maker: str) -> tuple[list[str], bool]:
-    """The lines that make one array, and whether they use NumPy."""
+    """Returns the lines that make one array, and whether they use NumPy."""
     kind = {"torch.tensor": "dtype=torch.", "tf.constant": "tf.", "np.array": "np."}[maker]
     needs = maker == "np.array" or dtype != "float32"
     ending = f", {kind}{dtype}" if needs else ""
@@ -261,7 +261,7 @@ def _nested(array: np.ndarray, dtype: str) -> str:
 
 
 def _number(value: float, dtype: str) -> str:
-    """The shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
+    """Returns the shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
     if value == int(value) and abs(value) < 2**31:
         return f"{int(value)}."
     if dtype == "float64":
@@ -271,7 +271,7 @@ def _number(value: float, dtype: str) -> str:
 
 
 def _printing(calls: Sequence[str]) -> list[str]:
-    """One print, on a line of its own for each call where they are long."""
+    """Returns one print, on a line of its own for each call where they are long."""
     line = f"print({', '.join(calls)})"
     return [line] if len(line) <= 100 else [f"print({calls[0]},", f"      {calls[-1]})"]
 
@@ -311,7 +311,7 @@ def _general(
 def _proved(
     text: str, runs: Runs, targets: tuple[Target, Target], values: Sequence[Any]
 ) -> Short | None:
-    """The script with what it printed, where that is the two numbers."""
+    """Returns the script with what it printed, where that is the two numbers."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "short.py"

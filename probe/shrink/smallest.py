@@ -171,7 +171,7 @@ def _cleared(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
-    """All numbers of a tensor with as few bits or digits, from the fewest up."""
+    """Yields all numbers of a tensor with as few bits or digits, from the fewest up."""
     values = _tensors(finding).get(name)
     if values is None:
         return
@@ -230,7 +230,7 @@ def _to_bits(value: float, bits: int) -> float:
 
 
 def complexity(value: float, dtype: str) -> float:
-    """How hard a number of ``dtype`` is to read, in bits: 0 for 0, 1 for 1, 4 for 0.3.
+    """Returns how hard a number of ``dtype`` is to read, in bits: 0 for 0, 1 for 1, 4 for 0.3.
 
     Its significant bits or those of its shortest decimal, whichever are fewer, and a little for
     every power of two away from 1.
@@ -246,7 +246,7 @@ def complexity(value: float, dtype: str) -> float:
 
 
 def _decimal(value: float, dtype: str) -> str:
-    """The shortest decimal that gives this number of ``dtype``."""
+    """Returns the shortest decimal that gives this number of ``dtype``."""
     if dtype == "float64":
         return repr(value)
     form = np.float16 if dtype == "float16" else np.float32

@@ -145,7 +145,7 @@ class Answer:
 
     @staticmethod
     def of(found: Comparison, causes: dict[str, int] | None = None, looked: int = 0) -> Answer:
-        """What differs; ``causes`` of so many of the outputs as were looked at."""
+        """Returns what differs; ``causes`` of so many of the outputs as were looked at."""
         differences = found.differences
         known = bool((differences.ulps != ulp.NAN).all())
         first = (differences.bits_a[:1].tolist(), differences.bits_b[:1].tolist())
@@ -210,7 +210,7 @@ def same_numbers(question: Operators, session: AnySession, size: int) -> Compari
 
 
 def conventions(first: AnySession, left: Case, second: AnySession, right: Case) -> Answer:
-    """Two layers that must be the same: windows are read off both sides.
+    """Returns two layers that must be the same: windows are read off both sides.
 
     Outputs that one side lacks count as differing, by their window. What a maximum gives differs by
     nothing but its window and what padding puts there.
@@ -231,7 +231,7 @@ def conventions(first: AnySession, left: Case, second: AnySession, right: Case) 
 
 
 def explained(found: Comparison, first: AnySession, second: AnySession) -> Answer:
-    """What differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
+    """Returns what differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
     if not len(found.differing):
         return Answer.of(found)
     pairs = found.pairs.some(_some(found))
@@ -275,7 +275,7 @@ def smallest(question: Question, session: AnySession, origin: Origin) -> Told | 
 
 
 def _operators(question: Operators, session: AnySession) -> Told | None:
-    """The least number of products at which the two operators differ."""
+    """Returns the least number of products at which the two operators differ."""
     for size in range(1, min(question.size, LARGEST) + 1):
         try:
             both = same_numbers(question, session, size)
@@ -289,7 +289,7 @@ def _operators(question: Operators, session: AnySession) -> Told | None:
 
 
 def _small(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
-    """The question's own small case, if it still differs."""
+    """Returns the question's own small case, if it still differs."""
     assert question.small is not None
     found = answer(replace(question, case=question.small), session, origin)
     if found is None or not found.differing:
@@ -300,7 +300,7 @@ def _small(question: Conventions, session: AnySession, origin: Origin) -> Told |
 
 
 def _label(case: Case) -> str:
-    """The case's shapes in words, without its operands."""
+    """Returns the case's shapes in words, without its operands."""
     return case.with_(operands="normal").label
 
 
@@ -309,7 +309,7 @@ def _first(found: Answer) -> Told:
 
 
 def _padded(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
-    """What is left of a layer whose two paddings read other inputs."""
+    """Returns what is left of a layer whose two paddings read other inputs."""
     left, right = question.case, question.written(session.target, question.case)
     if right is None or left.with_(padding=right.padding) != right:
         return None
@@ -344,7 +344,7 @@ def _shrunk(
 
 
 def _told(found: Comparison, case: Case, label: str) -> Told:
-    """A case, and how the first differing output is made on both sides."""
+    """Returns a case, and how the first differing output is made on both sides."""
     given: Told = {"label": label, "case": case.to_json(), "causes": found.causes}
     return given | _sides(found)
 
