@@ -87,8 +87,8 @@ class Arrays(Writing):
         if layer["op"] == "activation":
             return activation(layer, x[0], y)
         if "kernel" not in layer:
-            words = shapes.rank, "numpy", padded, "np.concatenate"
-            return [f"{y} = {elementwise.text(layer, x[0], given, *words)}"]
+            words = shapes.rank, "numpy", padded, "np"
+            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))

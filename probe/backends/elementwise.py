@@ -23,13 +23,21 @@ def first(axis, count):
     return (slice(None),) * axis + (slice(count),)
 
 
-def text(layer, x, given, rank, library, padded, join):
+def text(layer, xs, given, rank, library, padded, module):
     """The expression of what stands between windows, in a library whose arrays are channels last.
 
-    ``given``: names of its operands. ``rank``: of the spatial axes. ``library``: a column of
-    ``probe.activations``. ``padded(x, pairs, value)``: text. ``join``: concatenates along ``axis``.
+    ``xs``: names of the values that it reads, ``given``: of its operands. ``rank``: of the spatial
+    axes. ``library``: a column of ``probe.activations``. ``padded(x, pairs, value)``: text.
+    ``module``: where NumPy's functions are, such as ``jnp``.
     """
-    op, parameters = layer["op"], layer["parameters"]
+    op, parameters, x = layer["op"], layer.get("parameters", {}), xs[0]
+    if op in ("add", "multiply"):
+        return (" + " if op == "add" else " * ").join(xs)
+    if op == "concat":
+        return "%s.concatenate([%s], axis=%d)" % (module, ", ".join(xs), layer["axis"])
+    if op == "product":
+        turned = "%s.swapaxes(%s, -1, -2)" % (module, xs[1])
+        return "%s.matmul(%s, %s)" % (module, x, turned if layer["transposed"] else xs[1])
     if op == "bias":
         return "%s + %s" % (x, given["b"])
     if op == "normalisation":
@@ -39,7 +47,8 @@ def text(layer, x, given, rank, library, padded, join):
     if op == "extend":
         axis = extended_axis(layer, rank + 2)
         kept = ":, " * axis + ":%d" % layer["kept"]
-        return "%s([%s[%s], %s], axis=%d)" % (join, x, kept, given["tail"], axis)
+        parts = module, x, kept, given["tail"], axis
+        return "%s.concatenate([%s[%s], %s], axis=%d)" % parts
     return activations.lines(layer["activation"], library, parameters.get("alpha", 1.0), x)[-1]
 
 

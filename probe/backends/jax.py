@@ -11,7 +11,16 @@ import numpy as np
 
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unavailable
-from probe.backends.source import Text, Writing, defined, indented, keywords, number, straight
+from probe.backends.source import (
+    Text,
+    Writing,
+    defined,
+    indented,
+    inputs_of,
+    keywords,
+    number,
+    straight,
+)
 
 LAYOUTS = {
     1: '("NWC", "WIO", "NWC")',
@@ -111,7 +120,7 @@ class Jax(Writing):
 
     def emit(self, program, shapes):
         source = straight(self, program, shapes)
-        given = ["x"] + program.operands()
+        given = inputs_of(program) + program.operands()
         source = source._replace(
             make=("@jax.jit",) + defined("computed", given, source.run),
             run=(f"y = computed({', '.join(given)}).block_until_ready()",),
@@ -140,14 +149,14 @@ class Jax(Writing):
         found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
         return products.restored_text(layer, found, shapes) if program.single else found
 
-    def lines(self, layer, number, x, y, given, shapes):
-        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
-        x, op = x[0], layer["op"]
+    def lines(self, layer, number, xs, y, given, shapes):
+        """Lines from the values named ``xs`` to ``y``; see ``source.straight``."""
+        x, op = xs[0], layer["op"]
         if pooling.kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
-            words = shapes.rank, "jax", padded, "jnp.concatenate"
-            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
+            words = shapes.rank, "jax", padded, "jnp"
+            return [f"{y} = {elementwise.text(layer, xs, given, *words)}"]
         if op in products.OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:

@@ -20,6 +20,7 @@ from probe.backends.source import (
     Text,
     Writing,
     defined,
+    inputs_of,
     keywords,
     number,
     one_or_all,
@@ -130,8 +131,8 @@ class Keras(Writing):
         if not self.graph:
             return source
         traced = (f"@tf.function({self.traced(program, shapes)})",)
-        traced += defined("model", ["x"], source.run)
-        run = ("y = model(x)",)
+        traced += defined("model", inputs_of(program), source.run)
+        run = (f"y = model({', '.join(inputs_of(program))})",)
         if all("kernel" in step.layer for step in program.steps):
             return source._replace(make=source.make + ("",) + traced, run=run)
         return source._replace(load=source.load + ("",) + traced, run=run)  # it captures operands
@@ -146,7 +147,8 @@ class Keras(Writing):
                 axes -= products.left_text(layer, shapes).count("0")
             shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
-        return f"input_signature=[tf.TensorSpec({shape}, tf.{layer['dtype']})]{compiled}"
+        given = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
+        return f"input_signature=[{given}]{compiled}"
 
     def shown(self, program, shapes):
         """With each layer where it is called."""
@@ -192,14 +194,14 @@ class Keras(Writing):
         kind = ', "bfloat16"' if layer["dtype"] == "bfloat16" else ""
         return f"keras.ops.convert_to_tensor({array}{copied}{kind})"
 
-    def lines(self, layer, number, x, y, given, shapes):
-        """Lines from the value named ``x`` to ``y``; see ``source.straight``."""
-        x = x[0]
+    def lines(self, layer, number, xs, y, given, shapes):
+        """Lines from the values named ``xs`` to ``y``; see ``source.straight``."""
+        x = xs[0]
         if pooling.kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
-            words = shapes.rank, "keras", padded, "keras.ops.concatenate"
-            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
+            words = shapes.rank, "keras", padded, "keras.ops"
+            return [f"{y} = {elementwise.text(layer, xs, given, *words)}"]
         found, name = [], given.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y

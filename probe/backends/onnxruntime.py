@@ -203,13 +203,9 @@ class Graph:
 
     def sizes_of(self, operand):
         """The sizes of an operand, None for the constant tail of a splice."""
-        for step in self.program.steps:
-            for name, at in step.arrays.items():
-                if at == operand:
-                    return self._sizes(step.layer, name)
-        return None
-
-    def _sizes(self, layer, name):
+        steps = self.program.steps
+        found = ((s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand)
+        layer, name = next(found)
         if name == "tail":
             return None
         if "kernel" not in layer:
@@ -220,7 +216,7 @@ class Graph:
         if layer["op"] == "dense":
             return [filters, channels]
         if layer["op"] in products.OPS:
-            return [channels] + [filters] * (not _is_vector(layer))
+            return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
         return [filters, channels // layer["groups"]] + list(layer["kernel"])
 
     def enter(self, program, shapes):
@@ -279,7 +275,7 @@ class Graph:
             return [node("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
         if layer["op"] == "dense":
             return [node("Gemm", [x, *given], y, {"transB": 1})]
-        if layer["bias"] and rank == 2 and not _is_vector(layer):
+        if layer["bias"] and rank == 2 and len(self.sizes_of("w")) == 2:
             return [node("Gemm", [x, *given], y)]
         return matmul(x, y, given)
 
@@ -378,10 +374,6 @@ class Graph:
     def constant(self, name, number):
         """A number of the model's dtype."""
         return tensor(name, self.kind, [], [float(number)])
-
-
-def _is_vector(layer):
-    return layer["op"] == "dot" and layer["filters"] == 1
 
 
 def matmul(x, y, given):

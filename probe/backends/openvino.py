@@ -157,9 +157,9 @@ class Graph:
     def sizes(self):
         """The sizes of x, all open but the channels; of several inputs these too."""
         layer = self.program.steps[0].layer
-        channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.program.inputs > 1:
             return [-1] * (self.rank + 2)
+        channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
             written = products.left_text(layer, self.shapes)
             return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]

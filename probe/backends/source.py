@@ -300,11 +300,11 @@ class Compiled(Operator):
             return run
         self.loaded = run
 
-        def reloaded(x):
+        def reloaded(*values):
             if self.loaded is not run:  # other operands came meanwhile
                 load(*given)
                 self.loaded = run
-            return run(x)
+            return run(*values)
 
         return reloaded
 

@@ -105,7 +105,7 @@ class Torch(Writing):
         return tuple(found)
 
     def emit(self, program, shapes):
-        source = straight(self, program, shapes)
+        source = straight(self, program if program.single else rows(program), shapes)
         if any("stable" in step.layer for step in program.steps):
             source = source._replace(make=("from probe.stable.torch import conv",))
         wait = ("torch.cuda.synchronize()",) if self.device.startswith("cuda") else ()
@@ -187,8 +187,10 @@ class Torch(Writing):
         return f"torch.matmul({x}, {given['w']})" + f" + {given.get('b')}" * ("b" in given)
 
     def linear(self, layer):
-        """Whether ``F.linear`` computes a product."""
+        """Whether ``F.linear`` computes a product; ``rows``: of a network's positions."""
         op = layer["op"]
+        if layer.get("rows"):
+            return True
         if "linear" not in self.switches:
             return op == "dense" or (op == "matmul" and layer["bias"])
         if self.switches["linear"] == "1" and op not in ("matmul", "dense"):
@@ -224,6 +226,15 @@ class Torch(Writing):
         chosen = Choosing(self.torch, spec)
         self.watched(spec, shapes, F=chosen)
         return {"backend-choice": chosen.names}
+
+
+def rows(program):
+    """A network's program, whose products are of the rows of all positions: ``F.linear``."""
+    steps = [
+        step._replace(layer=dict(step.layer, rows=True)) if step.layer["op"] == "matmul" else step
+        for step in program.steps
+    ]
+    return program._replace(steps=tuple(steps))
 
 
 class Choosing:

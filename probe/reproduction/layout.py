@@ -78,7 +78,10 @@ def wrapped(line: str, indent: int = 0) -> list[str]:
         if line[start] != "(":
             middle = [pad + part + "," for part in _parts(inner)]
     else:
-        middle = [one for part in _parts(inner) for one in wrapped(part + ",", indent + 4)]
+        # a comma in brackets that only group would make a tuple of them
+        groups = line[start] == "(" and not re.search(r"[\w)\]]$", line[:start])
+        comma = "" if groups and len(_parts(inner)) == 1 else ","
+        middle = [one for part in _parts(inner) for one in wrapped(part + comma, indent + 4)]
     return [" " * indent + head, *middle, " " * indent + tail]
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from probe import Target, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
+from probe.case import Case
 from probe.cli.network import network as command
 from probe.launch import InlineSession
 from probe.network.comparison import Comparer
@@ -262,3 +263,38 @@ def test_the_weights_of_a_caffe_model_are_its_protocol_buffer():
     assert content[3:20] == b"\x0a\x01y\x12\x0cInnerProduct"
     assert content[20:] == b"\x3a\x14" + b"\x3a\x04\x0a\x02\x01\x03" + b"\x2a\x0c" + blob.tobytes()
     assert caffe.varint(300) == b"\xac\x02"
+
+
+SLOW = ("tensorflow", "tensorflow,mode=graph", "keras", "jax")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("torch", "numpy", "onnxruntime", "openvino,precision=f32"),
+        *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW),
+    ],
+)
+def test_activations_are_multiplied_with_each_other(started, text):
+    """Rows of positions by rows of positions, as attention has them, and what goes around."""
+    session, random = started(text), np.random.default_rng(3)
+    plain = {"dtype": "float32", "parameters": {}}
+    rows = Case("matmul", in_channels=4, filters=4).spec()
+    specs = [
+        rows,
+        plain | {"op": "activation", "activation": "relu", "channels": 4},
+        plain | {"op": "add"},
+        plain | {"op": "product", "transposed": True},
+        plain | {"op": "product", "transposed": False},
+        plain | {"op": "concat", "axis": 2},
+    ]
+    reads = [[0], [1], [2, 0], [3, 1], [4, 3], [5, 0]]
+    w, x = (random.integers(-3, 4, shape).astype("f4") for shape in ((1, 4, 4), (1, 7, 4)))
+    named = {"key": "attention", "specs": specs, "reads": reads}
+    session.request({"do": "network", **named}, {"0.w": w})
+    keys = x @ w[0]
+    summed = np.maximum(keys, 0) + x
+    expected = np.concatenate([summed @ keys.swapaxes(1, 2) @ summed, x], 2)
+    _, layers = session.request({"do": "through", "key": "attention"}, {"x": x})
+    _, whole = session.request({"do": "whole", "key": "attention"}, {"x": x})
+    assert (layers["y5"] == expected).all() and (whole["y"] == expected).all()
