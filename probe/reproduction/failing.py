@@ -106,7 +106,7 @@ class Failing:
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
     def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """What both sides' libraries say that they run, as ``explain.runs.named`` gives it."""
+        """What both sides' libraries say that they run, as ``explain.evidence.named`` gives it."""
         left, right = (
             self._naming[target].names(case)
             for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
