@@ -11,8 +11,7 @@ from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.comparison import Comparison
 from probe.explain import explain as explained
-from probe.explain.evidence import Evidence, example
-from probe.explain.runs import checked, named
+from probe.explain.evidence import Evidence, checked, example, named
 from probe.launch import open_session
 from probe.order.masks import SessionOperator
 from probe.order.windows import reveal_windows
@@ -39,18 +38,18 @@ class Explained(Answer):
 
     def drawn(self) -> Figure | None:
         """Both sides' trees of one output; of sides that agree, how the first output is added."""
-        from probe.reproduction import picture
+        from probe.plots import trees
 
         found, evidence = self.found, self.evidence
         words = [found.words(side) for side in (found.left, found.right)]
         if evidence is not None and evidence.left.summation and evidence.right.summation:
-            return picture.figure(evidence, (words[0], words[1]))
+            return trees.sides(evidence, (words[0], words[1]))
         if not found.compared:
             return None
         sides = ((found.left, found.pairs.left), (found.right, found.pairs.right))
         each = [side.summation(places[0]) for side, places in sides]
         shown = [(one, word) for one, word in zip(each, words, strict=True) if one is not None]
-        return picture.summations(shown) if shown else None
+        return trees.summations(shown) if shown else None
 
 
 def explain(

@@ -87,7 +87,7 @@ class Ordered(Answer):
 
     def drawn(self) -> Figure | None:
         """Returns the trees of the most frequent summations."""
-        from probe.reproduction import picture
+        from probe.plots import trees
 
         orders = self.found.orders
         if orders is None or not orders.summations:
@@ -95,9 +95,7 @@ class Ordered(Answer):
         counts = orders.counts()
         ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:DRAWN]
         outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
-        return picture.summations(
-            [(orders.summations[number], outputs[number]) for number in ranked]
-        )
+        return trees.summations([(orders.summations[number], outputs[number]) for number in ranked])
 
 
 def _orders(side: Run) -> list[dict[str, Any]]:

@@ -12,18 +12,17 @@ from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, tar
 from probe.answers.explain import Explained
 from probe.campaign import Tell
 from probe.case import Case
-from probe.comparison import Pairs, Run, revealed
+from probe.comparison import Finding, Pairs, Run, revealed
 from probe.errors import InputError
 from probe.explain import explain as explained
-from probe.explain.runs import checked, named
+from probe.explain.evidence import checked, named
 from probe.launch import open_session
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
-from probe.reproduction.failing import failing
-from probe.reproduction.folder import Reproduction
-from probe.reproduction.kept import Kept
+from probe.reproduction.content import Reproduction, effects_json, near_json
+from probe.reproduction.failing import Kept, failing
 from probe.reproduction.report import form_of
-from probe.shrink import BUDGET, Finding
+from probe.shrink import BUDGET
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -153,8 +152,8 @@ def shrunk(
         "calls": found.calls,
         "runs": runs,
         "ended": found.ended,
-        "near": room.near_json(found),
-        **room.effects_json(kept.before, after, kept.told(after)),
+        "near": near_json(found),
+        **effects_json(kept.before, after, kept.told(after)),
         "compared": explanation.compared,
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,

@@ -144,26 +144,26 @@ def run(
     the checkout stays as it is: DIR/NAME gets the results, DIR/NAME.ipynb the executed notebook.
     ARGUMENTS after -- go to the script.
     """
-    from probe.experiments import running
+    from probe.experiments import frame
 
-    root, start = running.checkout(name), time.monotonic()
+    root, start = frame.checkout(name), time.monotonic()
     own = root / "notebooks" / f"{name}.ipynb"
     store, notebook = root / "results" / name, own
     if folder is not None:
         store, notebook = folder.resolve() / name, folder.resolve() / own.name
         arguments = ("--store", str(store), *arguments)
-    status = running.script(root, name, arguments, quiet=out.as_json)
+    status = frame.run_script(root, name, arguments, quiet=out.as_json)
     ran = own.is_file() and not status and not no_notebook
     if ran:
         with out.working(f"executing {notebook.name}"):
-            running.execute(own, notebook, None if folder is None else name)
+            frame.execute(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
         out.note(f"there is no notebooks/{name}.ipynb to execute")
     found = {
         "experiment": name,
         "status": status,
-        "results": running.from_here(store),
-        "notebook": running.from_here(notebook) if ran else None,
+        "results": frame.from_here(store),
+        "notebook": frame.from_here(notebook) if ran else None,
         "seconds": round(time.monotonic() - start, 1),
     }
     if not status or out.as_json:

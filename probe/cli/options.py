@@ -16,7 +16,7 @@ from probe.errors import InputError
 
 if TYPE_CHECKING:
     from probe.case import Case
-    from probe.shrink import Finding
+    from probe.comparison import Finding
     from probe.target import Target
 
 Command = Callable[..., Any]
@@ -400,7 +400,7 @@ def finding_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[Finding, tuple[Target, Target]]:
     """Returns the two runs that ought to agree, and both sides' targets. Raises InputError."""
-    from probe.shrink import Finding
+    from probe.comparison import Finding
 
     at, against, given = runs_of(words, target, sides)
     if at is not None and at == against and len(given) == 1 and not sides["against_padding"]:

@@ -30,10 +30,9 @@ from probe.cli.options import (
 from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
+    from probe.comparison import Finding
     from probe.printing import Output
-    from probe.reproduction.content import Elsewhere
-    from probe.reproduction.folder import Reproduction
-    from probe.shrink import Finding
+    from probe.reproduction.content import Elsewhere, Reproduction
     from probe.target import Target
 
 
@@ -128,7 +127,7 @@ def reproduce(
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
-    from probe.explain.runs import checked
+    from probe.explain.evidence import checked
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
@@ -194,9 +193,9 @@ def _finding(
         return (*finding_of(words, target, sides), ())
     given = any(value is not None for name, value in sides.items() if name != "vary")
     refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
-    from probe.reproduction.stored import finding
+    from probe.reproduction.content import stored_finding
 
-    found = finding(store, None if row is None else count("row", row, least=0))
+    found = stored_finding(store, None if row is None else count("row", row, least=0))
     return found.finding, (found.target, found.target), found.elsewhere
 
 
@@ -209,7 +208,7 @@ def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     """Runs the script of a reproduction again: still there, gone, or can't tell (status 3)."""
     from probe.cli.show import reproductions as show
     from probe.reproduction.proof import CANNOT_TELL
-    from probe.reproduction.verification import verify as verified
+    from probe.reproduction.proof import verify as verified
 
     count = number("times", times) or 1
     with out.working(f"running {folder}"):

@@ -1,12 +1,23 @@
 """Two runs: which outputs must agree, what differs, and why.
 
-``shapes`` says what is compared, ``runs`` computes one side of it and reveals how its outputs are
-added, ``judged`` pairs the outputs of two runs and names the cause of each difference.
+``runs`` says what is compared, computes each side and reveals how its outputs are added;
+``judged`` pairs the outputs of two runs and names the cause of each difference.
 """
 
 from probe.comparison.judged import CAUSES, Comparison, Pairs, classes_of, compared
-from probe.comparison.runs import MOST_KNOWN, Revealer, Run, outputs, read_windows, revealed, run
-from probe.comparison.shapes import Arrays, Blocks, Shapes
+from probe.comparison.runs import (
+    MOST_KNOWN,
+    Arrays,
+    Blocks,
+    Finding,
+    Revealer,
+    Run,
+    Shapes,
+    outputs,
+    read_windows,
+    revealed,
+    run,
+)
 
 __all__ = [
     "CAUSES",
@@ -14,6 +25,7 @@ __all__ = [
     "Arrays",
     "Blocks",
     "Comparison",
+    "Finding",
     "Pairs",
     "Revealer",
     "Run",

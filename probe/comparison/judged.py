@@ -17,8 +17,7 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
-from probe.comparison.runs import Revealer, Run, run
-from probe.comparison.shapes import Arrays, Blocks, Shapes, common
+from probe.comparison.runs import Arrays, Blocks, Revealer, Run, Shapes, common, run
 from probe.launch import AnySession
 from probe.order.tree import BIAS
 
@@ -43,12 +42,12 @@ class Pairs:
         return len(self.left)
 
     def some(self, which: np.ndarray) -> Pairs:
-        """Those of these numbers, or where a mask is True."""
+        """Returns those of these numbers, or where a mask is True."""
         return Pairs(self.left[which], self.right[which], self.same_window[which])
 
     @staticmethod
     def of_blocks(left: Case, right: Case, blocks: Blocks) -> Pairs:
-        """The outputs in blocks of both sides' outputs, which read the same."""
+        """Returns the outputs in blocks of both sides' outputs, which read the same."""
         none = np.zeros((0, 2), int)
         one = np.concatenate([none, *(_places(left, block) for block, _ in blocks)])
         two = np.concatenate([none, *(_places(right, block) for _, block in blocks)])
@@ -121,13 +120,13 @@ class Comparison:
         return self
 
     def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """Both sides' outputs of these pairs, container."""
+        """Returns both sides' outputs of these pairs, container."""
         places = self.pairs.left[which], self.pairs.right[which]
         ours, theirs = self.left.operands.y, self.right.operands.y
         return ours[tuple(places[0].T)], theirs[tuple(places[1].T)]
 
     def proved(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Whether the replay gave both sides' bits: bool, one a pair."""
+        """Returns whether the replay gave both sides' bits: bool, one a pair."""
         left, right = self.pairs.left[which], self.pairs.right[which]
         return self.left.replays[tuple(left.T)] & self.right.replays[tuple(right.T)]
 
@@ -222,7 +221,7 @@ class Comparison:
         return classes, [(*map(int, read), *bias) for read in leaves]
 
     def _kinds(self, which: np.ndarray) -> np.ndarray:
-        """All that decides a pair's cause, a row a pair."""
+        """Returns all that decides a pair's cause, a row a pair."""
         assert self.left.orders is not None and self.right.orders is not None
         one, two = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
         left, right = self.left.orders, self.right.orders
@@ -250,7 +249,7 @@ class Comparison:
         return "+".join(left.restricted(leaves).causes(right.restricted(leaves)))
 
     def orders(self, side: Run) -> list[dict[str, Any]]:
-        """The summations of the compared outputs of a side, the most frequent first."""
+        """Returns the summations of the compared outputs of a side, the most frequent first."""
         if side.orders is None:
             return []
         places = self.pairs.left if side is self.left else self.pairs.right
@@ -262,7 +261,7 @@ class Comparison:
         return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``probe explain --json`` prints."""
+        """Returns the object that ``probe explain --json`` prints."""
         return {
             "case": self.case.to_json(),
             "left": self.left.named(),
@@ -281,7 +280,7 @@ class Comparison:
         }
 
     def lines(self) -> tuple[str, str, str]:
-        """The comparison in three lines: the runs, what differs, why."""
+        """Returns the comparison in three lines: the runs, what differs, why."""
         sides = " against ".join(self.words(side) for side in (self.left, self.right))
         far = "" if self.max_ulp is None else f", up to {self.max_ulp:,} ulp"
         differing = len(self.differing)
@@ -299,7 +298,7 @@ class Comparison:
         )
 
     def words(self, side: Run) -> str:
-        """One side in words: its target, and what sets its shape apart."""
+        """Returns one side in words: its target, and what sets its shape apart."""
         one, other = side.case, (self.right if side is self.left else self.left).case
         apart = [
             f"{name} {getattr(one, name):,}"

@@ -1,23 +1,111 @@
-"""One run: a case at one shape on one target, its bits, and how each output was added."""
+"""What is compared: two shapes of a case, with operands a finding; and the runs of both sides.
+
+A run holds its outputs, the windows that they read, and how they are added.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from probe import operands
+from probe import operands, window
 from probe.case import Case
-from probe.comparison.shapes import Arrays
-from probe.errors import Nondeterministic, NotASum
+from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders, reveal
 from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
 from probe.target import Target
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+Blocks = tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The cases ``left`` and ``right`` of a comparison, and which of their outputs must agree.
+
+    ``at`` and ``against`` are the left and the right value of the axis ``vary``; None: the case's
+    own, and ``against`` None: both sides have the same shape. ``padding``: the right side's, None
+    for the case's own. Raises InputError where there is no such case.
+    """
+
+    case: Case
+    vary: str
+    at: int | None
+    against: int | None
+    padding: Any
+    left: Case = field(init=False)
+    right: Case = field(init=False)
+
+    def __post_init__(self) -> None:
+        left = self.case if self.at is None else self._at(self.at)
+        right = left if self.against is None else self._at(self.against)
+        if self.padding is not None:
+            right = right.with_(padding=self.padding)
+        object.__setattr__(self, "left", left)
+        object.__setattr__(self, "right", right)
+
+    def _at(self, value: int) -> Case:
+        return window.case_at(self.case, self.vary, value)
+
+    @staticmethod
+    def named(
+        case: Case,
+        vary: str | None = None,
+        at: int | None = None,
+        against: int | None = None,
+        padding: object = None,
+    ) -> Shapes:
+        """Returns the shapes that ``probe explain`` is asked about with these words. InputError.
+
+        ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own.
+        """
+        vary = window.axis_of(case, vary)
+        if at is None and (against is not None or vary == "length"):
+            at = window.value_of(case, vary)
+        own = case.in_channels
+        case = window.case_for(case, vary, [own if n is None else n for n in (at, against)])
+        if at is None and against is not None:
+            raise InputError("at", None, "the length is open", "give --at N, or --length N")
+        other = None if padding is None else case.with_(padding=padding).padding
+        return Shapes(case, vary, at, against, other)
+
+    @property
+    def paired(self) -> bool:
+        """Whether the two sides differ in the axis ``vary``."""
+        return self.against is not None
+
+    @property
+    def larger(self) -> Case:
+        """A case whose operands hold those of both sides."""
+        left, right = self.left, self.right
+        assert left.length is not None and right.length is not None
+        length, batch = max(left.length, right.length), max(left.batch, right.batch)
+        wider = left if left.filters >= right.filters else right
+        return wider.with_(length=length, batch=batch, split=None)
+
+    def blocks(self, same_place: bool = False) -> Blocks:
+        """Blocks of outputs to compare, left and right: slices over (batch, *positions, filters).
+
+        Those whose windows hold the same values; with ``same_place`` all that both sides have.
+        """
+        if same_place:
+            return common(self.left, self.right)
+        assert self.at is not None and self.against is not None
+        return window.agreement(self.case, self.vary, self.at, self.against).blocks
+
+
+def common(left: Case, right: Case) -> Blocks:
+    """Returns the outputs of the same index that both have, as one block."""
+    shapes = left.output_shape(), right.output_shape()
+    both = tuple(slice(0, min(sizes)) for sizes in zip(*shapes, strict=True))
+    return ((both, both),)
+
 
 MOST_KNOWN = 24
 """Summations of other shapes that are tried before any question is asked."""
@@ -44,13 +132,13 @@ class Run:
     windows: np.ndarray | None = None
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
-        """How the output at (position, filter) is added; None where that is not known."""
+        """Returns how the output at (position, filter) is added; None where that is not known."""
         position, filter_ = place
         number = -1 if self.orders is None else int(self.orders.index[position, filter_])
         return None if number < 0 or self.orders is None else self.orders.summations[number]
 
     def mask(self, places: np.ndarray) -> np.ndarray:
-        """Where these places (outputs, 2) are among all: bool (positions, filters)."""
+        """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
         found = np.zeros(self.replays.shape, bool)
         found[tuple(places.T)] = True
         return found
@@ -169,3 +257,127 @@ class Revealer:
             if self.kept is not None and len(self._orders) > self.kept:
                 del self._orders[next(iter(self._orders))]
         return one
+
+
+@dataclass(frozen=True, eq=False)
+class Finding(Shapes):
+    """A case at two values of an axis, or at one shape that two targets or paddings compute.
+
+    ``case`` has all shapes; its weights and bias only say whether there are any. ``x`` (batch,
+    *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters) and ``b`` (filters,) or
+    None are container arrays of the larger side; the smaller one reads their prefix. ``drawn``
+    names the kind and seed of operands that were generated; then they are part of ``key`` by name
+    only.
+    """
+
+    x: np.ndarray
+    w: np.ndarray
+    b: np.ndarray | None
+    drawn: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        case: Case,
+        vary: str | None = None,
+        at: int | None = None,
+        against: int | None = None,
+        padding: object = None,
+    ) -> Self:
+        """The finding that ``probe explain`` is asked about with the same words. InputError."""
+        return cls.drawn_from(Shapes.named(case, vary, at, against, padding))
+
+    @classmethod
+    def drawn_from(cls, shapes: Shapes) -> Self:
+        """Shapes with the case's own operands. InputError: the length is open."""
+        case, vary, at, against = shapes.case, shapes.vary, shapes.at, shapes.against
+        if shapes.left.length is None:
+            raise InputError("length", None, "the length is open", "give --length N")
+        if vary == "length" and at is not None:
+            case = case.with_(length=max(at, against or at))
+        x, w, b = operands.generate(shapes.larger)
+        if case.weighted:  # its numbers are in the arrays
+            bias = None if case.bias is None else "normal"
+            case = case.with_(weights=None, bias=bias)
+        return cls(case, vary, at, against, shapes.padding, x, w, b)
+
+    @property
+    def key(self) -> Hashable:
+        """Shapes, and the operands by name where they were generated, else by value."""
+        shape = (str(self.case.to_json()), self.vary, self.at, self.against, str(self.padding))
+        if self.drawn:
+            return (*shape, self.drawn)
+        return (*shape, *(None if a is None else a.tobytes() for a in (self.x, self.w, self.b)))
+
+    def operands(self, side: Case) -> Arrays:
+        """x, w and b of one side: C-contiguous, the prefix of the larger side's."""
+        x = self.x[: side.batch]
+        if side.spatial_rank:
+            x = x[..., : side.length, :]
+        b = None if self.b is None else self.b[: side.filters].copy()
+        w = self.w[..., : side.filters]
+        return np.ascontiguousarray(x), np.ascontiguousarray(w), b
+
+    def reshaped(self, **changes: Any) -> Self:
+        """With other arguments of the case, or other ``at`` and ``against``.
+
+        The operands are the old ones' prefix where that is enough for the new shapes, else
+        generated. Raises InputError where there is no such case.
+        """
+        at, against = changes.pop("at", self.at), changes.pop("against", self.against)
+        known = self.case.arguments() | changes
+        if self.vary == "length" and at is not None:
+            known["length"] = max(at, against or at)
+        if self.vary == "channels" and at is not None:
+            known["in_channels"] = max(at, against or at)
+        case = Case(**known)
+        largest = Shapes(case, self.vary, at, against, self.padding).larger
+        shapes = largest.input_shape(), largest.weight_shape
+        x, w = (_prefix(*pair) for pair in zip((self.x, self.w), shapes, strict=True))
+        b = None
+        if case.bias is not None and self.b is not None:
+            b = _prefix(self.b, (largest.filters,))
+        if x is None or w is None or (case.bias is not None and b is None):
+            x, w, b = operands.generate(largest)
+        return type(self)(case, self.vary, at, against, self.padding, x, w, b)
+
+    def drawn_as(self, kind: str, seed: int = 0) -> Self:
+        """With generated operands of that kind (see ``probe.operands.KINDS``)."""
+        x, w, b = operands.generate(self.larger.with_(operands=kind, seed=seed))
+        known = (self.case, self.vary, self.at, self.against, self.padding)
+        return type(self)(*known, x, w, b, f"{kind} {seed}")
+
+    def with_operands(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Self:
+        """With these operands, of the same shapes."""
+        return type(self)(self.case, self.vary, self.at, self.against, self.padding, x, w, b)
+
+    @property
+    def label(self) -> str:
+        """Such as ``conv1d 3, 16 -> 8, length 5 against 6``."""
+        case = self.left.with_(operands="normal")
+        once = {"length": None, "batch": 1, "filters": self.case.filters, "channels": None}
+        if self.paired:  # the axis that sets them apart is told at the end
+            field = "split" if self.vary == "channels" else self.vary
+            case = case.with_(**{field: once[self.vary]})
+        text = case.label
+        if self.padding is not None:
+            text += f", padding {self.left.padding_text} against {self.right.padding_text}"
+        return text + (f", {self.vary} {self.at} against {self.against}" if self.paired else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the shapes, and how many operands are not 0."""
+        found = self.case.to_json()
+        if self.paired:
+            found |= {"vary": self.vary, "at": self.at, "against": self.against}
+        if self.padding is not None:
+            found["against_padding"] = self.right.padding_text
+        counts = {"x": self.x} | ({"w": self.w} if self.case.weighted else {})
+        counts |= {} if self.b is None else {"b": self.b}
+        return found | {"not_zero": {k: int(np.count_nonzero(v)) for k, v in counts.items()}}
+
+
+def _prefix(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Returns the array cut to ``shape``; None where it is smaller along an axis."""
+    if len(shape) != array.ndim or any(a < b for a, b in zip(array.shape, shape, strict=True)):
+        return None
+    return np.ascontiguousarray(array[tuple(slice(0, size) for size in shape)])

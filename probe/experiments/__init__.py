@@ -1,6 +1,6 @@
 """What the scripts in ``experiments/`` and their notebooks share; only ``probe run`` uses it too.
 
-``running`` runs a script and its notebook, and ``frame`` is what a script begins with.
+``frame`` is what a script begins with, and runs a script and its notebook.
 ``conventions`` measures which inputs outputs read, ``padding`` how networks change with it,
 ``trials`` makes findings into scripts, ``reports`` asks every target what public reports ask.
 ``notebook`` reads results; ``pictures``, ``networks``, ``windows`` and ``sums`` draw them.

@@ -49,7 +49,7 @@ class _Reading(Campaign[Case]):
     stored: set[tuple[str, str]]
 
     def place(self, question: Case) -> Row:
-        """Where a case failed."""
+        """Returns where a case failed."""
         return {"case_id": question.id, "vary": "length", "at": question.length}
 
     def ask(self, part: Part[Case], question: Case) -> None:

@@ -29,7 +29,7 @@ WAYS = {
 
 
 def own_mark() -> Line2D:
-    """A handle for a legend: what the dot means."""
+    """Returns a handle for a legend: what the dot means."""
     return Line2D([], [], label="differs by itself: order or rounding of its own", **OWN)
 
 
@@ -54,7 +54,7 @@ def padding_steps(axes: Axes, lengths: pd.DataFrame, part: object = None) -> Non
 
 
 def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str], part: object = None) -> None:
-    """The largest difference by layer, a line a row: how it grows on the way down."""
+    """Draws the largest difference by layer, a line a row: how it grows on the way down."""
     colours = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
     for number, (name, values) in enumerate(scaled.iterrows()):
         numbers = values.to_numpy(dtype=float)
@@ -73,7 +73,7 @@ def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str], part: object 
 def program_bars(
     axes: Axes, counts: pd.DataFrame, sizes: pd.DataFrame, labels: Mapping[str, str]
 ) -> None:
-    """How many of ``sizes`` runs end in other bits, a row a target, a column a way.
+    """Draws how many of ``sizes`` runs end in other bits, a row a target, a column a way.
 
     ``least`` is drawn as bars, the share; the other ways as numbers on the right.
     """
@@ -127,7 +127,7 @@ def cost_bars(
 
 
 def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: str) -> None:
-    """Rows of ``remedies`` of one target: a line a remedy, a column a value of ``column``.
+    """Draws rows of ``remedies`` of one target: a line a remedy, a column a value of ``column``.
 
     A cell holds what it costs over the default; its colour is the verdict, the recommended one is
     bold. White: not measured.

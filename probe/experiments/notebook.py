@@ -60,7 +60,7 @@ def alike(comparisons: pandas.DataFrame) -> dict[str, list[str]]:
 
 
 def measured_on(found: Results) -> str:
-    """One sentence: processor, libraries and month of the newest run."""
+    """Returns one sentence: processor, libraries and month of the newest run."""
     newest_run = found.runs.sort_values("started").iloc[-1]
     named = found.runs.dropna(subset=["library", "library_version"])
     libraries = ", ".join(

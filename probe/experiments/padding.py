@@ -185,7 +185,7 @@ class _Rows:
         return rows
 
     def _layers(self, found: PaddedComparison) -> list[Row]:
-        """The last layer, and every one that differs, or was run again for control."""
+        """Returns the last layer, and every one that differs, or was run again for control."""
         place = self.place | {"content": found.need.content, "padded": found.padded}
         place |= {"fixed": found.fixed}
         same = ("name", "op", "size", "size_fixed", "compared", "other_window", "differing")
@@ -298,7 +298,7 @@ class _Rows:
         return rows
 
     def _truth(self, x: np.ndarray) -> np.ndarray:
-        """The output in float64: the target's own, or NumPy's where it has none."""
+        """Returns the output in float64: the target's own, or NumPy's where it has none."""
         if self.exact is None:
             self.exact = Runner(self.session, comparison.as_float64(self.request.network))
         try:
@@ -367,5 +367,5 @@ def timed(lengths: SafeLengths, length: int, turns: int) -> dict[str, list[float
 
 
 def subject(request: Request) -> str:
-    """What ``measurements`` calls the costs of a request's network."""
+    """Returns what ``measurements`` calls the costs of a request's network."""
     return f"{request.source}, fixed {request.fixed}"

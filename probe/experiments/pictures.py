@@ -67,7 +67,7 @@ def heat_map(axes: Axes, grid: pd.DataFrame) -> None:
 
 
 def bits_table(axes: Axes, bits: pd.DataFrame, ulps: pd.DataFrame) -> None:
-    """Bit patterns as hexadecimal text, each on the colour of its distance in ``ulps``.
+    """Draws bit patterns as hexadecimal text, each on the colour of its distance in ``ulps``.
 
     ``bits``: integers, -1 or missing where there is none; columns may have two levels (length,
     output). ``ulps``: the same shape.
@@ -102,14 +102,14 @@ def _headings(axes: Axes, bits: pd.DataFrame) -> None:
 
 
 def agreement(digests: pd.DataFrame) -> pd.DataFrame:
-    """How many columns every two rows have in common, where both have something."""
+    """Returns how many columns every two rows have in common, where both have something."""
     values = digests.to_numpy(dtype=object)
     same = [[int(np.sum((a == b) & pd.notna(a))) for b in values] for a in values]
     return pd.DataFrame(same, index=digests.index, columns=digests.index)
 
 
 def agreement_matrix(axes: Axes, shared: pd.DataFrame) -> None:
-    """How often every two targets give the same bits: see :func:`agreement`."""
+    """Draws how often every two targets give the same bits: see :func:`agreement`."""
     counts = shared.to_numpy()
     axes.imshow(counts, cmap="Blues", vmin=0, vmax=counts.max(initial=1) * 1.25)
     names = [str(name) for name in shared.index]
@@ -127,7 +127,7 @@ def agreement_matrix(axes: Axes, shared: pd.DataFrame) -> None:
 
 
 def grouped_alike(shared: pd.DataFrame) -> list[Any]:
-    """The rows of :func:`agreement`, those that agree most next to each other."""
+    """Returns the rows of :func:`agreement`, those that agree most next to each other."""
     left: list[Any] = list(shared.index)
     found: list[Any] = []
     while left:
@@ -138,7 +138,7 @@ def grouped_alike(shared: pd.DataFrame) -> list[Any]:
 
 
 def stacked_shares(axes: Axes, counts: pd.DataFrame, colours: Sequence[str]) -> None:
-    """Rows as bars of one length, split by column; the row's sum is written at its end."""
+    """Draws rows as bars of one length, split by column; the row's sum is written at its end."""
     totals = counts.sum(axis=1)
     shares = counts.div(totals.where(totals > 0, 1), axis=0)
     start = np.zeros(len(counts))
@@ -173,7 +173,7 @@ def spread(axes: Axes, values: Mapping[str, Any]) -> None:
 
 
 def cause_colour(cause: str) -> str:
-    """The colour of a cause."""
+    """Returns the colour of a cause."""
     return CAUSES.get(cause, OTHER_CAUSE)
 
 
@@ -210,7 +210,7 @@ def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.Dat
 
 
 def cause_legend(figure: Figure, causes: Sequence[str]) -> None:
-    """A legend under the figure: the causes in ``causes``, in the order of ``CAUSES``."""
+    """Draws a legend under the figure: the causes in ``causes``, in the order of ``CAUSES``."""
     there = [cause for cause in CAUSES if cause in set(causes)]
     there += sorted(set(causes) - set(there))
     patches = [Patch(color=cause_colour(cause), label=cause) for cause in there]

@@ -25,7 +25,7 @@ Given = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
 def stored_summation(results: Results, order_id: str, rounding_id: str) -> Summation:
-    """The summation that a row of ``reveals`` names."""
+    """Returns the summation that a row of ``reveals`` names."""
     tree = results.orders.set_index("order_id").tree[order_id]
     rounding = results.roundings.set_index("rounding_id").json[rounding_id]
     return Summation(Tree.parse(tree), Rounding.from_json(json.loads(rounding)))
@@ -40,7 +40,7 @@ def numbered(reveals: pd.DataFrame) -> dict[tuple[str, str], int]:
 def summation_map(
     reveals: pd.DataFrame, numbers: Mapping[tuple[str, str], int], filters: int, channel: int = 0
 ) -> pd.DataFrame:
-    """The numbers of the summations of one filter: a row a length, a column a position.
+    """Returns the numbers of the summations of one filter: a row a length, a column a position.
 
     ``reveals``: the rows of one case with ``filters`` filters and one batch entry on one target.
     NaN where there is no output, -1 where it is not known.
@@ -56,7 +56,7 @@ def summation_map(
 
 
 def indices(ranges: Sequence[int]) -> np.ndarray:
-    """The flat indices that a stored ``start, stop, start, stop, ...`` stands for."""
+    """Returns the flat indices that a stored ``start, stop, start, stop, ...`` stands for."""
     pairs = zip(ranges[::2], ranges[1::2], strict=True)
     return np.concatenate([np.arange(start, stop) for start, stop in pairs])
 

@@ -13,12 +13,11 @@ from typing import Any
 
 from probe import machine
 from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
-from probe.comparison import Shapes
+from probe.comparison import Finding, Shapes
 from probe.errors import ProbeError, StoreError
 from probe.reproduction import folder
+from probe.reproduction.content import Reproduction, case_of
 from probe.reproduction.failing import Failing
-from probe.reproduction.stored import case_of
-from probe.shrink import Finding
 from probe.store import Store, parquet
 from probe.store.results import load
 from probe.target import Target
@@ -131,7 +130,7 @@ class _Trying(Campaign[Drawn]):
         self.keep("reproductions", row)
 
 
-def _effects(made: folder.Reproduction) -> Row:
+def _effects(made: Reproduction) -> Row:
     """What the finding did and what the smallest case does, and whether that is the same."""
     if made.before is None or made.after is None:
         return {}
@@ -149,8 +148,8 @@ def _effects(made: folder.Reproduction) -> Row:
     }
 
 
-def told(made: folder.Reproduction) -> Row:
-    """What is stored of a proved reproduction: columns of ``reproductions``."""
+def told(made: Reproduction) -> Row:
+    """Returns what is stored of a proved reproduction: columns of ``reproductions``."""
     finding, found = made.finding, made.explanation
     arrays = [a for a in (finding.x, finding.w, finding.b) if a is not None]
     return {

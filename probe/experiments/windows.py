@@ -95,7 +95,7 @@ class Readings:
         }
 
     def __call__(self, target: str, case: Case) -> Reading:
-        """The reading of a case on a target. KeyError where there is none."""
+        """Returns the reading of a case on a target. KeyError where there is none."""
         key = target, self.cases[case]
         if key not in self._read:
             self._read[key] = self._reading(target, case, key)
@@ -118,13 +118,13 @@ class Readings:
         )
 
     def all(self) -> Iterator[Reading]:
-        """Every reading."""
+        """Yields every reading."""
         named = {case_id: case for case, case_id in self.cases.items()}
         for target, case_id in self._windows:
             yield self(target, named[case_id])
 
     def refusal(self, target: str, case: Case) -> str:
-        """Why a target could not run a case; empty where it could."""
+        """Returns why a target could not run a case; empty where it could."""
         found = self._failures.get((target, self.cases.get(case, "")))
         return "" if found is None else str(found.message.iloc[-1])
 
@@ -236,7 +236,7 @@ def map_of_windows(
 
 
 def verdict(one: Reading | None, other: Reading) -> str:
-    """How ``one`` reads compared with ``other``: a name in ``VERDICTS``."""
+    """Returns how ``one`` reads compared with ``other``: a name in ``VERDICTS``."""
     if one is None:
         return "refused"
     if one.outputs.shape != other.outputs.shape:
@@ -266,13 +266,13 @@ def verdicts(axes: Axes, verdict: pd.DataFrame, text: pd.DataFrame) -> None:
 
 
 def verdict_legend(figure: Figure, names: Sequence[str] = tuple(VERDICTS)) -> None:
-    """What the colours of ``verdicts`` mean."""
+    """Draws what the colours of ``verdicts`` mean."""
     patches = [Patch(facecolor=VERDICTS[name], edgecolor=QUIET, label=name) for name in names]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
 
 
 def channels(axes: Axes, reading: Reading) -> None:
-    """Which channels every filter reads: a column a channel, a row a filter."""
+    """Draws which channels every filter reads: a column a channel, a row a filter."""
     case = reading.case
     axes.set(xlim=(-0.1, case.in_channels + 0.1), ylim=(case.filters + 0.1, -0.1))
     width = case.filters // case.groups

@@ -1,12 +1,11 @@
-"""Why two runs differ, with replay as proof: of one case, of a whole store, of many conventions.
+"""Why two runs differ, with replay as proof: of one case, or of a whole store.
 
-``runs`` answers for two runs, ``causes`` for every difference in a store, ``conventions`` reads
-which inputs outputs read, ``evidence`` shows one differing output in full, and ``rows`` are what
-the store keeps of orders.
+``evidence`` answers for two runs and shows one differing output in full, ``causes`` answers for
+every difference in a store.
 """
 
 from probe import public
-from probe.explain.runs import explain
+from probe.explain.evidence import explain
 
 __all__ = ["explain"]
 

@@ -141,7 +141,7 @@ def _own_folder(path: Path) -> Path:
 
 
 def _jobs(folder: Path) -> tuple[list[Job], Causes]:
-    """What is left to explain, case by case, each target's together."""
+    """Returns what is left to explain, case by case, each target's together."""
     stored = load(folder)
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
     versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
@@ -166,7 +166,7 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
 
 
 def _explained(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
-    """What the store knows of its differences before anything is run."""
+    """Returns what the store knows of its differences before anything is run."""
     result = Causes()
     pairs = causes[PAIR].itertuples(index=False, name=None)
     mine = causes[np.array([pair in differing for pair in pairs], bool)]
@@ -197,7 +197,7 @@ def _session(job: Job) -> AnySession:
 
 
 def explain_job(job: Job) -> Answer:
-    """Rows for the store. A target's failure is told, and the other jobs go on."""
+    """Returns rows for the store. A target's failure is told, and the other jobs go on."""
     answer = Answer()
     try:
         _explain(job, _session(job), answer)
@@ -230,7 +230,7 @@ def _explain(job: Job, session: AnySession, answer: Answer) -> None:
 
 
 def _keep(job: Job, answer: Answer, side: Run, value: int, wanted: np.ndarray) -> None:
-    """Rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
+    """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
     if side.orders is None:
         return
     found = side.orders.rows(job.place(value), wanted, side.replays)
@@ -242,7 +242,7 @@ def _keep(job: Job, answer: Answer, side: Run, value: int, wanted: np.ndarray) -
 
 
 def _judge(job: Job, answer: Answer, value: int, found: Comparison) -> None:
-    """Rows of ``causes`` for one comparison."""
+    """Keeps rows of ``causes`` for one comparison."""
     causes, both = np.array(found.cause, object), found.proved(found.differing)
     places = found.pairs.left[found.differing]
     for cause in sorted(found.causes):

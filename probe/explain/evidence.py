@@ -1,18 +1,89 @@
-"""One differing output in full: both orders, every partial sum, and where the two sides part."""
+"""Two runs of a case compared and explained, their kernels named, and one differing output in full.
+
+Of that output both orders are told, every partial sum, and where the two sides part.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp
-from probe.comparison import Comparison, Run, classes_of
+from probe import floats, kernels, ulp
+from probe.arguments import choice
+from probe.campaign import Sessions
+from probe.case import Case
+from probe.comparison import Comparison, Revealer, Run, Shapes, classes_of, compared
+from probe.errors import InputError
+from probe.kernels.sources import SYMBOLS
+from probe.launch import open_session
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
+from probe.target import Target
+
+WHICH = ("said", "all", "none")
+"""``said``: what the library reports of itself; ``all``: also symbols, sampled while it runs."""
+
+
+def explain(
+    case: Case,
+    target: Target,
+    at: int | None = None,
+    against: int | None = None,
+    *,
+    vary: str | None = None,
+    against_target: Target | None = None,
+    against_padding: object = None,
+    inline: bool = False,
+) -> Comparison:
+    """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
+
+    ``vary`` None: the length, of a dense layer the batch.
+    With ``against_target`` (another library, device or switch) or ``against_padding`` (another
+    convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
+    read off both sides, and outputs whose windows differ are told apart from rounding. Costs a
+    reveal on each side. InputError: there is nothing to compare. TargetError: a target failed.
+    """
+    shapes = Shapes.named(case, vary, at, against, against_padding)
+    other = against_target or target
+    if shapes.left == shapes.right and other == target:
+        raise InputError("against", against, "both sides are the same run", "give another value")
+    for name, side in (("at", shapes.left), ("against", shapes.right)):
+        if side.length is None:
+            raise InputError(name, None, "the length is open", "give --at N, or --length N")
+    with Sessions(lambda where: open_session(where, inline)) as running:
+        first, second = running.of(target), running.of(other)
+        found = compared(shapes, first, second)
+        found.case = shapes.case
+        return found.reveal(first, second, Revealer(tried=None))
+
+
+def checked(which: str) -> str:
+    """Returns the word itself. InputError: it is none of ``WHICH``."""
+    return choice("kernels", which, WHICH)
+
+
+def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
+    """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
+
+    {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
+    the target for each source and side. A source without an answer has one entry: why, in brackets.
+    InputError: ``which`` is another word.
+    """
+    if checked(which) == "none":
+        return {}
+    sources = [name for name in kernels.SOURCES if which == "all" or name != SYMBOLS]
+
+    def ask(side: Run) -> dict[str, list[str]]:
+        return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
+
+    with ThreadPoolExecutor(2) as pool:
+        left, right = pool.map(ask, (found.left, found.right))
+    return {"left": left, "right": right} if left or right else {}
 
 
 @dataclass(frozen=True)
@@ -96,13 +167,13 @@ class Evidence:
     right: Added
 
     def to_json(self) -> dict[str, Any]:
-        """The key ``example`` of what ``probe explain --json`` prints."""
+        """Returns the key ``example`` of what ``probe explain --json`` prints."""
         sides = {"left": self.left.to_json(), "right": self.right.to_json()}
         return {"cause": self.cause, "ulp": self.ulp, **sides}
 
 
 def example(explanation: Comparison, number: int | None = None) -> Evidence | None:
-    """The differing output that is easiest to follow, in full; None if nothing differs.
+    """Returns the differing output that is easiest to follow, in full; None if nothing differs.
 
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
     does) the one that reads the fewest inputs, then the first. Costs one evaluation of its trees.
@@ -124,7 +195,7 @@ def example(explanation: Comparison, number: int | None = None) -> Evidence | No
 
 
 def _smallest(found: Comparison) -> int:
-    """Which of the differing outputs to show."""
+    """Returns which of the differing outputs to show."""
     left = found.pairs.left[found.differing]
     classes, leaves = classes_of(found.left.case)
     read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
@@ -198,3 +269,63 @@ def _leaf_sets(tree: Tree) -> list[int]:
 
 def _bits(value: Any, dtype: str) -> int:
     return int(floats.to_bits(np.asarray(value).reshape(1), dtype)[0])
+
+
+WHOLE = 12
+"""Summands up to which a sum is shown with all of them."""
+
+
+def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
+    """Returns the same output with smaller trees, where those still give both sides' bits.
+
+    Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
+    sign) as it is.
+    """
+    left, right = _without_zeros(evidence.left, whole), _without_zeros(evidence.right, whole)
+    if left is None or right is None or left.summation is None or right.summation is None:
+        return evidence
+    left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
+    left.bits_part = right.bits_part = None
+    return replace(evidence, left=left, right=right)
+
+
+def _without_zeros(side: Added, whole: int) -> Added | None:
+    """Returns one side over the products that are not 0; None where that is not the same."""
+    if side.summation is None or side.summation.rounding.rounded:
+        return None
+    leaves = side.summation.tree.leaves
+    if len(leaves) <= whole:
+        return None
+    values = {
+        one.leaf: (value_of(one.x, side.dtype), value_of(one.w, side.dtype))
+        for one in side.products
+    }
+    kept = [leaf for leaf, (x, w) in values.items() if x * w != 0]
+    bias = None if side.bias is None else value_of(side.bias, side.dtype)
+    if bias is not None:
+        kept.append(BIAS)
+    if len(kept) < 2 or len(kept) >= len(leaves):
+        return None
+    summation = side.summation.restricted(kept)
+    x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
+    for leaf, pair in values.items():
+        for array, value in zip((x, w), pair, strict=True):
+            array[leaf] = floats.round_to(np.array([value]), side.dtype)
+    added = None
+    if bias is not None and BIAS in summation.tree.leaves:
+        added = floats.round_to(np.array([bias]), side.dtype)[0]
+    sums = partial_sums(summation, x, w, side.dtype, added)
+    last = floats.from_bits(np.array([sums[-1].bits], _unit(sums[-1].format)), sums[-1].format)
+    result = summation.output(floats.widen(last, sums[-1].format), side.dtype)
+    if int(floats.to_bits(result, side.dtype)[0]) != side.library:
+        return None
+    return replace(side, summation=summation, sums=sums, result=side.library)
+
+
+def value_of(bits: int, dtype: str) -> float:
+    found = floats.from_bits(np.array([bits], _unit(dtype)), dtype)
+    return float(floats.widen(found, dtype)[0])
+
+
+def _unit(dtype: str) -> np.dtype:
+    return np.dtype(floats.format_of(dtype).unit)

@@ -48,7 +48,7 @@ _NORM = BoundaryNorm(np.arange(len(ULPS) + 1) - 0.5, len(ULPS))
 
 
 def style() -> None:
-    """How all pictures look. Call it once, before the first one."""
+    """Sets how all pictures look. Call it once, before the first one."""
     plt.rcParams.update(
         {
             "figure.dpi": 110,
@@ -72,12 +72,12 @@ def ulp_class(ulps: Any) -> np.ndarray:
 
 
 def ulp_colour(ulp: float) -> str:
-    """The colour of one distance in ulps."""
+    """Returns the colour of one distance in ulps."""
     return list(ULPS.values())[int(ulp_class(ulp))][1]
 
 
 def ulp_legend(figure: Figure, *ulps: Any) -> None:
-    """A legend under the figure: the classes that occur in ``ulps``, or all."""
+    """Draws a legend under the figure: the classes that occur in ``ulps``, or all."""
     there = list(range(len(ULPS)))
     if ulps:
         found = np.concatenate([ulp_class(one).ravel() for one in ulps])
@@ -152,7 +152,7 @@ def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMap
 
 
 def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label: str) -> None:
-    """The colour bar of :func:`share_map`, to the right of these axes."""
+    """Draws the colour bar of :func:`share_map`, to the right of these axes."""
     bar = figure.colorbar(image, ax=list(axes), shrink=0.5, aspect=30, label=label)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     bar.outline.set_visible(False)
@@ -203,7 +203,7 @@ def cost_bars(
     limits: tuple[float, float],
     lines: Sequence[float] = (1.0,),
 ) -> None:
-    """Rows of ``remedies`` of one subject and target: a bar each, the cheapest on top.
+    """Draws rows of ``remedies`` of one subject and target: a bar each, the cheapest on top.
 
     How long it takes over padding everything (``of_fixed``), logarithmic between ``limits``; the
     colour is the verdict, the recommended one is bold. ``lines``: dashed, at these costs.
@@ -239,7 +239,7 @@ def cost_bars(
 
 
 def verdict_legend(figure: Figure, faint: bool = False) -> None:
-    """A legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
+    """Draws a legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
     colours = FAINT if faint else VERDICTS
     words = {"exact": "exact, by order", "differs": "lengths differ", "not known": "not known"}
     patches = [Patch(color=colours[name], label=text) for name, text in words.items()]

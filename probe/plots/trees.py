@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from probe import floats
+from probe.explain.evidence import Added, Evidence
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree, product
 from probe.plots.pictures import DIFFERS
@@ -24,7 +26,7 @@ added to anything and so rounds alone."""
 
 
 def colour(number: int) -> str:
-    """The colour of a summation."""
+    """Returns the colour of a summation."""
     return COLOURS[number % len(COLOURS)]
 
 
@@ -35,7 +37,7 @@ def draw(
     marked: Collection[int] = (),
     dtype: str | None = None,
 ) -> None:
-    """A tree from its products at the bottom to the output at the top.
+    """Draws a tree from its products at the bottom to the output at the top.
 
     Blue leaves enter their addition whole (fused), orange ones are rounded before, grey ones begin
     a sum. ``sums``: text beside each node, by node number; those in ``marked`` stand out.
@@ -111,7 +113,7 @@ def leaf_kinds(summation: Summation) -> dict[int, str]:
 
 
 def kinds_legend(axes: Axes | Figure, **options: Any) -> None:
-    """What the three colours of products mean."""
+    """Draws what the three colours of products mean."""
     named = {
         FUSED: "fused: enters the addition whole",
         ROUNDED: "rounded, then added",
@@ -143,7 +145,7 @@ def accumulators(tree: Tree) -> list[list[int]]:
 
 
 def draw_accumulators(axes: Axes, tree: Tree) -> None:
-    """Which running sum every product goes to, for trees that are too large to draw."""
+    """Draws which running sum every product goes to, for trees that are too large to draw."""
     runs = accumulators(tree)
     for row, run in enumerate(sorted(runs, key=min)):
         known = [leaf for leaf in run if leaf != BIAS]
@@ -153,3 +155,64 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
     axes.set(xlabel="product", ylabel="running sum")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+DRAWN = 32
+"""Summands up to which a tree is drawn; more of them as running sums."""
+
+
+def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
+    """Draws the left side's tree with its partial sums, and the right side's.
+
+    ``said``: what each side is, in words. It is ``order.png`` of a reproduction.
+    """
+    sides = (("left", evidence.left), ("right", evidence.right))
+    assert all(side.summation is not None for _, side in sides)
+    leaves = max(len(side.summation.tree.leaves) for _, side in sides if side.summation)
+    made = Figure(figsize=(min(max(9.0, 1.5 * leaves), 22.0), 4.6), layout="constrained", dpi=120)
+    for axes, (name, side), words in zip(made.subplots(1, 2), sides, said, strict=True):
+        assert side.summation is not None
+        if leaves <= DRAWN:
+            texts = {
+                one.node: floats.text(one.bits, one.format).partition(" ")[0] for one in side.sums
+            }
+            draw(axes, side.summation, texts if leaves <= 12 else None, side.own, _kept(side))
+        else:
+            draw_accumulators(axes, side.summation.tree)
+        formats = ", ".join(side.summation.formats(side.dtype))
+        title = [f"{name}: {words}", _result(side), *[formats] * bool(formats)]
+        axes.set_title("\n".join(title), fontsize=11)
+    if leaves <= DRAWN:
+        if leaves > 1:
+            told = "red: sums that the other side does not have"
+            made.suptitle(told, fontsize=9, color=DIFFERS)
+        kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return made
+
+
+def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
+    """Draws summations side by side with their titles; long sums as the groups they are kept in."""
+    leaves = max(len(each.tree.leaves) for each, _ in shown)
+    width = min(max(4.5, 0.5 * leaves), 11.0) * len(shown)
+    made = Figure(figsize=(width, 4.6), layout="constrained", dpi=120)
+    for axes, (each, title) in zip(
+        made.subplots(1, len(shown), squeeze=False)[0], shown, strict=True
+    ):
+        if len(each.tree.leaves) <= DRAWN:
+            draw(axes, each)
+        else:
+            draw_accumulators(axes, each.tree)
+        axes.set_title(title, fontsize=11)
+    if leaves <= DRAWN:
+        kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return made
+
+
+def _kept(side: Added) -> str | None:
+    """Returns the dtype, where partial sums are wider: those that are rounded to it are marked."""
+    assert side.summation is not None
+    return side.dtype if side.summation.wider(side.dtype) else None
+
+
+def _result(side: Added) -> str:
+    return f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"

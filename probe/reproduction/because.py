@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from probe import floats
 from probe.explain.evidence import Added
 from probe.order.tree import BIAS, product
-from probe.reproduction.content import Content
+from probe.reproduction.content import Reproduction
 
 MOST_SUMS = 24
 """Partial sums of an output that are written out."""
@@ -16,9 +16,9 @@ MOST_PRODUCTS = 12
 """Products of an output that are written out."""
 
 
-def cause(content: Content) -> str:
-    """Both sides' orders, and one output in full."""
-    found, evidence = content.explanation, content.evidence
+def cause(made: Reproduction) -> str:
+    """Returns both sides' orders, and one output in full."""
+    found, evidence = made.explanation, made.evidence
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
@@ -30,7 +30,7 @@ def cause(content: Content) -> str:
         ]
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
     if evidence.left.summation is None or evidence.right.summation is None:
-        return _no_order(content) or f"{causes}: no order is known."
+        return _no_order(made) or f"{causes}: no order is known."
     words = {
         "order": "the products are added in a different order",
         "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
@@ -42,16 +42,16 @@ def cause(content: Content) -> str:
         f"{name}:\n\n```\n{_products(side)}{_sums(side)}\n```"
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
-    shown = " `order.png` shows both." if content.emulated == "" else ""
+    shown = " `order.png` shows both." if not made.not_emulated else ""
     left_out = len(evidence.left.products) - len(evidence.left.summation.tree.leaves)
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
     return "\n\n".join([head, *sides])
 
 
-def _no_order(content: Content) -> str:
-    """What was seen of the sides that are no sums of products."""
-    found = content.explanation
+def _no_order(made: Reproduction) -> str:
+    """Returns what was seen of the sides that are no sums of products."""
+    found = made.explanation
     told = [
         f"on the {name}, {side.evidence}"
         for name, side in (("left", found.left), ("right", found.right))
@@ -70,9 +70,9 @@ def _no_order(content: Content) -> str:
     )
 
 
-def kernels(content: Content) -> str:
-    """What the libraries say that they ran, of sources that know it of a side at least."""
-    told = content.explanation.kernels
+def kernels(made: Reproduction) -> str:
+    """Returns what the libraries say that they ran, of sources that know it of a side at least."""
+    told = made.explanation.kernels
     sources = list(dict.fromkeys(source for side in told.values() for source in side))
     rows = []
     for source in sources:
@@ -87,7 +87,7 @@ def kernels(content: Content) -> str:
 
 
 def _known(names: Sequence[str]) -> list[str]:
-    """The names, without what stands in brackets: why there are none."""
+    """Returns the names, without what stands in brackets: why there are none."""
     return [name for name in names if not name.startswith("(")]
 
 
@@ -96,7 +96,7 @@ def _places(side: Added) -> str:
 
 
 def _sums(side: Added) -> str:
-    """The tree and its partial sums, as text."""
+    """Returns the tree and its partial sums, as text."""
     assert side.summation is not None
     tree, rounding = side.summation
     lines = [f"y = {tree.formula}" if len(tree.formula) <= 200 else f"{len(tree.leaves)} summands"]
@@ -119,7 +119,7 @@ def _sums(side: Added) -> str:
 
 
 def _products(side: Added) -> str:
-    """The products of a small sum, each with what it multiplies."""
+    """Returns the products of a small sum, each with what it multiplies."""
     assert side.summation is not None
     known = {one.leaf: one for one in side.products}
     shown = [known[leaf] for leaf in side.summation.tree.leaves if leaf in known]

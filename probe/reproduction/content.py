@@ -1,18 +1,30 @@
-"""Everything that a report tells, and other targets that were asked."""
+"""What a report tells: a reproduction, facts of machine and libraries, findings of a store."""
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from probe.comparison import Comparison
+from probe import machine
+from probe.case import Case
+from probe.comparison import Comparison, Finding
+from probe.errors import InputError, StoreError
 from probe.explain.evidence import Evidence
-from probe.reproduction.kept import Effect
+from probe.reproduction import proof
+from probe.reproduction.failing import Effect
+from probe.reproduction.lines import title
 from probe.reproduction.proof import Ran
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
+from probe.store.results import load
 from probe.target import Target
+
+if TYPE_CHECKING:
+    from probe.store.results import Results
 
 
 @dataclass(frozen=True)
@@ -30,23 +42,184 @@ class Elsewhere:
 
 
 @dataclass
-class Content:
-    """Everything that a report tells."""
+class Reproduction:
+    """A finding with everything that is told of it, proved and ready to be written.
+
+    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
+    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
+    why there is none. ``shown``: whether it prints every bit pattern that the script does.
+    ``seconds``: what the proof took.
+    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
+    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
+    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
+    the difference and does. ``sizes``: characters of every text that was written.
+    """
 
     finding: Any
     targets: tuple[Target, Target]
-    names: tuple[str, str]
     versions: tuple[str, str]
     explanation: Comparison
     evidence: Evidence | None
     script: str
     ran: Ran
-    machine: dict[str, Any]
+    facts: dict[str, Any]
     shrunk: Shrunk | None = None
     elsewhere: Sequence[Elsewhere] = ()
+    runs: int = 0
     emulated: str = ""
-    short: Short | None = None
+    not_emulated: str = ""
+    shown: bool | None = None
+    seconds: float = 0.0
+    files: list[str] = field(default_factory=list)
     before: Effect | None = None
+    after: Effect | None = None
     kept: dict[str, bool | None] | None = None
-    avoids: Sequence[str] = ()
-    attached: Sequence[str] = ()
+    short: Short | None = None
+    avoids: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both sides' libraries, as their users write them."""
+        left, right = map(title, self.targets)
+        return left, right
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe reproduce --json`` prints."""
+        found = self.explanation
+        return {
+            "targets": [target.text for target in self.targets],
+            "case": self.finding.to_json(),
+            "label": self.finding.label,
+            "compared": found.compared,
+            "differing": len(found.differing),
+            "max_ulp": found.max_ulp,
+            "causes": found.causes,
+            "kernels": found.kernels,
+            "replayed": found.replayed,
+            "calls": None if self.shrunk is None else self.shrunk.calls,
+            "ended": None if self.shrunk is None else self.shrunk.ended,
+            "near": near_json(self.shrunk),
+            **effects_json(self.before, self.after, self.kept),
+            "proof": {"status": self.ran.status, "said": self.ran.said},
+            "elsewhere": [vars(one) for one in self.elsewhere],
+            "not_emulated": self.not_emulated or None,
+            "emulated": self.shown,
+            "short": None if self.short is None else vars(self.short),
+            "avoids": self.avoids,
+            "files": self.files,
+            "sizes": self.sizes,
+        }
+
+
+def effects_json(
+    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
+) -> dict[str, Any]:
+    """What a finding did before it was made smaller and does now, and whether that is the same."""
+    sides = {"before": before, "after": after}
+    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
+    return found | {"kept": kept}
+
+
+def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
+    """Returns the nearest case that does not fail, and the step that leads there."""
+    if shrunk is None or shrunk.near is None:
+        return None
+    return {"case": shrunk.near.value.label, "step": shrunk.near.step}
+
+
+FACTS = (
+    *("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version"),
+    *("onnx_version", "gpu", "cuda", "cudnn", "threads"),
+)
+"""What a library says of itself that is written down."""
+
+
+def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Publishable facts of machine and libraries."""
+    own = machine.facts()
+    found: dict[str, Any] = {
+        "os": own["os"],
+        "architecture": platform.machine(),
+        "cpu": own["cpu_model"],
+        "cpu_vendor": own["cpu_vendor"],
+        "cpu_isa": own["cpu_isa"],
+        "cores": own["cores"],
+        "machine": own["machine"],
+        "probe": own["probe_version"],
+        "python": facts[0].get("python_version"),
+        "numpy": facts[0].get("numpy_version"),
+    }
+    emulator = proof.emulator(targets[0])
+    if emulator:
+        found |= {"emulated": emulator, "cpu": None, "cpu_isa": None, "cpu_vendor": None}
+        found |= {"architecture": "aarch64"} if targets[0].device == "arm64" else {}
+    for name in FACTS:
+        if facts[0].get(name) not in (None, ""):
+            found[name] = facts[0][name]
+    return {name: _public(value) for name, value in found.items()}
+
+
+def _public(value: Any) -> Any:
+    return machine.publishable(value) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A stored finding, its target, and the same comparison on the store's other targets."""
+
+    finding: Finding
+    target: Target
+    row: int
+    elsewhere: tuple[Elsewhere, ...]
+
+
+def stored_finding(path: Path, row: int | None = None) -> Stored:
+    """Row ``row`` of the store's ``comparisons``, as ``probe.load`` numbers them; None: the worst.
+
+    The worst has the largest difference in units of eps * sum|x*w| (ulps explode where sums
+    cancel). StoreError: no store, or nothing differs. InputError: no such row, or it agrees.
+    """
+    results = load(path)
+    table = results.comparisons
+    if row is None:
+        differing = table[table["differing"] > 0]
+        if not len(differing):
+            raise StoreError(f"store={path}: no stored comparison differs; sweep other shapes")
+        worst = differing["max_scaled"].fillna(0.0)
+        row = int(differing.index[int(worst.to_numpy(float).argmax())])
+    if not 0 <= row < len(table):
+        why = f"the store has {len(table)} comparisons"
+        raise InputError("row", row, why, f"give 0 to {len(table) - 1}")
+    chosen = table.iloc[row].to_dict()
+    if not chosen["differing"]:
+        raise InputError("row", row, "its outputs agree, bit for bit", "give one that differs")
+    case = case_of(results, chosen["case_id"])
+    found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
+    others = tuple(_elsewhere(results, chosen))
+    return Stored(found, Target.parse(chosen["target"]), row, others)
+
+
+def case_of(results: Results, case_id: str) -> Case:
+    """Returns a stored case."""
+    stored = results.cases.set_index("case_id")["json"][case_id]
+    return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
+
+
+def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[Elsewhere]:
+    """Returns the same comparison on other targets and machines, in their latest runs."""
+    table = results.comparisons
+    same = table
+    for name in ("case_id", "vary", "at", "against"):
+        same = same[same[name] == chosen[name]]
+    versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
+    found: dict[tuple[str, str, str], Elsewhere] = {}
+    for one in same.to_dict("records"):
+        version = str(versions.get(one["run_id"], ""))
+        key = (one["target"], version, one["machine"])
+        if one["run_id"] == chosen["run_id"]:
+            continue
+        far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
+        said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
+        found[key] = Elsewhere(one["target"], version, said, one["machine"])
+    return [found[key] for key in sorted(found)]

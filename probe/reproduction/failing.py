@@ -1,24 +1,32 @@
-"""Whether a finding fails on its targets: by the bits of its operands, or by order and rounding.
+"""What a target says of a finding: whether it fails, whether by the same cause, what avoids it.
 
 One process of each target answers for all candidates of a shrink. What a target refuses does not
-fail; a process that is lost is started again.
+fail; a process that is lost is started again. Bits that still differ are not enough: two products
+that one side fuses and the other doesn't are another bug than a changed order of three hundred. The
+cause is read off both sides' revealed sums, never off which outputs happen to differ. A switch
+avoids a finding where the smallest case adds every compared output alike on both sides, replayed
+bit for bit, and the case as it was found agrees in bits too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from probe import ulp
+from probe import backends, floats, target, ulp
 from probe.arguments import choice
 from probe.case import Case
-from probe.comparison import Comparison, Revealer, compared, outputs
-from probe.errors import TargetError
-from probe.kernels import Naming
+from probe.comparison import Comparison, Finding, Revealer, classes_of, compared, outputs
+from probe.errors import InputError, ProbeError, TargetError
+from probe.kernels import Naming, computing
 from probe.launch import AnySession, open_session
-from probe.shrink import Finding
+from probe.order.tree import BIAS
+from probe.reproduction import proof
 from probe.target import Target
 
 BY = ("bits", "order")
@@ -31,7 +39,7 @@ Predicate = Callable[[Finding], bool]
 
 @contextmanager
 def failing(left: Target, right: Target | None = None, inline: bool = False) -> Iterator[Failing]:
-    """A ``Failing`` with its processes started; they end with the context. TargetError."""
+    """Yields a ``Failing`` with its processes started; they end with the context. TargetError."""
     with ExitStack() as stack:
         sessions = [open_session(left, inline)]
         if right is not None and right != left:
@@ -70,7 +78,7 @@ class Failing:
         return self.first is not self.second or finding.padding is not None
 
     def by_bits(self, finding: Finding) -> bool:
-        """Whether outputs that must agree differ, and each side agrees with itself."""
+        """Returns whether outputs that must agree differ, and each side agrees with itself."""
         try:
             one = self._run(self.first, finding, finding.left)
             two = self._run(self.second, finding, finding.right)
@@ -98,7 +106,7 @@ class Failing:
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
     def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """What both sides' libraries say that they run, as ``explain.runs.named`` gives it."""
+        """What both sides' libraries say that they run, as ``explain.evidence.named`` gives it."""
         left, right = (
             self._naming[target].names(case)
             for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
@@ -114,7 +122,7 @@ class Failing:
             return False
 
     def explained(self, finding: Finding) -> Comparison:
-        """Both sides with their orders, and the cause of every difference. TargetError."""
+        """Returns both sides with their orders, and the cause of every difference. TargetError."""
         self.revive()
         return self._compared(finding).reveal(self.first, self.second, Revealer(tried=0))
 
@@ -142,3 +150,265 @@ class Failing:
         if error.kind == "unavailable":
             raise error
         self.revive()
+
+
+KINDS = ("order", "rounding", "precision")
+"""Causes that the sums themselves show."""
+
+MOST = 64
+"""Differing outputs whose zeros are looked at."""
+
+Kernels = dict[str, dict[str, list[str]]]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a finding does.
+
+    ``causes``: differing outputs by cause; where none differs, compared outputs by what sets their
+    sums apart. ``max_difference`` and ``max_relative`` (to the larger of the two): None where no
+    difference is a number. ``kernels``: what the library says of itself, as ``probe explain`` has
+    it; None where it was not asked.
+    """
+
+    label: str
+    compared: int
+    differing: int
+    max_ulp: int | None
+    max_difference: float | None
+    max_relative: float | None
+    causes: dict[str, int]
+    kernels: Kernels | None = None
+
+    @property
+    def cause(self) -> str | None:
+        """That of most outputs; None where nothing sets the two sides apart."""
+        return max(self.causes, key=lambda name: self.causes[name], default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the keys ``before`` and ``after`` of ``probe shrink --json``."""
+        return asdict(self) | {"cause": self.cause}
+
+
+def effect(found: Comparison, label: str, kernels: Kernels | None = None) -> Effect:
+    """Returns the effect that an explanation tells of."""
+    values = [
+        np.asarray(floats.widen(y, found.case.dtype), np.float64)
+        for y in found.values(found.differing)
+    ]
+    far, larger = np.abs(values[0] - values[1]), np.maximum(*map(np.abs, values))
+    known = np.isfinite(far) & (larger > 0)
+    many = bool(known.any())
+    return Effect(
+        *(label, found.compared, len(found.differing), found.max_ulp),
+        max_difference=float(far[known].max()) if many else None,
+        max_relative=float((far[known] / larger[known]).max()) if many else None,
+        causes=found.causes or {name: len(which) for name, which in found.apart.items()},
+        kernels=kernels,
+    )
+
+
+class Kept:
+    """Whether smaller findings keep the cause and the kernels of ``start``.
+
+    A cause is kept where outputs still differ by the most frequent one of the start's and none by a
+    cause that the start does not have; and where the products that are not 0 alone show that
+    cause. Kernels are asked of the candidates that keep the cause, once a shape; they are a
+    condition where the library names one on a side of the start. ``anything``: no conditions.
+    ``before`` costs one reveal of the start, when it is first asked for. Errors: TargetError.
+    """
+
+    def __init__(self, failed: Failing, start: Finding, anything: bool = False) -> None:
+        self.failed, self.start, self.anything = failed, start, anything
+
+    @cached_property
+    def before(self) -> Effect:
+        """What the start does."""
+        return effect(self._explained, self.start.label, self.failed.kernels(self.start))
+
+    @cached_property
+    def _explained(self) -> Comparison:
+        return self.failed.explained(self.start)
+
+    @cached_property
+    def _bare(self) -> bool:
+        """Whether the start shows its cause by the products that are not 0 alone."""
+        return self._shown_by_products(self._explained)
+
+    def keeps(self, finding: Finding) -> bool:
+        """Returns whether a finding that fails does so by the same cause, in the same kernels."""
+        if self.anything:
+            return True
+        found = self.failed.judged(finding) or self.failed.explained(finding)
+        after = effect(found, finding.label)
+        if not same_cause(self.before, after):
+            return False
+        if self._bare and after.differing and not self._shown_by_products(found):
+            return False
+        if not named(self.before.kernels):
+            return True
+        return alike(self.before.kernels, self.failed.kernels(finding))
+
+    def after(self, found: Comparison, finding: Finding) -> Effect:
+        """Returns the effect of the smallest finding."""
+        return effect(found, finding.label, self.failed.kernels(finding))
+
+    def told(self, after: Effect) -> dict[str, bool | None]:
+        """Whether the cause was kept and the kernels; None for kernels that no source names."""
+        known = named(self.before.kernels)
+        return {
+            "cause": same_cause(self.before, after),
+            "kernels": alike(self.before.kernels, after.kernels) if known else None,
+        }
+
+    def _shown_by_products(self, found: Comparison) -> bool:
+        """Returns whether an output's products that are not 0 alone show the start's main cause."""
+        main = self.before.cause
+        if main is None or not set(main.split("+")) <= set(KINDS):
+            return True
+        return shown_by_products(found, main, first=True) is not None
+
+
+def same_cause(before: Effect, after: Effect) -> bool:
+    """Returns whether the main cause is still there and no other one has come."""
+    return before.cause in after.causes and set(after.causes) <= set(before.causes)
+
+
+def named(kernels: Kernels | None) -> bool:
+    """Returns whether a library names a kernel on a side."""
+    return any(_computing(side) for side in (kernels or {}).values())
+
+
+def alike(one: Kernels | None, other: Kernels | None) -> bool:
+    """Whether the same kernels compute both sides; what only moves operands doesn't count."""
+    sides = set(one or {}) | set(other or {})
+    return all(
+        _computing((one or {}).get(s, {})) == _computing((other or {}).get(s, {})) for s in sides
+    )
+
+
+def _computing(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
+    """Names by source, without the sources that name none."""
+    found = {
+        source: frozenset(computing([name for name in names if not name.startswith("(")]))
+        for source, names in side.items()
+    }
+    return {source: names for source, names in found.items() if names}
+
+
+def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int | None:
+    """Which differing output (a number among them) shows a cause by its products that aren't 0.
+
+    The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
+    """
+    numbers = [n for n, name in enumerate(found.cause) if name == cause][:MOST]
+    classes, leaves = classes_of(found.left.case)
+    best: tuple[int, int] | None = None
+    for number in numbers:
+        pair = int(found.differing[number])
+        position, filter_ = (int(n) for n in found.pairs.left[pair])
+        read = leaves[classes[position]].tolist()
+        kept = _not_zero(found, position, filter_, read)
+        left = found.left.summation(found.pairs.left[pair])
+        right = found.right.summation(found.pairs.right[pair])
+        if left is None or right is None or len(kept) < 2:
+            continue
+        apart = left.restricted(kept).causes(right.restricted(kept))
+        if "+".join(apart) == cause and (best is None or len(kept) < best[0]):
+            best = (len(kept), number)
+            if first:
+                return number
+    return None if best is None else best[1]
+
+
+def _not_zero(found: Comparison, position: int, filter_: int, read: Sequence[int]) -> list[int]:
+    """Returns the leaves of an output whose products are not 0, and the bias where it isn't."""
+    given, case = found.left.operands, found.left.case
+    group = filter_ // (case.filters // case.groups)
+    x = floats.widen(given.columns[group][:, position], case.dtype)
+    w = floats.widen(given.weights[:, filter_], case.dtype)
+    kept = [leaf for leaf in read if x[leaf] != 0 and w[leaf] != 0]
+    if given.b is not None and float(floats.widen(given.b[filter_ : filter_ + 1], case.dtype)[0]):
+        kept.append(BIAS)
+    return kept
+
+
+SWITCHES = 4
+"""Settings that are tried: each costs a start of the library."""
+
+VALUES = 8
+"""Values of the axis that are tried, beyond the two of the smallest case."""
+
+
+def by_values(failed: Failing, finding: Finding) -> list[str]:
+    """Returns which values of the axis next to the smallest case's agree with its right side."""
+    if not finding.paired or finding.vary not in ("length", "batch"):
+        return []
+    assert finding.at is not None and finding.against is not None
+    high = max(finding.at, finding.against)
+    good: list[int] = []
+    bad: list[int] = []
+    for value in range(high + 1, high + 1 + VALUES):
+        try:
+            one = finding.reshaped(at=value, against=high).drawn_as("cancel")
+        except InputError:
+            return []
+        (good if failed.survives(lambda f: same_sums(failed, f), one) else bad).append(value)
+    if not good or bad:
+        return []
+    words = {"length": ("length", "lengths"), "batch": ("batch", "batches of")}[finding.vary]
+    return [
+        f"{words[0]} {high} or more, as far as it was tried with the smallest case: {words[1]} "
+        f"{good[0]} to {good[-1]} add every compared output as {words[0]} {high} does"
+    ]
+
+
+def by_switches(
+    finding: Finding, start: Finding, where: Target, tell: Callable[[str], None]
+) -> list[str]:
+    """Returns which other settings of the target give both sides of both cases the same sums."""
+    found = []
+    for other in _others(where):
+        tell(f"trying {other.text}")
+        try:
+            with failing(other) as failed:
+                good = same_sums(failed, finding) and not failed.by_bits(start)
+        except ProbeError:
+            continue
+        if good:
+            own = ", ".join(f"`{k}={v}`" for k, v in proof.switch_variables(other).items())
+            shown = f"`{other.text}`" + (f" ({own})" if own else "")
+            found.append(
+                f"{shown}: the smallest case adds every compared output alike, and the case as it "
+                "was found agrees, bit for bit"
+            )
+    return found
+
+
+def same_sums(failed: Failing, finding: Finding) -> bool:
+    """Whether every compared output is added alike on both sides, whatever the operands are."""
+    found = failed.explained(finding)
+    whole = found.replayed == found.compared
+    return whole and not found.by_order and not len(found.differing)
+
+
+def _others(where: Target) -> Iterator[Target]:
+    """Yields the first ``SWITCHES`` other settings that the backend suggests and that can run here.
+
+    They are settings of switches alone: no devices, no backends that are different libraries.
+    """
+    given, suggested = 0, backends.get(where.name).suggestions
+    for text in sorted(suggested, key=lambda one: "isa" in one):
+        if not text.startswith(",") or "backend=" in text:
+            continue
+        changed = dict(part.split("=", 1) for part in text.strip(",").split(","))
+        try:
+            other = replace(where, switches=tuple((dict(where.switches) | changed).items()))
+        except InputError:
+            continue
+        if other == where or target.unavailable(other):
+            continue
+        yield other
+        given += 1
+        if given == SWITCHES:
+            return

@@ -5,25 +5,30 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from probe import floats, machine
-from probe.comparison import Comparison
+from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Nondeterministic, ProbeError
-from probe.explain.evidence import Evidence, example
-from probe.reproduction import avoiding, emulate, few, picture, program, proof, report
-from probe.reproduction.content import Content, Elsewhere
-from probe.reproduction.facts import facts_of
-from probe.reproduction.failing import Failing, Predicate, failing
-from probe.reproduction.kept import Effect, Kept, shown_by_products
-from probe.reproduction.lines import of_case
-from probe.reproduction.plainer import without_zeros
-from probe.reproduction.shortest import Short, shortest
-from probe.shrink import BUDGET, Finding, Shrunk, shrink
+from probe.explain.evidence import Evidence, example, without_zeros
+from probe.launch import library_variables
+from probe.plots import trees
+from probe.reproduction import emulate, program, proof, report
+from probe.reproduction.content import Elsewhere, Reproduction, facts_of
+from probe.reproduction.failing import (
+    Failing,
+    Kept,
+    Predicate,
+    by_switches,
+    by_values,
+    failing,
+    shown_by_products,
+)
+from probe.reproduction.shortest import shortest
+from probe.shrink import BUDGET, Shrunk, shrink
 from probe.target import Target
 
 FORMAT = 1
@@ -33,88 +38,6 @@ WRITTEN = 4
 """Summands up to which a report shows those that are 0 too."""
 
 Tell = Callable[[str], None]
-
-
-@dataclass
-class Reproduction:
-    """A finding with everything that is told of it, proved and ready to be written.
-
-    ``finding`` is a ``Finding``, or a padded network (``networks.Padded``). ``shrunk`` is None
-    where the finding was kept as it was. ``emulated``: the text of ``emulated.py``, or empty, and
-    why there is none. ``shown``: whether it prints every bit pattern that the script does.
-    ``seconds``: what the proof took. ``names``: of both libraries where the finding does not tell.
-    ``before``, ``after``: what the finding did, and what the smallest case does; None for networks.
-    ``kept``: whether cause and kernels are the same, None where nothing was made smaller.
-    ``short``: the script for reading, None where there is none. ``avoids``: what was tried to avoid
-    the difference and does. ``sizes``: characters of every text that was written.
-    """
-
-    finding: Any
-    targets: tuple[Target, Target]
-    versions: tuple[str, str]
-    explanation: Comparison
-    evidence: Evidence | None
-    script: str
-    ran: proof.Ran
-    facts: dict[str, Any]
-    shrunk: Shrunk | None = None
-    elsewhere: Sequence[Elsewhere] = ()
-    runs: int = 0
-    emulated: str = ""
-    not_emulated: str = ""
-    shown: bool | None = None
-    seconds: float = 0.0
-    files: list[str] = field(default_factory=list)
-    names: tuple[str, str] | None = None
-    before: Effect | None = None
-    after: Effect | None = None
-    kept: dict[str, bool | None] | None = None
-    short: Short | None = None
-    avoids: list[str] = field(default_factory=list)
-    sizes: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """What ``probe reproduce --json`` prints."""
-        found = self.explanation
-        return {
-            "targets": [target.text for target in self.targets],
-            "case": self.finding.to_json(),
-            "label": self.finding.label,
-            "compared": found.compared,
-            "differing": len(found.differing),
-            "max_ulp": found.max_ulp,
-            "causes": found.causes,
-            "kernels": found.kernels,
-            "replayed": found.replayed,
-            "calls": None if self.shrunk is None else self.shrunk.calls,
-            "ended": None if self.shrunk is None else self.shrunk.ended,
-            "near": near_json(self.shrunk),
-            **effects_json(self.before, self.after, self.kept),
-            "proof": {"status": self.ran.status, "said": self.ran.said},
-            "elsewhere": [vars(one) for one in self.elsewhere],
-            "not_emulated": self.not_emulated or None,
-            "emulated": self.shown,
-            "short": None if self.short is None else vars(self.short),
-            "avoids": self.avoids,
-            "files": self.files,
-            "sizes": self.sizes,
-        }
-
-
-def effects_json(
-    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
-) -> dict[str, Any]:
-    """What a finding did before it was made smaller and does now, and whether that is the same."""
-    sides = {"before": before, "after": after}
-    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
-    return found | {"kept": kept}
-
-
-def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
-    """The nearest case that does not fail, and the step that leads there."""
-    if shrunk is None or shrunk.near is None:
-        return None
-    return {"case": shrunk.near.value.label, "step": shrunk.near.step}
 
 
 def reproduce(
@@ -136,9 +59,9 @@ def reproduce(
     with failing(left, right) as failed:
         made = proved(failed, finding, tell=tell, **options)
         if avoid and left == (right or left):
-            made.avoids = avoiding.by_values(failed, made.finding)
+            made.avoids = by_values(failed, made.finding)
     if avoid and left == (right or left):
-        made.avoids += avoiding.by_switches(made.finding, finding, left, tell or _silent)
+        made.avoids += by_switches(made.finding, finding, left, tell or _silent)
     made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or _silent)]
     (tell or _silent)("writing its shortest script")
     made.short = shortest(made.finding, made.targets, made.versions, made.evidence)
@@ -206,7 +129,7 @@ def add_emulated(made: Reproduction) -> None:
 
     A few lines where those print every bit pattern that the script does; else the general one.
     """
-    brief = few.text(made.explanation)
+    brief = emulate.brief(made.explanation)
     if brief and proof.replays(brief, made.ran.bits)[:2] == (True, True):
         made.emulated, made.not_emulated, made.shown = brief, "", True
         return
@@ -227,7 +150,7 @@ def shrunken(
     tell: Callable[[int, Finding], None] | None = None,
     kept: Kept | None = None,
 ) -> Shrunk:
-    """The smallest case of a finding on started targets. InputError: it does not fail.
+    """Returns the smallest case of a finding on started targets. InputError: it does not fail.
 
     ``kept``: what it has to keep beside the difference; None: nothing.
     """
@@ -266,7 +189,7 @@ def _check(found: Comparison, finding: Finding) -> None:
 
 
 def expected_bits(found: Comparison) -> list[tuple[str, str]]:
-    """Bit patterns of the differing outputs in the order of the script's, hexadecimal."""
+    """Returns bit patterns of the differing outputs in the order of the script's, hexadecimal."""
     dtype = found.case.dtype
     width = floats.format_of(dtype).bits // 4
     values = [
@@ -277,7 +200,7 @@ def expected_bits(found: Comparison) -> list[tuple[str, str]]:
 
 
 def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
-    """One differing output in full; without products that are 0 where those only take room.
+    """Returns one differing output in full; without products that are 0 where those only take room.
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """
@@ -286,7 +209,7 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
 
 
 def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:
-    """Whether the smallest case differs on other targets too."""
+    """Returns whether the smallest case differs on other targets too."""
     found = []
     for target in targets:
         tell(f"asking {target.text}")
@@ -301,7 +224,7 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Else
 
 
 def emulated(found: Comparison) -> tuple[str, str]:
-    """The text of ``emulated.py`` for any size; or empty, and why."""
+    """Returns the text of ``emulated.py`` for any size; or empty, and why."""
     pairs = found.pairs.some(found.pairs.same_window)
     note = "What reproduce.py computes, added up in the same order by NumPy alone."
     try:
@@ -337,12 +260,14 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     )
     if drawn and made.evidence is not None and "window" not in made.explanation.causes:
         words = program.said(made.finding, made.targets)
-        picture.draw(made.evidence, (words[0], words[1]), out / "order.png")
+        trees.sides(made.evidence, (words[0], words[1])).savefig(
+            out / "order.png", metadata={"Software": None}
+        )
         made.files.append("order.png")
     if made.emulated:
         emulate.write(made.emulated, out / "emulated.py")
         made.files.append("emulated.py")
-    told = report.report(content(made), chosen)
+    told = report.report(made, chosen)
     emulate.write(told, out / "report.md")
     text = json.dumps(about(made), indent=2, default=_plain) + "\n"
     emulate.write(text, out / "machine.json")
@@ -351,32 +276,10 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     made.sizes = {name: len(one) for name, one in texts.items()}
 
 
-def content(made: Reproduction) -> Content:
-    """What the report tells."""
-    names = made.names or tuple(
-        of_case(target, version, case, made.finding.operands(case)).name
-        for target, version, case in zip(
-            *(made.targets, made.versions, (made.finding.left, made.finding.right)), strict=True
-        )
-    )
-    return Content(
-        *(made.finding, made.targets, (names[0], names[1]), made.versions, made.explanation),
-        *(made.evidence, made.script, made.ran, made.facts),
-        shrunk=made.shrunk,
-        elsewhere=made.elsewhere,
-        emulated=made.not_emulated,
-        short=made.short,
-        before=made.before,
-        kept=made.kept,
-        avoids=made.avoids,
-        attached=made.files,
-    )
-
-
 def about(made: Reproduction) -> dict[str, Any]:
-    """The content of ``machine.json``: the machine, and what ``probe verify`` needs."""
+    """Returns the content of ``machine.json``: the machine, and what ``probe verify`` needs."""
     found = made.explanation
-    variables = [program.variables_of(target) for target in made.targets]
+    variables = [library_variables(target) for target in made.targets]
     return {
         "format": FORMAT,
         "targets": [target.text for target in made.targets],

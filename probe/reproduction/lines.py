@@ -29,6 +29,10 @@ EXACT = tuple(name for name, row in ACTIVATIONS.items() if row.roundings is not 
 """Activations whose bits are the same in every library, as NumPy has them."""
 
 
+NUMPY = "probe on NumPy"
+"""The name of probe's own arithmetic."""
+
+
 @dataclass(frozen=True)
 class Library:
     """Lines of a script that uses one library. All of them run on Python 3.6 where it does.
@@ -38,7 +42,7 @@ class Library:
     arrays ``x`` (batch, *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters) and
     ``b`` (filters,) or None, which returns (batch, *spatial_out, filters) as an array; bfloat16
     goes in and out as float32. ``modules``: distributions that it needs beside NumPy. ``standard``:
-    modules of Python's own that ``body`` uses.
+    modules of Python's own that ``body`` uses. ``source``: its stages; None for probe's.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Library:
     setup: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     standard: tuple[str, ...] = ()
+    source: Source | None = None
 
 
 def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Library:
@@ -68,8 +73,13 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Libra
 
 
 def is_written(target: Target) -> bool:
-    """Whether the target's library emits lines."""
+    """Returns whether the target's library emits lines."""
     return issubclass(backends.get(target.name), Writing)
+
+
+def title(target: Target) -> str:
+    """Returns the name of the target's library, as its users write it."""
+    return str(backends.get(target.name).title) if is_written(target) else NUMPY
 
 
 def of_layer(
@@ -100,7 +110,7 @@ def of_layer(
     more = ("base64",) if any("base64." in line for line in held) else ()
     return Library(
         *(backend.title, backend.version_text, imports, body, backend.setup(), backend.modules),
-        (*backend.standard, *source.standard, *more),
+        *((*backend.standard, *source.standard, *more), source),
     )
 
 
@@ -154,7 +164,7 @@ def _reference(target: Target, case: Case) -> Library:
         f"run = operator.bind({{{given}}})",
         "return operator.output(run(operator.input(x)))",
     )
-    return Library("probe on NumPy", "np.__version__", (), body, modules=("probe-numerics",))
+    return Library(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
 
 
 def activation(

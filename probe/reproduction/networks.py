@@ -23,9 +23,9 @@ from probe.network.chain import Layer
 from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.running import Axes, content
-from probe.reproduction import folder, layout, literals, program, proof
+from probe.reproduction import folder, layout, program, proof
 from probe.reproduction import lines as written
-from probe.reproduction.facts import facts_of
+from probe.reproduction.content import Reproduction, facts_of
 from probe.reproduction.lines import Library
 from probe.target import Target
 
@@ -103,7 +103,7 @@ def reproduce(
     value: float = 0.0,
     seed: int = 0,
     times: int = 3,
-) -> folder.Reproduction:
+) -> Reproduction:
     """Content of ``length`` positions padded to ``to`` against ``fixed``: the first difference.
 
     ``fixed``: the model's own length if None; ``to``: the least that the content takes. Layers
@@ -133,14 +133,13 @@ def reproduce(
         finding = Padded(cut, content(cut, length, seed), found.padded, fixed, value)
         blocks = _blocks(found, finding.axes)
         explanation = _explanation(session, found, finding, blocks)
-    script, names = _program(finding, target, version, blocks)
+    script = _program(finding, target, version, blocks)
     expected = _expected(found, finding, blocks)
     ran = proof.prove(script, (target, target), expected, times)
-    made = folder.Reproduction(
+    made = Reproduction(
         *(finding, (target, target), (version, version), explanation),
         *(folder.evidence_of(explanation), script, ran),
         facts=facts_of((target, target), (facts, facts)),
-        names=(names, names),
     )
     folder.add_emulated(made)
     return made
@@ -181,7 +180,7 @@ def _blocks(found: PaddedComparison, axes: Axes) -> Blocks:
 
 
 def _expected(found: PaddedComparison, finding: Padded, blocks: Blocks) -> list[tuple[str, str]]:
-    """Bit patterns of the outputs that differ, in the script's order."""
+    """Returns bit patterns of the outputs that differ, in the script's order."""
     assert found.short is not None and found.whole is not None
     number, dtype = len(finding.network.layers), finding.network.dtype
     one, two = (
@@ -197,18 +196,18 @@ def _expected(found: PaddedComparison, finding: Padded, blocks: Blocks) -> list[
     return pairs
 
 
-def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> tuple[str, str]:
-    """The script, and the library's name."""
+def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> str:
+    """Returns the script."""
     work = _Layers(finding, target, version)
     calls = [work.side(length) for length in (finding.at, finding.against)]
     used = work.whole
     axes, dtype = finding.axes, finding.case.dtype
-    operands = literals.lines("content", literals.values(axes.activations(finding.x), dtype))
+    operands = layout.assignments("content", layout.exact(axes.activations(finding.x), dtype))
     for number, layer in enumerate(axes.layers):
         for name, array in layer.arrays.items():
-            operands += literals.lines(f"{name}_{number}", literals.values(array, dtype))
+            operands += layout.assignments(f"{name}_{number}", layout.exact(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
-    text = program.rendered(
+    return program.rendered(
         title=f"{used.name} {version}: a network gives other bits with other padding.",
         about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
         + ["The outputs that are compared read the same content and padding in both runs."],
@@ -222,7 +221,6 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> t
         right=[calls[1]],
         said=program.said_of(finding),
     )
-    return text, used.name
 
 
 def _shape(axes: Axes, length: int) -> tuple[int, ...]:
@@ -250,7 +248,7 @@ class _Layers:
         return replace(first, imports=tuple(imports), standard=tuple(sorted(standard)))
 
     def side(self, length: int) -> str:
-        """The expression of one side's outputs; adds the functions that it needs."""
+        """Returns the expression of one side's outputs; adds the functions that it needs."""
         axes, word = self.finding.axes, "" if len(self.functions) == 1 else "_fixed"
         sizes = axes.sizes(length)
         lines: list[str] = []
@@ -262,7 +260,7 @@ class _Layers:
         return f"{name}(padded(content, {length}))"
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
-        """Lines that replace x by what comes out of a layer."""
+        """Returns lines that replace x by what comes out of a layer."""
         if layer.op == "activation" and layer.activation not in written.EXACT:
             return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
         if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):
@@ -290,7 +288,7 @@ class _Layers:
         return [f"x = {name}({flat}).reshape(x.shape[:-1] + (-1,))"]
 
     def _normalisation(self, number: int, sizes: tuple[int, ...], word: str) -> list[str]:
-        """Lines that replace x by the library's own scaling; none where NumPy's will do."""
+        """Returns lines that replace x by the library's own scaling; none where NumPy's will do."""
         layer = self.finding.axes.layers[number]
         shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
         lines = written.normalisation(self.target, self.version, shape, operands, self.dtype)
@@ -302,7 +300,7 @@ class _Layers:
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
 
     def _activation(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> str:
-        """The name of a function that is the library's own."""
+        """Returns the name of a function that is the library's own."""
         alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
         given = self.target, self.version, layer.activation, alpha, shape, self.dtype
         lines = written.activation(*given)
@@ -311,7 +309,7 @@ class _Layers:
         return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
 
     def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
-        """The name of a function with these lines: an earlier one's, or a new one's."""
+        """Returns the name of a function with these lines: an earlier one's, or a new one's."""
         body = tuple(layout.block(lines))
         for one in self.functions:
             if one.lines == body and one.about == about and one.parameters == parameters:

@@ -12,12 +12,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
 from probe.launch import library_variables
-from probe.reproduction import layout, literals
+from probe.reproduction import layout
 from probe.reproduction.lines import Library, of_case
 from probe.runtimes.packages import recipe
-from probe.shrink import Finding
 from probe.target import Target
 
 Slices = tuple[slice, ...]
@@ -49,7 +49,7 @@ def environment() -> Environment:
 
 
 def quoted(words: Mapping[str, str], name: str) -> str:
-    """One entry of a dict of dicts, as Python's formatters write it."""
+    """Returns one entry of a dict of dicts, as Python's formatters write it."""
     inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
     return "\n".join(layout.wrapped(f'"{name}": {{{inner}}},', 4))
 
@@ -60,7 +60,7 @@ def program(
     versions: tuple[str, str],
     same_place: bool,
 ) -> str:
-    """The script's text. ``versions``: of the two targets' libraries.
+    """Returns the script's text. ``versions``: of the two targets' libraries.
 
     ``same_place``: outputs of the same index are compared (two targets, two paddings). InputError:
     no script is written for the target, or for this case on it.
@@ -104,8 +104,8 @@ def rendered(
     """
     isolated = targets[0] != targets[1]
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
-    used = [name for name in literals.READERS if f" = {name}(" in "\n".join(operands)]
-    variables = [variables_of(target) for target in targets]
+    used = [name for name in layout.READERS if f" = {name}(" in "\n".join(operands)]
+    variables = [library_variables(target) for target in targets]
     text = (
         environment()
         .get_template("reproduce.py.j2")
@@ -131,7 +131,7 @@ def rendered(
             own_imports=[layout.block(_version_imports(one)) for one in libraries],
             library=libraries[0].name,
             said=said,
-            dtype=literals.plain(dtype),
+            dtype=layout.numpy_dtype(dtype),
             size=size,
             width=4 if dtype == "bfloat16" else size // 8,
             narrow=dtype == "bfloat16",
@@ -141,12 +141,12 @@ def rendered(
 
 
 def wrapped(*texts: str) -> list[str]:
-    """Texts as lines of a docstring."""
+    """Returns texts as lines of a docstring."""
     return [line for text in texts for line in textwrap.wrap(text, 99)]
 
 
 def said_of(finding: Any) -> list[str]:
-    """What each side is, of a finding on one target."""
+    """Returns what each side is, of a finding on one target."""
     return [f"{finding.vary} {value}" for value in (finding.at, finding.against)]
 
 
@@ -155,20 +155,15 @@ def _imports(lines: Sequence[str]) -> list[str]:
 
 
 def _version_imports(library: Library) -> list[str]:
-    """The imports that the expression of the version needs."""
+    """Returns the imports that the expression of the version needs."""
     root = library.version.partition(".")[0]
     return [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
-
-
-def variables_of(target: Target) -> dict[str, str]:
-    """The variables that the script sets for a target: its switches' and its log's."""
-    return library_variables(target)
 
 
 def title(
     finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
 ) -> str:
-    """One line: which library gives different bits, and where."""
+    """Returns one line: which library gives different bits, and where."""
     first, op = f"{names[0]} {versions[0]}", finding.case.op
     if targets[0] != targets[1]:
         second = f"{names[1]} {versions[1]}"
@@ -184,7 +179,7 @@ def title(
 
 
 def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
-    """What each side is, in words, where it is not what the other one is."""
+    """Returns what each side is, in words, where it is not what the other one is."""
     found: list[list[str]] = [[], []]
     if finding.case.op == "network":
         return said_of(finding)
@@ -202,7 +197,7 @@ def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
 
 
 def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) -> list[str]:
-    """What is computed, and which outputs are compared."""
+    """Returns what is computed, and which outputs are compared."""
     dtype = "" if finding.case.dtype in finding.label else f", {finding.case.dtype}"
     what = f"{finding.label}{dtype}, on {targets[0].text}"
     what += f" and {targets[1].text}" if targets[1] != targets[0] else ""
@@ -215,7 +210,7 @@ def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) ->
 
 
 def apart(targets: tuple[Target, Target], libraries: list[Library]) -> list[str]:
-    """What sets the sides' interpreters apart, a line each: releases, processors."""
+    """Returns what sets the sides' interpreters apart, a line each: releases, processors."""
     found = []
     for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
         if target.version is not None:
@@ -226,7 +221,7 @@ def apart(targets: tuple[Target, Target], libraries: list[Library]) -> list[str]
 
 
 def _python(target: Target) -> str:
-    """Which Python a release is for, where that is known."""
+    """Returns which Python a release is for, where that is known."""
     try:
         return f", on Python {recipe(target.name, str(target.version)).python}"
     except InputError:
@@ -234,7 +229,7 @@ def _python(target: Target) -> str:
 
 
 def needs(libraries: list[Library]) -> list[str]:
-    """Which distributions the script needs, and how it ends."""
+    """Returns which distributions the script needs, and how it ends."""
     names = dict.fromkeys(name for one in libraries for name in one.modules)
     told = ", ".join(["numpy", *names]) if len(names) > 1 else " and ".join(["numpy", *names])
     ends = "Exit status: 1 they differ, 0 they don't, 2 it can't run."
@@ -257,7 +252,7 @@ class _Work:
         self.libraries: list[Library] = []
 
     def side(self, number: int) -> list[str]:
-        """The expressions whose sum is one side's outputs."""
+        """Returns the expressions whose sum is one side's outputs."""
         case = (self.finding.left, self.finding.right)[number]
         names = self._arguments(case)
         if case.split is None:
@@ -277,7 +272,7 @@ class _Work:
         return calls
 
     def _arguments(self, case: Case) -> dict[str, str]:
-        """What the side hands over: all operands, or the first of them."""
+        """Returns what the side hands over: all operands, or the first of them."""
         finding = self.finding
         cut = [f":{case.batch}" if case.batch < finding.x.shape[0] else ":"]
         if case.spatial_rank:
@@ -329,14 +324,14 @@ def _operands(finding: Finding) -> list[str]:
     if finding.b is not None:
         found["b"] = finding.b
     dtype = finding.case.dtype
-    written = {name: literals.values(array, dtype) for name, array in found.items()}
-    return [line for name, array in written.items() for line in literals.lines(name, array)]
+    written = {name: layout.exact(array, dtype) for name, array in found.items()}
+    return [line for name, array in written.items() for line in layout.assignments(name, array)]
 
 
 def _readers(used: list[str], dtype: str) -> list[str]:
     little = {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
-    kind = literals.plain(dtype)
-    return [literals.READERS[name].format(dtype=kind, little=little).strip() for name in used]
+    kind = layout.numpy_dtype(dtype)
+    return [layout.READERS[name].format(dtype=kind, little=little).strip() for name in used]
 
 
 def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
@@ -348,7 +343,7 @@ def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
 
 
 def index(part: Slices, shape: tuple[int, ...]) -> str:
-    """Slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
+    """Returns slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
     shown = [
         ":" if (one.start, one.stop) == (0, size) else f"{one.start}:{one.stop}"
         for one, size in zip(part, shape, strict=True)
@@ -361,7 +356,7 @@ def index(part: Slices, shape: tuple[int, ...]) -> str:
 def _standard(
     isolated: bool, used: list[str], libraries: list[Library], variables: Mapping[str, str]
 ) -> list[str]:
-    """The modules of Python's own library."""
+    """Returns the modules of Python's own library."""
     found = {"platform", "sys"}
     found |= {"json", "os", "shlex", "subprocess"} if isolated else set()
     found |= {"os"} if variables else set()

@@ -1,17 +1,19 @@
-"""Runs of a script in fresh processes, as whoever receives it will run it."""
+"""Runs of a script in fresh processes, as whoever receives it runs it: proved, and verified."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from probe import launch, target
-from probe.errors import NotReproduced, TargetError
+from probe.errors import InputError, NotReproduced, TargetError
 from probe.runtimes.runtime import Missing, Runtime
 from probe.target import Target
 
@@ -82,8 +84,15 @@ def _runtime(where: Target) -> Runtime:
 
 
 def emulator(where: Target) -> str | None:
-    """What emulates the target's processor; None: nothing."""
+    """Returns what emulates the target's processor; None: nothing."""
     return _runtime(where).emulated
+
+
+def switch_variables(where: Target) -> dict[str, str]:
+    """Returns the variables that a target's switches set, without those that every target has."""
+    own = launch.library_variables(where)
+    plain = launch.library_variables(replace(where, switches=()))
+    return {name: value for name, value in own.items() if plain.get(name) != value}
 
 
 def run(
@@ -94,6 +103,18 @@ def run(
     ``variables``: more of them.
     """
     given, slower = command(script, targets)
+    return _ran(given, TIME_LIMIT * slower, variables)
+
+
+def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
+    """Returns one run with this interpreter, for targets that are not here by their name."""
+    return _ran([sys.executable, *options, str(script), *arguments])
+
+
+def _ran(
+    given: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
+) -> Ran:
+    """Returns what a command printed, and how it ended."""
     try:
         done = subprocess.run(
             given,
@@ -102,18 +123,18 @@ def run(
             errors="replace",
             check=False,
             stdin=subprocess.DEVNULL,
-            timeout=TIME_LIMIT * slower,
+            timeout=limit,
             env=launch.environment(dict(variables or {})),
         )
     except subprocess.TimeoutExpired:
-        return Ran(CANNOT_RUN, "", f"no answer within {TIME_LIMIT * slower:g} s")
+        return Ran(CANNOT_RUN, "", f"no answer within {limit:g} s")
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def prove(
     program: str, targets: tuple[Target, Target], expected: list[tuple[str, str]], times: int = 3
 ) -> Ran:
-    """The run of a script that says the same ``times`` times and what was ``expected``.
+    """Returns the run of a script that says the same ``times`` times and what was ``expected``.
 
     ``expected``: bit patterns of the first differing outputs. NotReproduced says what happened
     instead. TargetError: a target can't run here.
@@ -157,17 +178,66 @@ def verdict(runs: list[Ran]) -> tuple[str, str]:
     return verdicts.pop(), said
 
 
-def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
-    """One run with this interpreter, for targets that are not here by their name."""
-    given = [sys.executable, *options, str(script), *arguments]
-    done = subprocess.run(
-        given,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=TIME_LIMIT,
-        env=launch.environment({}),
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
+@dataclass
+class Verified:
+    """``verdict``: ``still there``, ``gone`` or ``can't tell``; ``why``: what the script said.
+
+    ``same_bits``: whether it printed the bits of the machine where it was written; None where it
+    can't be told. ``interpreter``: ``target`` or ``own``, where the target is not here.
+    """
+
+    verdict: str
+    why: str
+    runs: int
+    same_bits: bool | None
+    interpreter: str
+    targets: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe verify --json`` prints."""
+        return vars(self)
+
+
+def verify(folder: Path, times: int = 3) -> Verified:
+    """Runs a folder's script ``times`` times with its target's interpreter, else with this one.
+
+    InputError: no reproduction is in the folder. What can't be told is no error.
+    """
+    about, script = _about(folder), folder / "reproduce.py"
+    if not script.is_file():
+        raise InputError("dir", folder, "there is no reproduce.py in it", "give a reproduction")
+    interpreter, why, runs = "target", "", []
+    try:
+        targets = [Target.parse(text) for text in about["targets"]]
+        pair = (targets[0], targets[-1])
+        command(script, pair)
+    except (TargetError, InputError) as error:
+        interpreter, why = "own", str(error)
+    for _ in range(times):
+        if interpreter == "target":
+            runs.append(run(script.resolve(), pair))
+        else:
+            runs.append(own_interpreter(script.resolve()))
+    found, said = verdict(runs)
+    if found == CANNOT_TELL and why:
+        said = f"{said}; {why}"
+    same = None
+    if found == VERDICTS[DIFFERS]:
+        printed = {tuple(one.bits) for one in runs}
+        same = printed == {tuple(tuple(pair) for pair in about.get("bits", []))}
+    return Verified(found, said, len(runs), same, interpreter, list(about["targets"]))
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """``machine.json`` of a folder. InputError."""
+    path = folder / "machine.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(found, dict) and found["targets"]
+    except OSError as error:
+        why = f"no machine.json can be read in it ({error.strerror})"
+        raise InputError("dir", folder, why, "give a folder of `probe reproduce`") from None
+    except (ValueError, KeyError, AssertionError):
+        why = "its machine.json is not one of `probe reproduce`"
+        raise InputError("dir", folder, why, "write the folder again") from None
+    return dict(found)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from probe import floats
 from probe.errors import InputError, one_of
 from probe.reproduction import because, program
-from probe.reproduction.content import Content
+from probe.reproduction.content import Reproduction
+from probe.reproduction.failing import Effect, Kernels
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
-from probe.reproduction.kept import Effect, Kernels
 from probe.target import Target
 
 LIMIT = 65_536
@@ -36,7 +36,7 @@ ATTACHED = {
 
 
 def form_of(target: Target, name: str | None = None) -> str:
-    """The name of the form: the given one, or the target's. InputError for another one."""
+    """Returns the name of the form: the given one, or the target's. InputError for another one."""
     if name is None:
         return target.name if target.name in FORMS else "other"
     if name not in FORMS:
@@ -44,10 +44,10 @@ def form_of(target: Target, name: str | None = None) -> str:
     return name
 
 
-def report(content: Content, form: str) -> str:
+def report(made: Reproduction, form: str) -> str:
     """The text of ``report.md``: no longer than ``LIMIT``, and no heading without a text."""
     chosen = FORMS[form]
-    filled = _filled(content, form)
+    filled = _filled(made, form)
     parts = [f"# {filled['title']}", "", f"<!-- For {chosen.tracker} -->", ""]
     for heading, name in chosen.sections:
         text = name[1:-1] if name.startswith("[") else filled[name]
@@ -59,28 +59,28 @@ def report(content: Content, form: str) -> str:
     return whole[: LIMIT - len(last)] + last
 
 
-def _filled(content: Content, form: str) -> dict[str, str]:
-    """Every text that a form may ask for; empty where there is nothing to say."""
-    machine = content.machine
-    script, output = _script(content), _output(content)
+def _filled(made: Reproduction, form: str) -> dict[str, str]:
+    """Returns every text that a form may ask for; empty where there is nothing to say."""
+    machine = made.facts
+    script, output = _script(made), _output(made)
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
-    brief = content.short is not None and content.short.text.count("\n") <= REPEATED
-    described, gpu = _described(content, form), str(machine.get("gpu") or "")
+    brief = made.short is not None and made.short.text.count("\n") <= REPEATED
+    described, gpu = _described(made, form), str(machine.get("gpu") or "")
     return {
-        "title": program.title(content.finding, content.targets, *_named(content)).rstrip("."),
-        "summary": question(content),
+        "title": program.title(made.finding, made.targets, *_named(made)).rstrip("."),
+        "summary": question(made),
         "description": f"{both}\n\n{described}" if brief else described,
         "script": script,
         "output": output,
         "script_and_output": both,
         "description_with_script": f"{both}\n\n{described}",
         "actual_and_cause": "\n\n".join(
-            t for t in (_finding(content), because.cause(content), because.kernels(content)) if t
+            t for t in (_finding(made), because.cause(made), because.kernels(made)) if t
         ),
-        "expected": f"{question(content)} {_expected(content)}".rstrip(),
-        "version": _version(content),
-        "version_below": f"the one in {content.names[0]} {_version(content)}",
-        "versions": _versions(content),
+        "expected": f"{question(made)} {_expected(made)}".rstrip(),
+        "version": _version(made),
+        "version_below": f"the one in {made.names[0]} {_version(made)}",
+        "versions": _versions(made),
         "os": str(machine.get("os")),
         "platform": str(machine.get("os") or "").partition(" ")[0] or "Other / Unknown",
         "architecture": {"x86_64": "X64", "aarch64": "ARM64"}.get(
@@ -94,51 +94,51 @@ def _filled(content: Content, form: str) -> dict[str, str]:
     }
 
 
-def _described(content: Content, form: str) -> str:
-    """What is told beside the script, in this order."""
+def _described(made: Reproduction, form: str) -> str:
+    """Returns what is told beside the script, in this order."""
     sections = [
-        ("Question", question(content)),
-        ("The finding it came from", _finding(content)),
-        ("What avoids it", "\n".join(f"- {one}" for one in content.avoids)),
-        ("Why", because.cause(content)),
-        ("Kernels", because.kernels(content)),
-        ("Elsewhere", _elsewhere(content)),
-        ("What the documentation says", _promise(content, form)),
-        ("Attached", _attached(content)),
+        ("Question", question(made)),
+        ("The finding it came from", _finding(made)),
+        ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
+        ("Why", because.cause(made)),
+        ("Kernels", because.kernels(made)),
+        ("Elsewhere", _elsewhere(made)),
+        ("What the documentation says", _promise(made, form)),
+        ("Attached", _attached(made)),
     ]
     told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
     return "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
 
 
-def _named(content: Content) -> tuple[list[str], tuple[str, str]]:
-    return list(content.names), content.versions
+def _named(made: Reproduction) -> tuple[list[str], tuple[str, str]]:
+    return list(made.names), made.versions
 
 
-def _script(content: Content) -> str:
-    """The shortest script; else the exact one, or where that is."""
-    if content.short is not None:
-        return f"```python\n{content.short.text.rstrip()}\n```"
-    if len(content.script) <= PASTED:
-        return f"```python\n{content.script.rstrip()}\n```"
+def _script(made: Reproduction) -> str:
+    """Returns the shortest script; else the exact one, or where that is."""
+    if made.short is not None:
+        return f"```python\n{made.short.text.rstrip()}\n```"
+    if len(made.script) <= PASTED:
+        return f"```python\n{made.script.rstrip()}\n```"
     return "The attached `reproduce.py` (it holds its operands)."
 
 
-def _output(content: Content) -> str:
-    told = content.ran.printed if content.short is None else content.short.printed
+def _output(made: Reproduction) -> str:
+    told = made.ran.printed if made.short is None else made.short.printed
     return f"```\n{told.rstrip()}\n```" if len(told) <= PASTED else ""
 
 
-def question(content: Content) -> str:
-    """What the maintainers are asked."""
-    finding, op = content.finding, content.finding.case.op
-    if content.targets[0] != content.targets[1]:
-        left, right = program.said(finding, content.targets)
-        if _releases(content):
-            one, two = (f"{content.names[0]} {version}" for version in content.versions)
+def question(made: Reproduction) -> str:
+    """Returns what the maintainers are asked."""
+    finding, op = made.finding, made.finding.case.op
+    if made.targets[0] != made.targets[1]:
+        left, right = program.said(finding, made.targets)
+        if _releases(made):
+            one, two = (f"{made.names[0]} {version}" for version in made.versions)
             return f"The bits of {op} changed between {one} and {two}. Is that intended?"
         return f"Should {op} give the same bits with {left} as with {right}?"
     if finding.padding is not None:
-        left, right = program.said(finding, content.targets)
+        left, right = program.said(finding, made.targets)
         return f"Are {left} and {right} meant to be the same {op}?"
     part = ("the first rows", "the first rows") if op in ROWS else ("a prefix", "the prefix")
     asked = {
@@ -152,33 +152,33 @@ def question(content: Content) -> str:
     return f"Should the same outputs of one {op} be equal at every {finding.vary}?"
 
 
-def _releases(content: Content) -> bool:
-    """Whether two releases of one library are compared."""
-    return content.names[0] == content.names[1] and content.versions[0] != content.versions[1]
+def _releases(made: Reproduction) -> bool:
+    """Returns whether two releases of one library are compared."""
+    return made.names[0] == made.names[1] and made.versions[0] != made.versions[1]
 
 
-def _expected(content: Content) -> str:
-    if "window" in content.explanation.causes:
+def _expected(made: Reproduction) -> str:
+    if "window" in made.explanation.causes:
         return "Both sides were taken to be the same operator."
-    if _releases(content):
+    if _releases(made):
         return "The call and its inputs are the same in both."
     return "The outputs compared read the same inputs with the same weights on both sides."
 
 
-def _finding(content: Content) -> str:
-    """What was found, and how the case above came of it."""
-    finding, shrunk, found = content.finding, content.shrunk, content.explanation
+def _finding(made: Reproduction) -> str:
+    """Returns what was found, and how the case above came of it."""
+    finding, shrunk, found = made.finding, made.shrunk, made.explanation
     here, far = f"{len(found.differing)} of {found.compared}", _far(found.max_ulp)
-    before = content.before
+    before = made.before
     if shrunk is None or before is None:
         head = f"{finding.label}: {here} compared outputs differ, {far}"
         head = head if before is None else _effect(before)
-        return f"{head}. {_expected(content)} {_example(content)}".rstrip()
-    text = f"{_effect(before)}. {_expected(content)} "
+        return f"{head}. {_expected(made)} {_example(made)}".rstrip()
+    text = f"{_effect(before)}. {_expected(made)} "
     text += f"Made smaller in {shrunk.calls} tries"
     text += ", until no single step kept it, to" if shrunk.ended == "minimal" else " to"
-    text += f" {finding.label} ({here}, {far}). {_example(content)}"
-    kept = content.kept or {}
+    text += f" {finding.label} ({here}, {far}). {_example(made)}"
+    kept = made.kept or {}
     if kept.get("cause") is False:
         text += f" The cause is another one there: {', '.join(found.causes)}."
     if kept.get("kernels") is False:
@@ -189,7 +189,7 @@ def _finding(content: Content) -> str:
 
 
 def _effect(before: Effect) -> str:
-    """Outputs, distances, causes and kernels in a sentence."""
+    """Returns outputs, distances, causes and kernels in a sentence."""
     text = f"{before.label}: {before.differing:,} of {before.compared:,} compared outputs differ"
     text += f", {_far(before.max_ulp)}"
     if before.max_difference is not None:
@@ -203,7 +203,7 @@ def _effect(before: Effect) -> str:
 
 
 def _ran(kernels: Kernels) -> str:
-    """The kernels that the library names: of both sides, or of each."""
+    """Returns the kernels that the library names: of both sides, or of each."""
     told = {
         side: ", ".join(f"`{n}`" for names in by.values() for n in names if n[0] != "(")
         for side, by in kernels.items()
@@ -218,56 +218,54 @@ def _far(ulp: int | None) -> str:
     return "not by numbers" if ulp is None else f"by up to {ulp:,} ulp"
 
 
-def _example(content: Content) -> str:
-    """One output on both sides."""
-    evidence = content.evidence
+def _example(made: Reproduction) -> str:
+    """Returns one output on both sides."""
+    evidence = made.evidence
     if evidence is None:
         return ""
     values = [
         f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"
         for side in (evidence.left, evidence.right)
     ]
-    sides = program.said(content.finding, content.targets)
+    sides = program.said(made.finding, made.targets)
     return f"There {values[0]} at {sides[0]} and {values[1]} at {sides[1]}."
 
 
-def _attached(content: Content) -> str:
-    lines = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in content.attached]
+def _attached(made: Reproduction) -> str:
+    lines = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in made.files]
     return "\n".join(lines)
 
 
-def _elsewhere(content: Content) -> str:
-    if not content.elsewhere:
+def _elsewhere(made: Reproduction) -> str:
+    if not made.elsewhere:
         return ""
     rows = [
         f"| {one.target} | {one.version} | {one.machine} | {one.asked} | {one.said} |"
-        for one in content.elsewhere
+        for one in made.elsewhere
     ]
     return "\n".join(["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *rows])
 
 
-def _version(content: Content) -> str:
-    """The release, or both where they are two of one library."""
-    one, two = content.versions
-    return f"{one} (left), {two} (right)" if _releases(content) else one
+def _version(made: Reproduction) -> str:
+    """Returns the release, or both where they are two of one library."""
+    one, two = made.versions
+    return f"{one} (left), {two} (right)" if _releases(made) else one
 
 
-def _promise(content: Content, form: str) -> str:
-    """What is promised of rounding; of conventions nothing is said."""
-    promises = PROMISES if content.targets[0] == content.targets[1] else PROMISES_APART
-    if form not in promises or "window" in content.explanation.causes:
+def _promise(made: Reproduction, form: str) -> str:
+    """Returns what is promised of rounding; of conventions nothing is said."""
+    promises = PROMISES if made.targets[0] == made.targets[1] else PROMISES_APART
+    if form not in promises or "window" in made.explanation.causes:
         return ""
     text, link = promises[form]
     return f"{text}: {link}"
 
 
-def _versions(content: Content) -> str:
-    machine = content.machine
+def _versions(made: Reproduction) -> str:
+    machine = made.facts
     found = [
         f"{name} {version}, target `{target.text}`"
-        for name, version, target in zip(
-            content.names, content.versions, content.targets, strict=True
-        )
+        for name, version, target in zip(made.names, made.versions, made.targets, strict=True)
     ]
     facts = {
         "NumPy": machine.get("numpy"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ import numpy as np
 
 from probe import floats
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
-from probe.explain.evidence import Evidence
-from probe.launch import library_variables
-from probe.reproduction import layout, literals, proof
+from probe.explain.evidence import Evidence, value_of
+from probe.reproduction import layout, proof
 from probe.reproduction.lines import Library, of_case
-from probe.shrink import Finding
 from probe.target import Target
 
 LITERAL = 40
@@ -57,13 +56,11 @@ class Short:
 
 @dataclass(frozen=True)
 class _Side:
-    """One side's call: numpy operands as the library takes them, lines before, an expression."""
+    """One side: NumPy operands as the library takes them, its call, and the number's place."""
 
     arrays: dict[str, np.ndarray]
-    before: tuple[str, ...]
     call: str
-    index: Index
-    tail: str
+    place: str
 
 
 def shortest(
@@ -79,7 +76,7 @@ def shortest(
         found = _written(finding, targets, versions, evidence)
     except InputError:
         return None
-    values = [_value(side.library, side.dtype) for side in (evidence.left, evidence.right)]
+    values = [value_of(side.library, side.dtype) for side in (evidence.left, evidence.right)]
     for text, runs in found:
         if text.count("\n") <= LINES and (short := _proved(text, runs, targets, values)):
             return short
@@ -104,7 +101,7 @@ def _written(
     ]
     if any(case.split is not None for case in cases):
         return []
-    switches = [_variables(target) for target in targets]
+    switches = [proof.switch_variables(target) for target in targets]
     if targets[0] != targets[1]:
         texts = [
             [_native(finding, target, [one], [case], [place])]
@@ -119,12 +116,6 @@ def _written(
     made = [_native(finding, targets[0], libraries, cases, places)]
     made.append(_general(finding, libraries, cases, places))
     return [("".join(head).replace("'", '"') + text, [("", {})]) for text in made if text]
-
-
-def _variables(target: Target) -> dict[str, str]:
-    """The variables that the target's switches set, without those that every target has."""
-    own, plain = library_variables(target), library_variables(replace(target, switches=()))
-    return {name: value for name, value in own.items() if plain.get(name) != value}
 
 
 def _shell(variables: Mapping[str, str]) -> str:
@@ -142,57 +133,57 @@ def _native(
     if target.name not in WRAPPED:
         return ""
     maker = WRAPPED[target.name]
-    sides = [
-        _side(one, case, finding, place, maker)
-        for one, case, place in zip(libraries, cases, places, strict=True)
-    ]
-    if any(side is None for side in sides):
-        return ""
-    known = [side for side in sides if side is not None]
+    sides = []
+    for one, case, place in zip(libraries, cases, places, strict=True):
+        if (side := _side(one, case, finding, place, maker)) is None:
+            return ""
+        sides.append(side)
     setup = [line for line in libraries[0].setup if line != "torch.set_grad_enabled(False)"]
     if any(line.startswith((" ", "def ")) or not line for line in setup):
         return ""
-    whole = {n: max((s.arrays[n] for s in known), key=np.size) for n in known[0].arrays}
+    whole = {n: max((s.arrays[n] for s in sides), key=np.size) for n in sides[0].arrays}
     lines: list[str] = []
     numpy = False
     for name, array in whole.items():
         written, uses = _array(name, array, finding.case.dtype, maker)
         lines, numpy = [*lines, *written], numpy or uses
-    calls = [_call(side, whole, target.name == "torch") for side in known]
-    imports = [*(["import numpy as np"] if numpy else []), *libraries[0].imports]
+    calls = [_call(side, whole, target.name == "torch") for side in sides]
     used = "\n".join(calls)
-    imports = [i for i in imports if not i.endswith(" as F") or "F." in used]
-    return "\n".join([*imports, *setup, *lines, *_printing(calls)]) + "\n"
+    imports = [i for i in libraries[0].imports if not i.endswith(" as F") or "F." in used]
+    head = ["import numpy as np"] * numpy + imports + setup
+    return "\n".join([*head, *lines, *_printing(calls)]) + "\n"
 
 
 def _side(library: Library, case: Case, finding: Finding, place: Index, maker: str) -> _Side | None:
-    """One side, read off the lines of its library's function; None where they are not so plain."""
-    names = {"x": True, "w": case.weighted, "b": case.bias is not None}
+    """One side, read off the stages of its library's source; None where they are not so plain."""
+    source = library.source
+    if source is None or source.make or source.hold is not None:
+        return None
+    known = {"x": True, "w": case.weighted, "b": case.bias is not None}
     given = zip("xwb", finding.operands(case), strict=True)
     arrays = {
         name: np.asarray(floats.widen(array, case.dtype), np.float64)
         for name, array in given
-        if names[name] and array is not None
+        if known[name] and array is not None
     }
-    call = ""
-    for line in library.body:
-        assigned = re.fullmatch(r"([xwby]) = (.*)", line)
-        if assigned and assigned[1] in arrays:
-            text = _unwrapped(assigned[2], maker)
-            if text is None:
-                return None
-            arrays[assigned[1]] = np.asarray(eval(text, {"np": np}, dict(arrays)))
-        elif assigned and assigned[1] == "y":
-            call = re.sub(r"\by\b", lambda _, now=call: now, assigned[2])  # type: ignore[misc]
-        elif line.startswith("return "):
-            index = _index(line, place)
-            if index is None or not call:
-                return None
-            tail = re.match(r"return (?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", line)
-            return _Side(arrays, (), _plain(call), index, tail[1] if tail else "")
-        else:
+    for line in source.enter + source.load:
+        name, _, text = line.partition(" = ")
+        taken = _unwrapped(text, maker)
+        if name not in arrays or taken is None:
             return None
-    return None
+        arrays[name] = np.asarray(eval(taken, {"np": np}, dict(arrays)))
+    call = ""
+    for line in source.run:
+        name, _, text = line.partition(" = ")
+        if name != "y":
+            return None
+        call = re.sub(r"\by\b", lambda _, now=call: now, text)  # type: ignore[misc]
+    index = _index(source.leave, place)
+    if index is None or not call:
+        return None
+    tail = re.match(r"(?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", source.leave)
+    number = f"[{', '.join(map(str, index))}]{tail[1] if tail else ''}"
+    return _Side(arrays, _plain(call), number)
 
 
 def _unwrapped(text: str, maker: str) -> str | None:
@@ -203,13 +194,13 @@ def _unwrapped(text: str, maker: str) -> str | None:
     return text if re.fullmatch(r"[xwb](\[0\])?(\.T\.copy\(\))?|np\..*", text) else None
 
 
-def _index(line: str, place: Index) -> Index | None:
+def _index(leave: str, place: Index) -> Index | None:
     """Where the output at ``place`` (batch, *positions, filter) is in the library's own layout."""
-    if line.startswith("return np.moveaxis("):
+    if leave.startswith("np.moveaxis("):
         return (place[0], place[-1], *place[1:-1])
-    if ".reshape(1, -1, " in line:
+    if ".reshape(1, -1, " in leave:
         return place[1:]
-    return place if re.fullmatch(r"return y(\.\w+\(\))*", line) else None
+    return place if re.fullmatch(r"y(\.\w+\(\))*", leave) else None
 
 
 def _plain(call: str) -> str:
@@ -220,17 +211,16 @@ def _plain(call: str) -> str:
 
 
 def _call(side: _Side, whole: Mapping[str, np.ndarray], views: bool) -> str:
-    """The side's number as an expression of the whole arrays."""
+    """Returns the side's number as an expression of the whole arrays."""
     call = side.call
     for name, array in side.arrays.items():
         cut = _cut(name, array, whole[name], views)
         call = re.sub(rf"(?<=[(, ]){name}(?=[,)])", lambda _, c=cut: c, call)  # type: ignore[misc]
-    index = ", ".join(map(str, side.index))
-    return f"{call}[{index}]{side.tail}"
+    return call + side.place
 
 
 def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
-    """The slice of the whole array that a side takes. InputError: it is none."""
+    """Returns the slice of the whole array that a side takes. InputError: it is none."""
     if array.shape == whole.shape:
         return name
     sizes = zip(array.shape, whole.shape, strict=True)
@@ -245,7 +235,7 @@ def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
 
 
 def _array(name: str, array: np.ndarray, dtype: str, maker: str) -> tuple[list[str], bool]:
-    """The lines that make one array, and whether they use NumPy."""
+    """Returns the lines that make one array, and whether they use NumPy."""
     kind = {"torch.tensor": "dtype=torch.", "tf.constant": "tf.", "np.array": "np."}[maker]
     needs = maker == "np.array" or dtype != "float32"
     ending = f", {kind}{dtype}" if needs else ""
@@ -271,7 +261,7 @@ def _nested(array: np.ndarray, dtype: str) -> str:
 
 
 def _number(value: float, dtype: str) -> str:
-    """The shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
+    """Returns the shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
     if value == int(value) and abs(value) < 2**31:
         return f"{int(value)}."
     if dtype == "float64":
@@ -281,7 +271,7 @@ def _number(value: float, dtype: str) -> str:
 
 
 def _printing(calls: Sequence[str]) -> list[str]:
-    """One print, on a line of its own for each call where they are long."""
+    """Returns one print, on a line of its own for each call where they are long."""
     line = f"print({', '.join(calls)})"
     return [line] if len(line) <= 100 else [f"print({calls[0]},", f"      {calls[-1]})"]
 
@@ -302,7 +292,7 @@ def _general(
             continue
         wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
         whole = max(wide, key=np.size)
-        lines += _array(name, whole, literals.plain(dtype), "np.array")[0]
+        lines += _array(name, whole, layout.numpy_dtype(dtype), "np.array")[0]
         for call, part in zip(calls, wide, strict=True):
             cut = _cut(name, part, whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
@@ -318,15 +308,10 @@ def _general(
     return "\n".join([*head, f"def f({', '.join(names)}):", *body, *_printing(printed)]) + "\n"
 
 
-def _value(bits: int, dtype: str) -> Any:
-    found = floats.from_bits(np.array([bits], f"u{floats.format_of(dtype).bits // 8}"), dtype)
-    return floats.widen(found, dtype)[0]
-
-
 def _proved(
     text: str, runs: Runs, targets: tuple[Target, Target], values: Sequence[Any]
 ) -> Short | None:
-    """The script with what it printed, where that is the two numbers."""
+    """Returns the script with what it printed, where that is the two numbers."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "short.py"

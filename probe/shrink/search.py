@@ -96,7 +96,7 @@ class Search(Generic[T]):
                     changed = True
 
     def near(self, steps: Iterable[Step[T]]) -> list[Passed[T]]:
-        """What single steps lead to from the best and what did not fail. Asks nothing."""
+        """Returns what single steps lead to from the best and what did not fail. Asks nothing."""
         return [
             Passed(step.name, one)
             for step in steps

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from probe.comparison import Finding
 from probe.errors import InputError
-from probe.shrink.finding import Finding
 from probe.shrink.search import Step, smaller
 
 Changes = Iterator[dict[str, Any]]
 
 
 def steps(draw: Callable[[Finding], Finding]) -> list[Step[Finding]]:
-    """All steps. ``draw`` gives a candidate the operands with which it is asked."""
+    """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
     proposals: dict[str, Callable[[Finding], Changes]] = {
         "everything": _everything,
         "pair": _pair,
@@ -47,7 +47,7 @@ def steps(draw: Callable[[Finding], Finding]) -> list[Step[Finding]]:
 
 
 def _everything(finding: Finding) -> Changes:
-    """All at its least at once: with the kernel as it is, and with channels too."""
+    """Yields all at its least at once: with the kernel as it is, and with channels too."""
     least = _plain(finding) | _sized(finding, "filters", 1)
     one = _sized(finding, "in_channels", 1)
     for changes in (least | one, least):
@@ -56,7 +56,7 @@ def _everything(finding: Finding) -> Changes:
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
-    """Every feature left out that can be."""
+    """Returns every feature left out that can be."""
     found: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
     found |= {} if finding.vary == "batch" else {"batch": 1}
     found |= {} if finding.padding is not None else {"padding": "valid"}
@@ -64,7 +64,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 
 def _closest(finding: Finding) -> Changes:
-    """The pair moved together, the smaller value kept or at its least."""
+    """Yields the pair moved together, the smaller value kept or at its least."""
     if not finding.paired:
         yield {}
         return
@@ -76,7 +76,7 @@ def _closest(finding: Finding) -> Changes:
 
 
 def _pair(finding: Finding) -> Changes:
-    """The two values of the axis: closer together, the smaller one smaller, both smaller."""
+    """Yields the two values of the axis: closer together, the smaller one smaller, both smaller."""
     if not finding.paired:
         return
     (low, high), least = _values(finding), _least(finding)
@@ -96,7 +96,7 @@ def _values(finding: Finding) -> tuple[int, int]:
 
 
 def _least(finding: Finding) -> int:
-    """The smallest value that the axis can have."""
+    """Returns the smallest value that the axis can have."""
     if finding.vary == "length":
         return max(finding.left.shortest_length, finding.right.shortest_length)
     return finding.case.groups if finding.vary == "filters" else 1
@@ -109,7 +109,7 @@ def _as_pair(finding: Finding, low: int, high: int) -> dict[str, Any]:
 
 
 def _length(finding: Finding) -> Changes:
-    """The length of both sides, where it is not what sets them apart."""
+    """Yields the length of both sides, where it is not what sets them apart."""
     if finding.paired and finding.vary == "length":
         return
     assert finding.left.length is not None
@@ -153,7 +153,7 @@ def _padding(finding: Finding) -> Changes:
 
 
 def _axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
-    """All axes at ``least``, then each one smaller."""
+    """Yields all axes at ``least``, then each one smaller."""
     if set(sizes) != {least}:
         yield {name: least}
     for axis, size in enumerate(sizes):
@@ -162,7 +162,7 @@ def _axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
 
 
 def _groups(finding: Finding) -> Changes:
-    """One group with the channels that one has, with all channels, and fewer groups."""
+    """Yields one group with the channels that one has, with all channels, and fewer groups."""
     case = finding.case
     if case.groups == 1 or case.operation.depthwise:
         return

@@ -1,13 +1,23 @@
-"""The smallest finding that steps lead to: shapes first, then operands."""
+"""The smallest finding that steps lead to: shapes first, then operands.
+
+Operands get simpler: fewer that are not 0, fewer significant bits, friendlier decimals. A product
+with a 0 leaves every sum as it is, so an operand that the failure does not need can go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 
-from probe.shrink import numbers, shapes
-from probe.shrink.finding import Finding
-from probe.shrink.search import Passed, Search, Spent
+import numpy as np
+
+from probe import floats
+from probe.comparison import Finding
+from probe.shrink import shapes
+from probe.shrink.search import Passed, Search, Spent, Step
 
 BUDGET = 300
 """Calls of the predicate; from 256 channels to a minimal case takes some 100."""
@@ -64,7 +74,7 @@ def shrink(
         found.near = _nearest(search.near(steps))
         found.shown = _show(search, start, shows, drawn)
         if found.shown:
-            search.exhaust(numbers.steps(search.best.case.weighted))
+            search.exhaust(number_steps(search.best.case.weighted))
     except Spent:
         found.ended = "budget"
     except KeyboardInterrupt:
@@ -100,3 +110,148 @@ def _nearest(passed: list[Passed[Finding]]) -> Passed[Finding] | None:
     if not passed:
         return None
     return max(passed, key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size))
+
+
+Tensors = dict[str, np.ndarray]
+
+DIGIT = 4
+"""Significant bits that a decimal digit counts for: log2 10, rounded up."""
+
+FAR = 0.125
+"""What a power of two away from 1 counts for, in significant bits."""
+
+
+def number_steps(weighted: bool) -> list[Step[Finding]]:
+    """Returns all steps of operands; an operator without weights of its own keeps its 1s."""
+    names = ("w", "x", "b") if weighted else ("x",)
+    kinds = {"zeros in": _zeros, "plainer": _simpler, "one of": _single}
+    return [
+        Step(f"{kind} {name}", partial(candidates, name=name))
+        for kind, candidates in kinds.items()
+        for name in names
+    ]
+
+
+def _tensors(finding: Finding) -> Tensors:
+    found = {"x": finding.x, "w": finding.w}
+    return found if finding.b is None else found | {"b": finding.b}
+
+
+def _with(finding: Finding, name: str, values: np.ndarray) -> Finding:
+    tensors = _tensors(finding) | {name: values}
+    return finding.with_operands(tensors["x"], tensors["w"], tensors.get("b"))
+
+
+def _zeros(finding: Finding, name: str) -> Iterator[Finding]:
+    """Zeros in place of a part: all but a part, halves, quarters, ... single ones (ddmin)."""
+    values = _tensors(finding).get(name)
+    if values is None:
+        return
+    kept = np.flatnonzero(_wide(finding, values))
+    parts = 2
+    while len(kept):
+        parts = min(parts, len(kept))
+        chunks = np.array_split(kept, parts)
+        if 2 < parts < len(kept) or parts == 2 < len(kept):
+            yield from (_with(finding, name, _cleared(values, _others(kept, c))) for c in chunks)
+        yield from (_with(finding, name, _cleared(values, chunk)) for chunk in chunks)
+        if parts == len(kept):
+            return
+        parts *= 2
+
+
+def _others(kept: np.ndarray, chunk: np.ndarray) -> np.ndarray:
+    return np.setdiff1d(kept, chunk)
+
+
+def _cleared(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    cleared = values.copy()
+    cleared.reshape(-1)[places] = 0
+    return cleared
+
+
+def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
+    """Yields all numbers of a tensor with as few bits or digits, from the fewest up."""
+    values = _tensors(finding).get(name)
+    if values is None:
+        return
+    wide = _wide(finding, values)
+    dtype = finding.case.dtype
+    now = sum(complexity(v, dtype) for v in wide.reshape(-1).tolist())
+    if wide.size > 4096:
+        return
+    for bits in (1, 2, DIGIT, 6, 2 * DIGIT, 3 * DIGIT, 4 * DIGIT, 5 * DIGIT):
+        for form in _forms(bits):
+            plain = np.array([form(v) for v in wide.reshape(-1).tolist()]).reshape(wide.shape)
+            rounded = floats.round_to(plain, dtype)
+            if sum(complexity(v, dtype) for v in _wide(finding, rounded).reshape(-1)) < now:
+                yield _with(finding, name, rounded)
+
+
+def _single(finding: Finding, name: str) -> Iterator[Finding]:
+    """Simplifies one number: 1, fewer bits, fewer digits."""
+    values = _tensors(finding).get(name)
+    if values is None:
+        return
+    dtype = finding.case.dtype
+    wide = _wide(finding, values).reshape(-1)
+    for place in np.flatnonzero(wide).tolist():
+        value = float(wide[place])
+        for plain in _plain_values(value, dtype):
+            changed = values.copy()
+            changed.reshape(-1)[place] = floats.round_to(np.array([plain]), dtype)[0]
+            yield _with(finding, name, changed)
+
+
+def _plain_values(value: float, dtype: str) -> list[float]:
+    """Simpler numbers near ``value`` (and 1 of its sign), the simplest first."""
+    found = {math.copysign(1.0, value)}
+    for bits in (1, 2, 3, DIGIT, 6, 2 * DIGIT, 3 * DIGIT, 4 * DIGIT, 5 * DIGIT):
+        found |= {form(value) for form in _forms(bits)}
+    rounded = floats.widen(floats.round_to(np.array(sorted(found)), dtype), dtype).tolist()
+    now = complexity(value, dtype)
+    known = {v: complexity(v, dtype) for v in rounded if v and math.isfinite(v)}
+    return sorted((v for v in known if known[v] < now), key=lambda v: (known[v], abs(v - value)))
+
+
+def _forms(bits: int) -> list[Callable[[float], float]]:
+    """Functions that round a number to that many significant bits, or to digits worth as many."""
+    forms = [lambda v: _to_bits(v, bits)]
+    if bits % DIGIT == 0:
+        forms.append(lambda v: float(f"{v:.{bits // DIGIT}g}"))
+    return forms
+
+
+def _to_bits(value: float, bits: int) -> float:
+    if value == 0 or not math.isfinite(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
+
+
+def complexity(value: float, dtype: str) -> float:
+    """Returns how hard a number of ``dtype`` is to read, in bits: 0 for 0, 1 for 1, 4 for 0.3.
+
+    Its significant bits or those of its shortest decimal, whichever are fewer, and a little for
+    every power of two away from 1.
+    """
+    if value == 0 or not math.isfinite(value):
+        return 0.0
+    exact = Fraction(value)
+    numerator, power = abs(exact.numerator), exact.denominator.bit_length() - 1
+    tail = (numerator & -numerator).bit_length() - 1
+    digits = len(_decimal(value, dtype).partition("e")[0].replace(".", "").strip("0-")) or 1
+    far = abs(numerator.bit_length() - 1 - power)
+    return min(numerator.bit_length() - tail, DIGIT * digits) + FAR * far
+
+
+def _decimal(value: float, dtype: str) -> str:
+    """Returns the shortest decimal that gives this number of ``dtype``."""
+    if dtype == "float64":
+        return repr(value)
+    form = np.float16 if dtype == "float16" else np.float32
+    return np.format_float_scientific(form(value), unique=True)
+
+
+def _wide(finding: Finding, values: np.ndarray) -> np.ndarray:
+    return np.asarray(floats.widen(values, finding.case.dtype))

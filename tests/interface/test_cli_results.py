@@ -10,7 +10,7 @@ import pytest
 from probe import machine
 from probe.cli import shell
 from probe.errors import ProbeError
-from probe.experiments import running
+from probe.experiments import frame
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
@@ -130,7 +130,7 @@ def test_a_cell_that_fails_is_one_line(checkout):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
-        running.execute(path)
+        frame.execute(path)
     assert path.read_bytes() == before
 
 

@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
 from probe.kernels import computing
-from probe.reproduction import folder, kept, program, report
-from probe.reproduction.failing import Failing, failing
-from probe.reproduction.kept import Effect, Kept, alike, same_cause
-from probe.shrink import Finding
+from probe.reproduction import folder, program, report
+from probe.reproduction.failing import (
+    Effect,
+    Failing,
+    Kept,
+    alike,
+    failing,
+    named,
+    same_cause,
+    shown_by_products,
+)
 from probe.target import Target
 
 FUSED = Target.parse("reference,algorithm=fused")
@@ -87,7 +95,7 @@ def test_what_moves_operands_is_no_other_kernel(one, other, same):
     sides = [{"left": {"log": names}, "right": {}} for names in (one, other)]
     assert alike(*sides) is same
     assert computing(["reorder x", "dot", "PAD built in"]) == ["dot"]
-    assert kept.named(sides[0]) and not kept.named({"left": {"log": ["(nothing)"]}})
+    assert named(sides[0]) and not named({"left": {"log": ["(nothing)"]}})
 
 
 def test_zeros_do_not_hide_that_two_products_are_left():
@@ -98,7 +106,7 @@ def test_zeros_do_not_hide_that_two_products_are_left():
     with failing(FUSED, PAIRS) as failed:
         found = failed.judged(finding.with_operands(x, w, finding.b))
         assert found is not None and set(found.causes) == {"order+rounding"}
-        assert kept.shown_by_products(found, "order+rounding") is None
+        assert shown_by_products(found, "order+rounding") is None
         assert not Kept(failed, finding).keeps(finding.with_operands(x, w, finding.b))
 
 
@@ -121,7 +129,7 @@ def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path)
     folder.fresh(tmp_path, force=True)
     made.ran = replace(made.ran, printed="x" * 100_000)
     made.short, made.script = None, "y" * 100_000
-    whole = report.report(folder.content(made), "tensorflow")
+    whole = report.report(made, "tensorflow")
     assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
 
 

@@ -15,21 +15,19 @@ import pytest
 
 from probe import launch, machine
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError, Nondeterministic, NotReproduced, StoreError
 from probe.reproduction import (
-    facts,
+    content,
     folder,
     forms,
     layout,
-    literals,
     program,
     proof,
     report,
-    stored,
 )
 from probe.reproduction.failing import failing
-from probe.reproduction.verification import verify
-from probe.shrink import Finding
+from probe.reproduction.proof import verify
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -103,7 +101,7 @@ def test_nothing_tells_where_it_was_made(made):
     about = json.loads((out / "machine.json").read_text())
     assert set(about["machine"]) <= {
         *("os", "architecture", "cpu", "cpu_vendor", "cpu_isa", "cores", "machine", "probe"),
-        *("python", "numpy", "emulated", *facts.FACTS, *facts.MORE_FACTS),
+        *("python", "numpy", "emulated", *content.FACTS),
     }
     assert about["machine"]["machine"] == machine.label()
 
@@ -119,34 +117,34 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
         text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
     )
     for name, form in forms.FORMS.items():
-        whole = report.report(folder.content(found), name)
+        whole = report.report(found, name)
         assert form.tracker in whole and len(whole) <= report.LIMIT
         told = [h for h, _ in form.sections if f"{form.level} {h}\n" in whole]
         places = [whole.index(f"{form.level} {heading}\n") for heading in told]
         assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
         assert found.short.text.strip() in whole and found.script.strip() not in whole
         assert "none" not in whole and "not told" not in whole, name
-    assert "numerical_accuracy" in report.report(folder.content(found), "torch")
+    assert "numerical_accuracy" in report.report(found, "torch")
     with pytest.raises(InputError, match="form=bugzilla"):
         folder.write(found, out, "bugzilla")
 
 
 def test_the_report_names_kernels_that_are_known_of_a_side(made):
     found, _ = made
-    content = folder.content(found)
-    assert "Kernels" not in report.report(content, "torch")
-    content.explanation.kernels = {
+
+    assert "Kernels" not in report.report(found, "torch")
+    found.explanation.kernels = {
         "left": {"backend-choice": ["Slow2d"], "symbols": ["(perf is not installed)"]},
         "right": {"backend-choice": ["(not told)"], "symbols": ["(perf is not installed)"]},
     }
     try:
         for form in ("torch", "onednn"):
-            text = report.report(content, form)
+            text = report.report(found, form)
             assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
             assert text.index("products are added") < text.index("backend-choice")
         assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]
     finally:
-        content.explanation.kernels = {}
+        found.explanation.kernels = {}
 
 
 def test_verify_says_still_there_gone_or_cannot_tell(made, tmp_path):
@@ -405,10 +403,10 @@ def test_operands_are_exact_however_they_are_written():
             np.zeros((2, 2), dtype),
             np.array([np.finfo(dtype).tiny / 4, -0.0, np.finfo(dtype).max], dtype),
         ):
-            text = "\n".join(literals.lines("x", array))
+            text = "\n".join(layout.assignments("x", array))
             little = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}[dtype]
             names: dict[str, object] = {"np": np}
-            readers = "".join(literals.READERS.values()).format(dtype=dtype, little=little)
+            readers = "".join(layout.READERS.values()).format(dtype=dtype, little=little)
             exec(f"import base64, zlib\n{readers}\n{text}", names)
             got = names["x"]
             assert isinstance(got, np.ndarray) and got.dtype == array.dtype
@@ -428,17 +426,17 @@ def test_findings_come_from_a_store(tmp_path):
     targets = [SWITCHES, Target.parse("reference")]
     with Store.here(tmp_path) as store:
         sweep(cases, targets, [5, 6, 20], store=store)
-    worst = stored.finding(tmp_path)
+    worst = content.stored_finding(tmp_path)
     assert worst.target == SWITCHES and worst.finding.against == 20
     assert {one.said for one in worst.elsewhere} == {"does not differ"}
-    again = stored.finding(tmp_path, worst.row)
+    again = content.stored_finding(tmp_path, worst.row)
     assert again.finding.key == worst.finding.key
     with failing(worst.target, inline=True) as failed:
         assert failed.by_bits(worst.finding)
     with pytest.raises(InputError, match="row=999"):
-        stored.finding(tmp_path, 999)
+        content.stored_finding(tmp_path, 999)
     with pytest.raises((StoreError, InputError)):
-        stored.finding(tmp_path / "nowhere")
+        content.stored_finding(tmp_path / "nowhere")
 
 
 def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():

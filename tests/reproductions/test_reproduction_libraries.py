@@ -9,11 +9,11 @@ import pytest
 
 from probe import target
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
 from probe.reproduction import folder, proof
 from probe.reproduction.failing import failing
-from probe.reproduction.verification import verify
-from probe.shrink import Finding
+from probe.reproduction.proof import verify
 from probe.target import Target
 from tests.reproductions.test_reproduction import clean
 from tests.targets.test_runtimes_installed import provided

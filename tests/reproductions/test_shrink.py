@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe.case import Case
+from probe.comparison import Finding
 from probe.errors import InputError
-from probe.shrink import Finding, numbers, shapes, shrink
+from probe.shrink import shapes, shrink
 from probe.shrink.search import Search, Spent, Step, smaller
+from probe.shrink.smallest import _plain_values, complexity, number_steps
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def test_a_large_finding_becomes_minimal_within_the_budget():
     assert smallest.label == "conv1d 1, 3 -> 1, length 1 against 9"
     assert np.count_nonzero(smallest.x) == np.count_nonzero(smallest.w) == 2
     assert set(np.unique(smallest.x)) <= {0.0, 1.0, -1.0}
-    steps = shapes.steps(lambda one: one) + numbers.steps(True)
+    steps = shapes.steps(lambda one: one) + number_steps(True)
     for step in steps:
         for one in step.candidates(smallest):
             assert one.key == smallest.key or not kept(one), (step.name, one.label)
@@ -169,7 +171,7 @@ def test_a_finding_has_the_operands_of_its_case_and_every_candidate_fits(case, v
     if case.weights is None:
         expected = own.operands()[0]
         assert (finding.operands(larger)[0] == expected).all()
-    for step in shapes.steps(lambda one: one) + numbers.steps(case.weighted):
+    for step in shapes.steps(lambda one: one) + number_steps(case.weighted):
         for one in step.candidates(finding):
             for side in (one.left, one.right):
                 x, w, _ = one.operands(side)
@@ -191,13 +193,13 @@ def test_two_paddings_and_labels():
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-1e6, 1e6, width=32))
 def test_plainer_numbers_are_plainer(value):
-    before = numbers.complexity(value, "float32")
-    for plain in numbers._plain_values(value, "float32") if value else []:
-        assert numbers.complexity(plain, "float32") < before
+    before = complexity(value, "float32")
+    for plain in _plain_values(value, "float32") if value else []:
+        assert complexity(plain, "float32") < before
         assert np.float32(plain) == plain
 
 
 def test_complexity_reads_as_people_do():
     ranked = [0.0, 1.0, 3.0, float(np.float32(0.3)), 11.0, float(np.float32(0.7313)), 1 + 2**-23]
-    found = [numbers.complexity(value, "float32") for value in ranked]
+    found = [complexity(value, "float32") for value in ranked]
     assert found == sorted(found) and found[0] == 0 and len(set(found)) == len(found)

@@ -1,11 +1,11 @@
 """Public reports of runs that must agree and don't: asked of every target, explained, shrunk.
 
-``questions`` says what a report asks, ``answers`` what a target gives, ``smallest`` looks for the
-smallest case, and ``asking`` does all of it for a store. The threads themselves are data of an
-experiment; nothing here knows a thread.
+``answers`` says what a report asks, what a target gives, and what the smallest case is; ``asking``
+does all of it for a store. The threads themselves are data of an experiment: nothing here knows
+one.
 """
 
+from probe.experiments.reports.answers import Conventions, Operators, Pair, Report
 from probe.experiments.reports.asking import ask
-from probe.experiments.reports.questions import Conventions, Operators, Pair, Report
 
 __all__ = ["Conventions", "Operators", "Pair", "Report", "ask"]

@@ -1,4 +1,4 @@
-"""The answer of one or two targets to a question: what differs, and what causes it."""
+"""What a report asks, what a target answers, and the smallest case that still shows it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,109 @@ from typing import Any
 
 import numpy as np
 
-from probe import operands, ulp
+from probe import floats, operands, ulp
 from probe.case import Case
-from probe.comparison import Comparison, Pairs, Revealer, classes_of, compared, run
-from probe.experiments.reports.questions import Conventions, Operators, Pair, Question
+from probe.comparison import (
+    Comparison,
+    Finding,
+    Pairs,
+    Revealer,
+    Run,
+    Shapes,
+    classes_of,
+    compared,
+    run,
+)
+from probe.errors import InputError, TargetError
 from probe.floats import round_to
 from probe.launch import AnySession
+from probe.reproduction.failing import Failing
+from probe.shrink import shrink
+from probe.target import Target
+
+Written = Callable[[Target, Case], "Case | None"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One operator at two values of the axis ``vary``: both must give the same."""
+
+    text: str
+    case: Case
+    vary: str
+    at: int
+    against: int
+
+    @property
+    def shapes(self) -> Shapes:
+        """Both sides."""
+        return Shapes.named(self.case, self.vary, self.at, self.against)
+
+    @property
+    def left(self) -> Case:
+        """The left side's case."""
+        return self.shapes.left
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Two operators of one target over the same numbers, such as a 1x1 convolution and a product.
+
+    ``sized(n)`` gives both cases with ``n`` products for each output, numbered alike, and as many
+    outputs in the same order; ``size`` is the report's n. Both get the left side's numbers, or
+    ``value`` in every place and weights of 1.
+    """
+
+    text: str
+    sized: Callable[[int], tuple[Case, Case]]
+    size: int
+    value: float | None = None
+
+    @property
+    def left(self) -> Case:
+        """The left side's case."""
+        return self.sized(self.size)[0]
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """One layer as it is on the target ``origin``, and as users write it for another library.
+
+    ``written(target, case)`` is what they write; None: they can't. ``origin=""``: both sides run on
+    the same target. ``small``: the same question at a smaller case; None: it is looked for by
+    shrinking, which needs sides that differ in padding alone.
+    """
+
+    text: str
+    origin: str
+    case: Case
+    written: Written
+    small: Case | None = None
+
+    @property
+    def left(self) -> Case:
+        """The left side's case."""
+        return self.case
+
+
+Question = Pair | Operators | Conventions
+
+
+@dataclass(frozen=True)
+class Report:
+    """A public thread: its title and its maintainers' answer in our words, and what it asks.
+
+    ``home``: the target whose smallest case is looked for first. ``reason``: why there is nothing
+    to ask here.
+    """
+
+    thread: str
+    title: str
+    answer: str | None
+    questions: tuple[Question, ...] = ()
+    home: str = ""
+    reason: str | None = None
+
 
 MOST, KINDS, FILTERS = 512, 4, 8
 """Differing outputs whose cause is looked for, of how many kinds of windows (those at the borders
@@ -48,7 +145,7 @@ class Answer:
 
     @staticmethod
     def of(found: Comparison, causes: dict[str, int] | None = None, looked: int = 0) -> Answer:
-        """What differs; ``causes`` of so many of the outputs as were looked at."""
+        """Returns what differs; ``causes`` of so many of the outputs as were looked at."""
         differences = found.differences
         known = bool((differences.ulps != ulp.NAN).all())
         first = (differences.bits_a[:1].tolist(), differences.bits_b[:1].tolist())
@@ -113,7 +210,7 @@ def same_numbers(question: Operators, session: AnySession, size: int) -> Compari
 
 
 def conventions(first: AnySession, left: Case, second: AnySession, right: Case) -> Answer:
-    """Two layers that must be the same: windows are read off both sides.
+    """Returns two layers that must be the same: windows are read off both sides.
 
     Outputs that one side lacks count as differing, by their window. What a maximum gives differs by
     nothing but its window and what padding puts there.
@@ -134,7 +231,7 @@ def conventions(first: AnySession, left: Case, second: AnySession, right: Case) 
 
 
 def explained(found: Comparison, first: AnySession, second: AnySession) -> Answer:
-    """What differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
+    """Returns what differs among pairs of outputs, and the causes of up to ``MOST`` of it."""
     if not len(found.differing):
         return Answer.of(found)
     pairs = found.pairs.some(_some(found))
@@ -157,3 +254,131 @@ def _some(found: Comparison) -> np.ndarray:
 def _spread(values: np.ndarray, most: int) -> np.ndarray:
     """Up to ``most`` of these values, the first and the last among them."""
     return values[np.unique(np.linspace(0, len(values) - 1, most).astype(int))]
+
+
+LARGEST = 256
+"""Products up to which two operators are compared: the first number that sets them apart."""
+
+Told = dict[str, Any]
+
+
+def smallest(question: Question, session: AnySession, origin: Origin) -> Told | None:
+    """The smallest case as JSON for ``findings.smallest``; None: none was found. TargetError."""
+    if isinstance(question, Operators):
+        return _operators(question, session)
+    if isinstance(question, Pair):
+        failing = Failing(session, session)
+        return _shrunk(Finding.drawn_from(question.shapes), failing, failing.by_bits)
+    if question.small is not None:
+        return _small(question, session, origin)
+    return _padded(question, session, origin)
+
+
+def _operators(question: Operators, session: AnySession) -> Told | None:
+    """Returns the least number of products at which the two operators differ."""
+    for size in range(1, min(question.size, LARGEST) + 1):
+        try:
+            both = same_numbers(question, session, size)
+        except (InputError, TargetError):
+            continue
+        found = explained(both, session, session)
+        if found.differing and found.told is not None:
+            named = {"against_case": found.right.to_json(), "calls": size, "ended": "minimal"}
+            return _told(found.told, found.left, _label(found.left)) | named
+    return None
+
+
+def _small(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
+    """Returns the question's own small case, if it still differs."""
+    assert question.small is not None
+    found = answer(replace(question, case=question.small), session, origin)
+    if found is None or not found.differing:
+        return None
+    given: Told = {"label": _label(found.left), "case": found.left.to_json()}
+    given |= {"against_case": found.right.to_json(), "causes": found.causes}
+    return given | {"calls": 0, "ended": "given"} | _first(found)
+
+
+def _label(case: Case) -> str:
+    """Returns the case's shapes in words, without its operands."""
+    return case.with_(operands="normal").label
+
+
+def _first(found: Answer) -> Told:
+    return {} if found.told is None else _sides(found.told)
+
+
+def _padded(question: Conventions, session: AnySession, origin: Origin) -> Told | None:
+    """Returns what is left of a layer whose two paddings read other inputs."""
+    left, right = question.case, question.written(session.target, question.case)
+    if right is None or left.with_(padding=right.padding) != right:
+        return None
+    first = origin(question.origin) if question.origin else session
+    failing = Failing(first, session)
+    finding = Finding.of(left, padding=right.padding)
+
+    def other_windows(one: Finding) -> bool:
+        try:
+            return bool((~failing.explained(one).pairs.same_window).any())
+        except TargetError:
+            return False
+
+    return _shrunk(finding, failing, other_windows, shows=failing.by_bits)
+
+
+def _shrunk(
+    finding: Finding,
+    failing: Failing,
+    fails: Callable[[Finding], bool],
+    shows: Callable[[Finding], bool] | None = None,
+) -> Told | None:
+    found = shrink(finding, fails, shows=shows)
+    if found is None or not found.shown:
+        return None
+    last = found.finding
+    told = _told(failing.explained(last), last.left, last.label)
+    told |= {"vary": last.vary, "at": last.at, "against": last.against} if last.paired else {}
+    if last.padding is not None:
+        told["against_case"] = last.right.to_json()
+    return told | {"calls": found.calls, "ended": found.ended}
+
+
+def _told(found: Comparison, case: Case, label: str) -> Told:
+    """Returns a case, and how the first differing output is made on both sides."""
+    given: Told = {"label": label, "case": case.to_json(), "causes": found.causes}
+    return given | _sides(found)
+
+
+def _sides(found: Comparison) -> Told:
+    """Both sides' numbers, bits and summations of one differing output; {} where none is known."""
+    if not len(found.differing):
+        return {}
+    pair = int(found.differing[0])
+    return {
+        "cause": found.cause[0],
+        "ulp": None if found.ulps[0] == ulp.NAN else int(found.ulps[0]),
+        "left": _side(found.left, found.pairs.left[pair]),
+        "right": _side(found.right, found.pairs.right[pair]),
+    }
+
+
+def _side(side: Run, place: np.ndarray) -> Told:
+    """One output: its place, bits and summation, and the numbers of the whole run, as exact hex."""
+    dtype, held = side.case.dtype, side.operands
+    given: Told = {
+        "target": side.target.text,
+        "case": side.case.to_json(),
+        "place": place.tolist(),
+        "bits": int(floats.to_bits(held.y[tuple(place)], dtype)),
+        "x": _hex(held.x, dtype),
+        "w": _hex(held.w, dtype),
+        "b": None if held.b is None else _hex(held.b, dtype),
+    }
+    if (summation := side.summation(place)) is not None:
+        tree, rounding = summation
+        given |= {"tree": tree.text, "rounding": rounding.to_json()}
+    return given
+
+
+def _hex(array: np.ndarray, dtype: str) -> list[str]:
+    return [float(value).hex() for value in floats.widen(array, dtype).reshape(-1)]

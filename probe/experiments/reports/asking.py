@@ -7,9 +7,15 @@ from collections.abc import Callable, Sequence
 
 from probe.campaign import Campaign, Part, Row, Sessions, Tally, Tell, case_row
 from probe.errors import InputError, NotASum, TargetError
-from probe.experiments.reports.answers import Answer, answer
-from probe.experiments.reports.questions import Conventions, Pair, Question, Report
-from probe.experiments.reports.smallest import smallest
+from probe.experiments.reports.answers import (
+    Answer,
+    Conventions,
+    Pair,
+    Question,
+    Report,
+    answer,
+    smallest,
+)
 from probe.launch import AnySession, open_session
 from probe.store import Store
 from probe.store.results import load
@@ -71,16 +77,16 @@ class _Asking(Campaign[Asked]):
         self.rows: dict[Key, Row] = {}
 
     def _only(self, target: Target) -> AnySession:
-        """The session of a target, without those of the targets before."""
+        """Returns the session of a target, without those of the targets before."""
         self.running.close(target, *self.origins)
         return self.running.get(target)
 
     def origin(self, text: str) -> AnySession:
-        """A started session of another target."""
+        """Returns a started session of another target."""
         return self.running.of(Target.parse(text))
 
     def ask(self, part: Part[Asked], question: Asked) -> None:
-        """One question of one target, unless it is stored."""
+        """Puts one question of one target, unless it is stored."""
         report, asked = question
         key = (part.run_id, report.thread, asked.text)
         if key in self.stored:
@@ -112,7 +118,7 @@ class _Asking(Campaign[Asked]):
         self.rows[row["target"], row["thread"], row["question"]] = row
 
     def place(self, question: Asked) -> Row:
-        """Where a question failed; stores its case."""
+        """Returns where a question failed; stores its case."""
         case = question[1].left
         self.keep("cases", case_row(case))
         return {"case_id": case.id, "vary": "length", "at": case.length}
@@ -125,7 +131,7 @@ class _Asking(Campaign[Asked]):
                 self._shrink(report, asked, rows)
 
     def _differing(self, report: Report, asked: Question) -> list[Row]:
-        """The rows of a question that differ: the report's home first, then its library."""
+        """Returns the rows of a question that differ: the report's home first, then its library."""
         key, library = (report.thread, asked.text), report.home.split(",")[0]
         rows = [row for (_, *mine), row in self.rows.items() if tuple(mine) == key]
 
@@ -154,7 +160,7 @@ class _Asking(Campaign[Asked]):
 
 
 def _stored(store: Store) -> dict[Key, Row]:
-    """The findings of the store by run, thread and question."""
+    """Returns the findings of the store by run, thread and question."""
     found = {}
     for row in load(store.path).arrow("findings").drop_columns("machine").to_pylist():
         whole = {name: json.loads(row[name]) for name in ("causes", "smallest") if row[name]}
