@@ -12,10 +12,10 @@ import sys
 
 import numpy as np
 
-from probe import backends, operands
+from probe import backends, floats, operands
 from probe.backends.contract import Unsupported
 from probe.case import Case
-from probe.reproduction import layout, lines, literals
+from probe.reproduction import layout, lines
 from probe.target import Target
 
 COMMON = {"in_channels": 4, "length": 9}
@@ -49,7 +49,7 @@ def main(text: str) -> list[tuple[str, str]]:
             operator = backend.operator(case.spec()).at(x.shape)
             named = {"w": w} if b is None else {"w": w, "b": b}
             run = operator.bind(named)
-            ours = literals.values(operator.output(run(operator.input(x))), case.dtype)
+            ours = widened(operator.output(run(operator.input(x))), case.dtype)
         except Unsupported as error:
             found.append((case.label, str(error)))
             continue
@@ -59,11 +59,17 @@ def main(text: str) -> list[tuple[str, str]]:
     return found
 
 
+def widened(array: np.ndarray, dtype: str) -> np.ndarray:
+    """A container array as a script has it: bfloat16 as float32."""
+    plain = "float32" if dtype == "bfloat16" else dtype
+    return np.asarray(floats.widen(array, dtype)).astype(plain)
+
+
 def printed(target: Target, version: str, case: Case, arrays: tuple) -> np.ndarray:
     """What the script's function gives of the same operands."""
     written = lines.of_case(target, version, case, arrays)
     given = {
-        name: literals.values(array, case.dtype)
+        name: widened(array, case.dtype)
         for name, array in zip("xwb", arrays, strict=True)
         if array is not None
     }
