@@ -170,7 +170,7 @@ def digests(found: dict[str, str], source: str, runner: Runner) -> None:
             x = padded(bare, to)
             for number, y in enumerate(runner.run(x).activations):
                 found[f"{source} {length} {to} layer {number}"] = digest(y)
-            whole, _ = runner.whole(x)
+            whole, _ = runner.end_to_end(x)
             found[f"{source} {length} {to} whole"] = "" if whole is None else digest(whole)
 
 
@@ -188,7 +188,7 @@ def compare(before: Path, after: Path) -> int:
             for key, *both in zip(keys, table.digest_at, table.digest_against, strict=True):
                 found[key] = tuple(both)
             table = load(folder / name).failures
-            for key in zip(table.target, table.case_id, table["at"], table.kind, strict=True):
+            for key in zip(table.target, table.case_id, table.kind, strict=True):
                 found[key] = "refused"
         if (folder / "networks.json").exists():
             for text, named in json.loads((folder / "networks.json").read_text()).items():
