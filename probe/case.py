@@ -266,7 +266,7 @@ class Case(Layer):
             given = json.loads(source) if isinstance(source, str) else dict(source)
         except ValueError as error:
             why = f"not JSON ({error})"
-            raise InputError("case", repr(source)[:40], why, "mend the text") from None
+            raise InputError("case", repr(source)[:40], why, "fix the text") from None
         if not isinstance(given, dict):
             raise InputError("case", repr(given)[:40], "not a JSON object", 'write {"op": ...}')
         _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])

@@ -1,6 +1,6 @@
 """The shortest padded lengths that change no bit: all layers add what is kept as at full length.
 
-Decided by order, not by luck: the way in which a layer adds each output is recognised at the size
+Decided by order, not by luck: each output's summation is recognised at the size
 that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
 outputs agree only if they are added in the same order with the same roundings. Functions of an
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in

@@ -111,7 +111,7 @@ class _OfNetwork(Work):
         return SafeLengths(session, as_float64(self.network).geometry(self.fixed))
 
     def _unproved(self, found: Found, safe: SafeLengths) -> None:
-        """Sums whose ways aren't known were compared by bits, which proves nothing."""
+        """Layers whose summations aren't known were compared by bits, which proves nothing."""
         sums = {n: why for n, why in safe.by_bits.items() if self.network.layers[n].sums}
         if sums:
             number, why = next(iter(sums.items()))

@@ -194,7 +194,7 @@ def table(folder: Path, name: str) -> pa.Table:
             return _once(folder, name)
         except FileNotFoundError as error:
             gone = error  # another process has compacted that part: list the files again
-    raise StoreError(f"store={folder}: {name} can't be opened; mend its links") from gone
+    raise StoreError(f"store={folder}: {name} can't be opened; fix its links") from gone
 
 
 def _once(folder: Path, name: str) -> pa.Table:
