@@ -102,11 +102,13 @@ def _written(framework: str, case: Case, pairs: Pairs) -> str:
     TensorFlow's names of paddings stand for the zeros that they give at every size.
     """
     backend = backends.get(FRAMEWORKS[framework])().described({}, "cpu", "")
-    named: Padding = _tensorflow_word(case, pairs).lower() or pairs
-    if framework == "onnx":  # which has words for both, at every size
-        named = case.padding
-    elif case.pool:  # whose padding is no zeros, or counts them
-        named = case.padding if case.pad_with == "nothing" else pairs
+    named: Padding = pairs
+    if framework == "onnx" and set(case.dilation) == {1} and case.pad_with == "nothing":
+        named = case.padding  # it has words for both SAMEs, which hold at every size
+    elif framework in ("tensorflow", "keras"):
+        named = _tensorflow_word(case, pairs).lower() or pairs
+        if case.pool:  # whose padding is no zeros, or counts them
+            named = case.padding if case.pad_with == "nothing" else pairs
     ceil = case.rounds_up and named not in BY_SIZE
     program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
     return "\n".join(backend.shown(program, Shapes(program, case.input_shape())))
