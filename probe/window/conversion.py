@@ -103,7 +103,8 @@ def _written(framework: str, case: Case, pairs: Pairs) -> str:
     """
     backend = backends.get(FRAMEWORKS[framework])().described({}, "cpu", "")
     named: Padding = pairs
-    if framework == "onnx" and set(case.dilation) == {1} and case.pad_with == "nothing":
+    zeros = case.pool == "max" and case.pad_with == "zeros"  # which a Pad node has to bring
+    if framework == "onnx" and set(case.dilation) == {1} and not zeros:
         named = case.padding  # it has words for both SAMEs, which hold at every size
     elif framework in ("tensorflow", "keras"):
         named = _tensorflow_word(case, pairs).lower() or pairs
