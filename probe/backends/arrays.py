@@ -73,14 +73,14 @@ class Arrays(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        return assigned("x", products.left_text(layer, shapes)) if program.single else []
+        return assigned("x", products.left(layer, shapes)) if program.single else []
 
     def operand(self, layer, name, at):
-        return assigned(at, products.right_text(layer, at)) if name == "w" else []
+        return assigned(at, products.right(layer, at)) if name == "w" else []
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        return products.restored_text(layer, "y", shapes) if program.single else "y"
+        return products.restored(layer, "y", shapes) if program.single else "y"
 
     def lines(self, layer, number, x, y, given, shapes):
         """Lines from the value named ``x`` to ``y``; see ``source.straight``."""

@@ -138,16 +138,16 @@ class Jax(Writing):
         return straight(self, program, shapes).run
 
     def enter(self, program, shapes):
-        x = products.left_text(program.steps[0].layer, shapes) if program.single else "x"
+        x = products.left(program.steps[0].layer, shapes) if program.single else "x"
         return ["x = " + array(x, program.steps[0].layer)]
 
     def operand(self, layer, name, at):
-        return [f"{at} = {array(products.right_text(layer, at) if name == 'w' else at, layer)}"]
+        return [f"{at} = {array(products.right(layer, at) if name == 'w' else at, layer)}"]
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
         found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
-        return products.restored_text(layer, found, shapes) if program.single else found
+        return products.restored(layer, found, shapes) if program.single else found
 
     def lines(self, layer, number, xs, y, given, shapes):
         """Lines from the values named ``xs`` to ``y``; see ``source.straight``."""

@@ -144,7 +144,7 @@ class Keras(Writing):
         if "kernel" in layer or not program.single:
             axes = shapes.rank + 2
             if program.single:
-                axes -= products.left_text(layer, shapes).count("0")
+                axes -= products.left(layer, shapes).count("0")
             shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
         given = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
@@ -168,7 +168,7 @@ class Keras(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        x = products.left_text(layer, shapes) if program.single else "x"
+        x = products.left(layer, shapes) if program.single else "x"
         return [f"x = {self.tensor(x, layer)}"]
 
     def operand(self, layer, name, at):
@@ -176,7 +176,7 @@ class Keras(Writing):
             return [f"{at} = {self.tensor(at, layer)}"]
         if name == "b":
             return [f"layer{at[1:]}.bias.assign({at})"]
-        w = products.right_text(layer, at)
+        w = products.right(layer, at)
         if layer["op"] == "depthwise_conv2d":
             channels = layer["in_channels"]
             w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
@@ -186,7 +186,7 @@ class Keras(Writing):
         y = 'keras.ops.cast(y, "float32")' if returned(program) == "bfloat16" else "y"
         array = f"keras.ops.convert_to_numpy({y})"
         layer = program.steps[-1].layer
-        return products.restored_text(layer, array, shapes) if program.single else array
+        return products.restored(layer, array, shapes) if program.single else array
 
     def tensor(self, array, layer):
         """A tensor of an array; JAX and PyTorch share an array's memory, so they get a copy."""

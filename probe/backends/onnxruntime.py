@@ -196,7 +196,7 @@ class Graph:
             return None
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
-            written = products.left_text(layer, self.shapes)
+            written = products.left(layer, self.shapes)
             rank = {"x": self.rank + 2, "x[0]": 2, "x[0, 0]": 1}[written]
             return ["size%d" % axis for axis in range(rank - 1)] + [channels]
         return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
@@ -222,12 +222,12 @@ class Graph:
     def enter(self, program, shapes):
         if not self.product:
             return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        x = products.left_text(program.steps[0].layer, shapes)
+        x = products.left(program.steps[0].layer, shapes)
         return ["x = " + x] if x != "x" else []
 
     def leave(self, program, shapes):
         if self.product:
-            return products.restored_text(program.steps[0].layer, "y", shapes)
+            return products.restored(program.steps[0].layer, "y", shapes)
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
@@ -240,7 +240,7 @@ class Graph:
         if layer["op"] == "dense":
             return ["%s = %s.T.copy()" % (at, at)]
         if layer["op"] in products.OPS:
-            return ["%s = %s" % (at, products.right_text(layer, at))]
+            return ["%s = %s" % (at, products.right(layer, at))]
         return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
 
     def lines(self, layer, number, x, y, given, shapes):

@@ -161,7 +161,7 @@ class Graph:
             return [-1] * (self.rank + 2)
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
-            written = products.left_text(layer, self.shapes)
+            written = products.left(layer, self.shapes)
             return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]
         return [-1, channels] + [-1] * self.rank
 
@@ -181,12 +181,12 @@ class Graph:
     def enter(self, program, shapes):
         if not self.product:
             return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        x = products.left_text(program.steps[0].layer, shapes)
+        x = products.left(program.steps[0].layer, shapes)
         return ["x = " + x] if x != "x" else []
 
     def leave(self, program, shapes):
         if self.product:
-            return products.restored_text(program.steps[0].layer, "y", shapes)
+            return products.restored(program.steps[0].layer, "y", shapes)
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
@@ -195,7 +195,7 @@ class Graph:
         if layer["op"] in products.OPS:
             if name == "b":
                 return []
-            w = products.right_text(layer, at)
+            w = products.right(layer, at)
             return ["%s = %s" % (at, w + ".T.copy()" if layer["op"] == "dense" else w)]
         if name != "w":
             return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]

@@ -7,7 +7,7 @@ or ``zeros`` (a maximum of 0, counted). What lies beyond the padding is never co
 """
 
 from probe import operation
-from probe.backends.contract import Operator, Unsupported
+from probe.backends.contract import Unsupported
 from probe.geometry import BY_SIZE, Windows
 
 
@@ -67,13 +67,3 @@ def pool(spec, library, sizes):
         return mean / library.whole(around(library.ones(x), float(zeros), 0.0))
 
     return call
-
-
-class Pool(Operator):
-    """A pooling operator of channels-last values; weights and bias are not given to it."""
-
-    def weights(self, w):
-        return None
-
-    def bias(self, b):
-        return None

@@ -226,7 +226,7 @@ class TensorFlow(Writing):
             return ["None"] * (program.inputs + len(names))
         axes = shapes.rank + 2
         if program.single and self.flat(layer):
-            axes -= products.left_text(layer, shapes).count("0")
+            axes -= products.left(layer, shapes).count("0")
         outer = (None,) * (axes - 1)
         if not (program.single or shapes.stacked or self.mode() == "session"):
             outer = (1,) + outer[1:]
@@ -268,13 +268,13 @@ class TensorFlow(Writing):
     def enter(self, program, shapes):
         layer = program.steps[0].layer
         written = program.single and self.flat(layer)
-        x = products.left_text(layer, shapes) if written else "x"
+        x = products.left(layer, shapes) if written else "x"
         return assigned("x", x if self.mode() == "session" else tensor(x, layer))
 
     def operand(self, layer, name, at):
         array = at
         if name == "w" and self.flat(layer):
-            array = products.right_text(layer, at)
+            array = products.right(layer, at)
         elif name == "w" and self.multiplied(layer):
             array = f"{at}.reshape({self.operand_shape(layer, name, 2)})"
         fed = self.constant or self.mode() == "session"
@@ -286,7 +286,7 @@ class TensorFlow(Writing):
             narrow = returned(program) == "bfloat16"
             array = ("tf.cast(y, tf.float32)" if narrow else "y") + ".numpy()"
         if program.single and self.flat(layer):
-            return products.restored_text(layer, array, shapes)
+            return products.restored(layer, array, shapes)
         return array
 
     def lines(self, layer, number, x, y, given, shapes):
@@ -329,7 +329,7 @@ class TensorFlow(Writing):
         found = [f"{y} = tf.matmul({x}, {w})"]
         if op == "dot":
             found = [f"{y} = tf.tensordot({x}, {w}, 1)"]
-            written = products.left_text(layer, shapes) + products.right_text(layer, "w")
+            written = products.left(layer, shapes) + products.right(layer, "w")
             if written.count("0") > 2:  # of a vector
                 add = f"{y} = {y} + {b}"
         return found + [add] * bool(b)
@@ -575,12 +575,6 @@ def configured(switches, device, version):
         gpu = f'tf.config.list_physical_devices("GPU")[{device.partition(":")[2]}]'
         found.append(f'tf.config.set_visible_devices({gpu}, "GPU")')
     return tuple(found)
-
-
-def configure(tf, switches, device):
-    """Runs the lines of ``configured`` for a TensorFlow 2. Raises Unavailable: no such GPU."""
-    require_gpu(tf, device)
-    exec("\n".join(configured(switches, device, tf.__version__)), {"tf": tf})
 
 
 def require_gpu(tf, device):

@@ -128,7 +128,7 @@ class Torch(Writing):
     def enter(self, program, shapes):
         layer = program.steps[0].layer
         if program.single and layer["op"] in products.OPS:
-            return ["x = " + self.tensor(products.left_text(layer, shapes), layer)]
+            return ["x = " + self.tensor(products.left(layer, shapes), layer)]
         # a view with one channel has strides that tell PyTorch another memory format; a copy hasn't
         return ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
 
@@ -140,7 +140,7 @@ class Torch(Writing):
             array = f"np.moveaxis({at}, -1, 1).copy()" if name == "tail" else at
             return [f"{at} = {self.tensor(array, layer)}"]
         if layer["op"] in products.OPS:
-            w = products.right_text(layer, at)
+            w = products.right(layer, at)
             return [f"{at} = {self.tensor(f'{w}.T.copy()' if self.linear(layer) else w, layer)}"]
         return [
             f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()",
@@ -152,7 +152,7 @@ class Torch(Writing):
         wide = ".float()" if returned(program) == "bfloat16" else ""
         array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
         if program.single and layer["op"] in products.OPS:
-            return products.restored_text(layer, array, shapes)
+            return products.restored(layer, array, shapes)
         return f"np.moveaxis({array}, 1, -1)"
 
     def tensor(self, array, layer):
