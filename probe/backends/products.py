@@ -27,7 +27,7 @@ def right(spec, w):
 
 
 def restored(spec, y, shapes):
-    """The expression of the result as (batch, length, filters), of a dense layer (batch, filters)."""
+    """The expression of the result as (batch, length, filters); of ``dense`` (batch, filters)."""
     if spec["op"] == "sum":
         return y + "[..., None]"
     if spec["op"] not in ("matmul", "dot") or shapes.stacked:
