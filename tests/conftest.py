@@ -40,8 +40,27 @@ def pytest_configure(config):
         os.sched_setaffinity(0, {own[(first + n) % len(own)] for n in range(CORES)})
 
 
+MINUTES_TOGETHER = """
+    test_ctrl_c_prints_what_there_is
+    test_long_chains_need_no_stack[2500]
+    test_graphs_conform[tensorflow,xla=1]
+    test_graphs_conform[tensorflow,weights=constant]
+    test_graphs_conform[keras,mode=graph]
+    test_tensorflow_and_keras_conform[tensorflow,onednn=0-dtypes1]
+    test_tensorflow_and_keras_conform[tensorflow,onednn=0,contraction=0-dtypes2]
+    test_the_bits_are_those_of_the_librarys_own_layer[keras]
+    test_rows_are_explained_and_what_is_called_a_cause_replays[keras]
+    test_its_notebook_runs_on_it[length_sweep]
+    test_integers_are_exact_and_nothing_is_refused[openvino]
+    test_integers_are_exact_and_nothing_is_refused[openvino,weights=argument]
+""".split()
+"""What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
+        if item.name in MINUTES_TOGETHER:
+            item.add_marker("slow")
         name = item.path.stem.removeprefix("test_")
         if name not in SECONDS_EACH and not name.startswith("backends"):
             item.add_marker("check")
