@@ -21,7 +21,7 @@ from probe.campaign import Campaign, Part, Row, Sessions, Tally, Tell, case_row
 from probe.case import Case
 from probe.comparison import Comparison, Finding, Revealer, Shapes, compared
 from probe.errors import InputError, ProbeError
-from probe.experiments.referee import Referee
+from probe.experiments.referee import Referee, Unrefereed
 from probe.launch import AnySession, open_session
 from probe.store import Store, parquet
 from probe.target import Target
@@ -109,13 +109,13 @@ class Drawing:
         if windows:
             found["kernel"] = tuple(rng.choice((1, 2, 3, 3, 5, 7)) for _ in range(axes))
             found["stride"] = rng.choice((1, 1, 1, 2))
-            found["dilation"] = rng.choice((1, 1, 1, 1, 2))
+            found["dilation"] = rng.choice((1, 1, 1, 2)) if found["stride"] == 1 else 1
             found["padding"] = rng.choice(("valid", "same"))
             found["height"] = tuple(rng.randint(1, 10) for _ in range(axes - 1)) or None
             found["batch"] = rng.choice((1, 1, 1, 2, 3))
         if op == "depthwise_conv2d":
             found["filters"] = channels
-        elif windows and rng.random() < 0.2:
+        elif op in ("conv1d", "conv2d") and rng.random() < 0.2:
             found["groups"] = rng.choice([g for g in range(1, channels + 1) if channels % g == 0])
             found["filters"] = found["groups"] * rng.choice((1, 2, 3))
         if (windows or op == "dense") and rng.random() < 0.4:
@@ -224,12 +224,14 @@ class _Sides:
         return told(found) | self._refereed(found, finding)
 
     def _refereed(self, found: Comparison, finding: Finding) -> Row:
-        """What direct calls say; nulls where a library's referee does not."""
+        """What direct calls say; nulls, and why, where there is none."""
         direct = []
         for side in (found.left, found.right):
-            y = self._referee(side.target).outputs(side.case, finding.operands(side.case))
-            if y is None:
-                return dict.fromkeys(("refereed", "other", "missed", "false"))
+            try:
+                y = self._referee(side.target).outputs(side.case, finding.operands(side.case))
+            except Unrefereed as why:
+                nothing: Row = dict.fromkeys(("refereed", "other", "missed", "false"))
+                return nothing | {"unrefereed": machine.publishable(str(why))}
             direct.append(y.reshape(-1, side.case.filters))
         dtype, sides = found.left.case.dtype, (found.left, found.right)
         other = [ulp.apart(y, one.operands.y, dtype) for y, one in zip(direct, sides, strict=True)]

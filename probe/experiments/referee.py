@@ -2,8 +2,8 @@
 
 ``experiments/fuzz.py`` asks it whether the outputs that probe compared are those that a user's
 script gets. A referee lives in a process of its own, with the variables that the target's switches
-set; a library is one function, which calls it as its documentation shows. What it cannot say, it
-leaves out (``None``): that is no agreement.
+set; a library is one function, which calls it as its documentation shows. ``Unrefereed`` says why
+there is no such call: that is no agreement.
 """
 
 from __future__ import annotations
@@ -12,17 +12,26 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from probe import floats
 from probe.case import Case
-from probe.launch import library_variables
+from probe.launch import environment, library_variables
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Switches = Mapping[str, str]
+
+
+STARTING = Lock()
+"""Held while this process's variables are those of a referee that starts."""
+
+
+class Unrefereed(Exception):
+    """Why a referee has nothing to say."""
 
 
 class Referee:
@@ -30,21 +39,32 @@ class Referee:
 
     def __init__(self, where: Target) -> None:
         self.where = where
-        before = dict(os.environ)
-        os.environ.update(library_variables(where))
-        try:  # the process starts with the variables that are set now
-            self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-            self.pool.submit(os.getpid).result()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        with STARTING:  # the process starts with the variables that are set now
+            before = dict(os.environ)
+            try:
+                os.environ.clear()
+                os.environ.update(environment(library_variables(where)))
+                self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+                self.pool.submit(os.getpid).result()
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
 
-    def outputs(self, case: Case, operands: Arrays) -> np.ndarray | None:
-        """The outputs of a direct call, container (batch, *positions, filters); None: not said."""
+    def outputs(self, case: Case, operands: Arrays) -> np.ndarray:
+        """The outputs of a direct call, container (batch, *positions, filters). ``Unrefereed``."""
         if self.where.name not in CALLS or self.where.device != "cpu":
-            return None
-        work = self.pool.submit(called, self.where.name, dict(self.where.switches), case, operands)
-        return work.result()
+            raise Unrefereed(f"no direct call of {self.where.text} is written")
+        switches = dict(self.where.switches)
+        try:
+            found = self.pool.submit(called, self.where.name, switches, case, operands).result()
+        except Exception as error:  # whatever a library raises where it refuses
+            first = (str(error) or repr(error)).splitlines()[0]
+            raise Unrefereed(f"{type(error).__name__}: {first[:200]}") from None
+        if found is None:
+            raise Unrefereed(f"no direct call of {self.where.text} is written for {case.op}")
+        if found.shape != case.output_shape():
+            raise Unrefereed(f"its direct call gives shape {found.shape}")
+        return found
 
     def __enter__(self) -> Referee:
         return self
@@ -62,7 +82,8 @@ def called(library: str, switches: Switches, case: Case, operands: Arrays) -> np
     found = CALLS[library](case, x, w, b, switches)
     if found is None:
         return None
-    return floats.to_container(np.asarray(found).reshape(case.output_shape()), case.dtype)
+    found = floats.to_container(np.asarray(found), case.dtype)
+    return found if case.op in CONVOLUTIONS else found.reshape(case.output_shape())
 
 
 def _tensorflow(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:

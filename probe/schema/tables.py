@@ -264,6 +264,7 @@ TRIALS = since(
     Column("other", "int", "of these, with other bits than probe's", "outputs", null=NO_REFEREE),
     Column("missed", "int", "outputs that differ by the referee alone", "outputs", null=NO_REFEREE),
     Column("false", "int", "outputs that differ by probe alone", "outputs", null=NO_REFEREE),
+    Column("unrefereed", "text", "why there is no referee", null="there is one", foreign=True),
     Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
     Column("seconds", "float", "for both sides, their reveals and the referee", "s"),
 )
