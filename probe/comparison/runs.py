@@ -299,6 +299,7 @@ class Finding(Shapes):
         if case.weighted:  # its numbers are in the arrays
             bias = None if case.bias is None else "normal"
             case = case.with_(weights=None, bias=bias)
+        case = case.with_(put=None)  # these too
         return cls(case, vary, at, against, shapes.padding, x, w, b)
 
     @property

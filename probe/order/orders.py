@@ -198,7 +198,7 @@ class _Work:
     def _fresh(self, kind: str, seed: int) -> Operands:
         """Operands that the reveal did not use."""
         bias = None if self.case.bias is None else "normal"
-        case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias)
+        case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias, put=None)
         x, w, b = (
             None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
         )
