@@ -1,15 +1,18 @@
-"""What reaches an output though it has no weight there: asked with a NaN outside of every window.
+"""What reaches an output though it has no weight there: asked with infinities.
 
 A kernel may read beyond a window, a neighbouring row or place, and multiply it by a zero of its
-own. No finite number shows that, for 0 * x is 0; a NaN or an infinity gets through. So NaNs are put
-into a whole set of elements at once: an output whose window lies outside of the set is NaN only if
-something of the set reached it, and where it is not, nothing of it did. Sets are slabs of one axis
-(batch entries, places along a spatial axis, groups of channels), so that a few for each axis ask
-every output about everything it does not read: about 2 log2(rows) calls for the rows of a product,
-twice the window's extent and 4 log2 for an axis of a convolution. Only where something is reached
-more is asked.
+own. No finite number shows that, for 0 * x is 0; a NaN or an infinity gets through. So every input
+is made infinite at once while all weights are positive: a sum of its products alone is infinite,
+and one that has 0 * inf among them is NaN. One call so tells that nothing reaches any output, which
+is the usual case. Else infinities are put into sets of elements: an output whose window lies
+outside of a set is NaN only if something of the set reached it, and where it is not, nothing of it
+did. Sets are slabs of one axis (batch entries, places along a spatial axis, groups of channels), so
+that a few for each axis ask every output about everything it does not read: about 2 log2(rows)
+calls for the rows of a product, twice the window's extent and 4 log2 for an axis of a convolution.
 
-Weights are asked alike: those of other filters, and an output's own where its window meets padding.
+A window's own elements may be read a second time so, which turns its infinities into NaN; they are
+found alike. Weights are asked in the same way: those of other filters, and an output's own where
+its window meets padding.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ NAMED = 512
 
 @dataclass(frozen=True)
 class Reached:
-    """What reaches the outputs at one position of one group of filters, beyond their windows.
+    """What reaches the outputs at one position of one group of filters with a weight of 0.
 
     ``position``: batch entries times output positions. ``inputs``: flat indices into x. ``exact``:
     each of them reaches it; else one of them does, and which was not told apart.
@@ -57,8 +60,9 @@ class Reached:
 class Reach:
     """What was asked of a case, and found. Bool arrays are (positions, filters).
 
-    ``inputs``: elements outside of the window reach the output. ``weights``: those of other
-    filters do. ``padding``: padded places are multiplied, so that an infinite weight there makes a
+    ``inputs``: elements of x reach the output with a weight of 0, besides those that its window
+    reads with their own, or these a second time. ``weights``: those of other filters do.
+    ``padding``: padded places are multiplied, so that an infinite weight there makes a
     NaN (0 * inf). ``named``: which elements they are, where that was asked. ``calls``: what it
     cost.
     """
@@ -90,46 +94,41 @@ class Reach:
 
 
 def reveal_reach(session: AnySession, case: Case, naming: bool = True) -> Reach:
-    """Reveals what reaches every output of ``case`` (its length set) with NaNs, weights too.
+    """Reveals what reaches every output of ``case`` (its length set), weights too.
 
-    ``naming``: also which elements of x they are, where there are any. A pooling case has nothing
-    to ask. Errors: TargetError.
+    ``naming``: also which elements of x they are, where there are any. Two calls where nothing
+    reaches anything. A pooling case has nothing to ask. Errors: TargetError.
     """
     asked = _Asked(session, case)
     if case.pool:
         return asked.result
-    hits = asked.inputs()
-    if naming and asked.result.inputs.any():
-        asked.result.named = _Names(asked, hits).found()
+    if asked.inputs() and naming:
+        asked.result.named = _Names(asked).found()
     asked.weights()
-    asked.padding()
     return asked.result
 
 
 def reached_by(
     session: AnySession, case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
 ) -> Reach:
-    """Which outputs the infinities and NaNs of these container operands reach, as they stand.
+    """Which outputs the infinities and NaNs of these container operands reach.
 
-    They are put into finite operands set by set, so that what comes out NaN was made so by them.
-    ``named`` has candidates: those that were not shown to be harmless. Errors: TargetError.
+    Infinities are put in their places into finite operands, so that what comes out NaN was made so
+    by them. ``named`` has candidates: those that were not shown to be harmless. Errors:
+    TargetError.
     """
-    odd = tuple(None if one is None else ~floats.is_finite(one, case.dtype) for one in (x, w, b))
-    asked = _Asked(session, case, (x, w, b), odd)
+    odd = [None if one is None else ~floats.is_finite(one, case.dtype) for one in (x, w, b)]
+    asked = _Asked(session, case, odd)
     if case.pool:
         return asked.result
-    if odd[0] is not None and odd[0].any():
-        hits = asked.inputs()
-        if asked.result.inputs.any():
-            asked.result.named = _Names(asked, hits).candidates()
-    if any(one is not None and one.any() for one in odd[1:]):
-        asked.weights()
-        asked.padding()
+    if asked.inputs():
+        asked.result.named = _Names(asked).candidates()
+    asked.weights()
     return asked.result
 
 
 def reach_of_inputs(session: AnySession, case: Case) -> Reach:
-    """Which outputs elements outside of their windows reach; the cheap part of ``reveal_reach``."""
+    """Which outputs are reached by inputs that they have no weight for: one call."""
     asked = _Asked(session, case)
     if not case.pool:
         asked.inputs()
@@ -176,22 +175,15 @@ class Axis:
         return found
 
 
-Operands = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-Odd = tuple[np.ndarray | None, ...]
+Odd = Sequence[np.ndarray | None]
 Hit = tuple[int, np.ndarray, np.ndarray, np.ndarray]
 
 
 class _Asked:
-    """Questions to one case. ``odd``: where ``given`` is not finite; None: NaNs everywhere."""
+    """Questions to one case. ``odd``: where x, w and b may be infinite; None: everywhere."""
 
-    def __init__(
-        self,
-        session: AnySession,
-        case: Case,
-        given: Operands | None = None,
-        odd: Odd = (None, None, None),
-    ) -> None:
-        self.session, self.case, self.given, self.odd = session, case, given, odd
+    def __init__(self, session: AnySession, case: Case, odd: Odd | None = None) -> None:
+        self.session, self.case, self.odd = session, case, odd
         shape = case.output_shape()
         self.positions = math.prod(shape[:-1])
         none = np.zeros((self.positions, case.filters), bool)
@@ -206,7 +198,14 @@ class _Asked:
         self.width = case.filters // case.groups
         self.out = (case.batch, *geometry.outputs, case.groups, self.width)
 
-    def inputs(self) -> list[Hit]:
+    def inputs(self) -> bool:
+        """Asks about all of x at once: whether anything reaches an output."""
+        whole = np.arange(math.prod(self.case.input_shape()))
+        (nan,) = self.ask("x", [whole])
+        self.result.inputs |= nan.reshape(self.result.inputs.shape)
+        return bool(nan.any())
+
+    def hits(self) -> list[Hit]:
         """Asks about x: (axis, its set, asked outputs, NaN ones), both bool of shape ``out``."""
         sets = [(axis, members) for axis, one in enumerate(self.axes) for members in one.sets()]
         chosen = [self._slab(axis, members) for axis, members in sets]
@@ -215,9 +214,7 @@ class _Asked:
             shape = [1] * len(self.out)
             shape[axis] = self.out[axis]
             asked = np.broadcast_to(self.axes[axis].apart(members).reshape(shape), self.out)
-            nan = nan.reshape(self.out)
-            self.result.inputs |= (nan & asked).reshape(self.result.inputs.shape)
-            hits.append((axis, members, asked, nan))
+            hits.append((axis, members, asked, nan.reshape(self.out)))
         return hits
 
     def _slab(self, axis: int, members: np.ndarray) -> np.ndarray:
@@ -239,10 +236,22 @@ class _Asked:
         return np.ravel_multi_index(np.ix_(*index), shape).reshape(-1)
 
     def weights(self) -> None:
+        """Asks about the weights: all at once, then those of other filters and at padding."""
+        case = self.case
+        if not case.weighted:
+            return
+        whole = np.arange(math.prod(case.weight_shape))
+        (nan,) = self.ask("w", [whole], [np.arange(case.filters)])
+        left = nan.reshape(self.positions, case.filters)
+        if not left.any():
+            return
+        self._padding()
+        self._other_filters()
+        self.result.weights |= left & ~self.result.padding
+
+    def _other_filters(self) -> None:
         """Asks about the weights (and the bias) of other filters."""
         case = self.case
-        if not case.weighted or case.filters == 1:
-            return
         one = Axis(case.filters, np.arange(case.filters)[:, None])
         sets = list(one.sets())
         rows = np.arange(case.summands)[:, None] * case.filters
@@ -251,11 +260,9 @@ class _Asked:
         for members, nan in zip(sets, self.ask("w", chosen, biased), strict=True):
             self.result.weights |= nan.reshape(self.positions, case.filters) & ~members
 
-    def padding(self) -> None:
+    def _padding(self) -> None:
         """Asks whether a weight that meets padding is multiplied with it."""
         case, inner = self.case, self.case.group_channels * self.case.filters
-        if not case.weighted:
-            return
         padded = np.tile(self.geometry.reads() < 0, (case.batch, 1))
         places = np.flatnonzero(padded.any(axis=0))
         chosen = [np.arange(place * inner, (place + 1) * inner) for place in places.tolist()]
@@ -269,10 +276,10 @@ class _Asked:
         chosen: Sequence[np.ndarray],
         biased: Sequence[np.ndarray] | None = None,
     ) -> Iterator[np.ndarray]:
-        """Yields where the output is NaN for NaNs at each set: bool (*output,).
+        """Yields where the output is NaN for infinities at each set: bool (*output,).
 
         ``which``: x or w; ``chosen``: flat indices. ``biased``: of the bias beside them, if there
-        is one. Sets without anything that is not finite are not asked.
+        is one. Sets without anything that may be infinite are not asked.
         """
         kept = [self._odd("xwb".index(which), one) for one in chosen]
         kept_b = [np.zeros(0, int)] * len(kept)
@@ -290,38 +297,30 @@ class _Asked:
 
     def _odd(self, operand: int, flat: np.ndarray) -> np.ndarray:
         """Those of an operand's elements that are to be edited."""
-        odd = self.odd[operand]
-        if self.given is None:
+        if self.odd is None:
             return flat
+        odd = self.odd[operand]
         return flat[:0] if odd is None else flat[odd.reshape(-1)[flat]]
-
-    def _values(self, operand: int, flat: np.ndarray) -> np.ndarray:
-        """What is put there: what was given, or NaN."""
-        given = None if self.given is None else self.given[operand]
-        if given is not None:
-            return given.reshape(-1)[flat]
-        return floats.round_to(np.full(len(flat), np.nan), self.case.dtype)
 
     def _request(
         self, which: str, some: Sequence[np.ndarray], some_b: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         case = self.case
         flat = np.concatenate(some)
-        operand = "xwb".index(which)
         small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
         arrays = {
             "x": floats.round_to(np.ones(case.input_shape()), case.dtype),
             "w": floats.round_to(np.full(case.weight_shape, small), case.dtype),
             "offsets": _offsets(some),
             "flat": flat.astype(np.int64),
-            "values": self._values(operand, flat),
+            "values": floats.round_to(np.full(len(flat), np.inf), case.dtype),
         }
         if case.bias is not None:
             arrays["b"] = floats.round_to(np.zeros(case.filters), case.dtype)
             if which == "w":
                 flat = np.concatenate(some_b)
                 arrays |= {"b_offsets": _offsets(some_b), "b_flat": flat.astype(np.int64)}
-                arrays["b_values"] = self._values(2, flat)
+                arrays["b_values"] = floats.round_to(np.full(len(flat), np.inf), case.dtype)
         mode = "inputs" if which == "x" else "weights"
         header = {"do": "masks", "spec": case.spec(), "mode": mode}
         found = [blocks["outputs"] for _, blocks in self.session.stream(header, arrays)]
@@ -354,7 +353,7 @@ class _Names:
     a row is a product of sets, one an axis.
     """
 
-    def __init__(self, asked: _Asked, hits: Sequence[Hit]) -> None:
+    def __init__(self, asked: _Asked) -> None:
         self.asked = asked
         case, out = asked.case, asked.out
         reached = asked.result.inputs.reshape(out).any(axis=-1)
@@ -363,7 +362,7 @@ class _Names:
         self.rows = rows[: min(max(1, most), NAMED)]
         at = tuple(self.rows.T)
         self.left = [np.ones((len(self.rows), axis.size), bool) for axis in asked.axes]
-        for axis, members, wanted, nan in hits:
+        for axis, members, wanted, nan in asked.hits():
             clean = wanted.any(axis=-1)[at] & ~nan.any(axis=-1)[at]
             self.left[axis][clean] &= ~members
         self.group = self.rows[:, -1]
@@ -376,7 +375,7 @@ class _Names:
         asked = self.asked
         found = []
         for row in range(len(self.rows)):
-            inputs = asked._odd(0, self._outside(row, None))
+            inputs = asked._odd(0, self._elements(row, None))
             found.append(self._named(row, inputs, len(inputs) == 1))
         return found
 
@@ -403,29 +402,21 @@ class _Names:
         for (members, channel), nan in zip(about, self.asked.ask("x", sets), strict=True):
             shown = nan.reshape(self.asked.out).any(axis=-1)[tuple(self.rows.T)]
             for row in np.flatnonzero(shown).tolist():
-                inputs[row].append(self._outside(row, members, channel))
+                inputs[row].append(self._elements(row, members, channel))
         return [
             self._named(row, np.unique(np.concatenate(some)), exact)
             for row, some in enumerate(inputs)
             if some and sum(map(len, some))
         ]
 
-    def _outside(
+    def _elements(
         self, row: int, members: Sequence[np.ndarray] | None, channel: int | None = None
     ) -> np.ndarray:
-        """Flat indices that are left for a row (of these sets), without its own window."""
-        asked = self.asked
+        """Flat indices that are left for a row (of these sets)."""
         left = [one[row] for one in self.left]
         if members is not None:
             left = [one & some for one, some in zip(left, members, strict=True)]
-        found = asked.elements(left, channel)
-        own = []
-        for axis, coordinate in zip(asked.axes, self.rows[row], strict=True):
-            mask = np.zeros(axis.size, bool)
-            reads = axis.reads[coordinate]
-            mask[reads[reads >= 0]] = True
-            own.append(mask)
-        return np.setdiff1d(found, asked.elements(own))
+        return self.asked.elements(left, channel)
 
     def _named(self, row: int, inputs: np.ndarray, exact: bool) -> Reached:
         return Reached(int(self.position[row]), int(self.group[row]), inputs, exact)

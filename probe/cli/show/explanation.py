@@ -22,6 +22,7 @@ from probe.printing import counted, differ, table
 
 MEANING = {
     "window": "reads other inputs: a convention (padding, stride, groups), not rounding",
+    "reach": "a NaN or an infinity gets in from an input or a weight that it has no weight for",
     "order": "adds the same products in another order",
     "rounding": "fuses other products into their additions (FMA), or cuts its result off",
     "precision": "keeps products or partial sums in another format",
