@@ -110,7 +110,9 @@ class Case(Layer):
         rank = OPERATIONS[op].spatial_rank or 0
         made["kernel"] = arguments.kernel(op, kernel, rank)
         made["in_channels"] = count("in_channels", in_channels)
-        made["groups"], made["filters"] = arguments.channels(op, made["in_channels"], groups, filters)
+        made["groups"], made["filters"] = arguments.channels(
+            op, made["in_channels"], groups, filters
+        )
         made["length"] = arguments.length(op, length, rank)
         made["stride"] = sizes("stride", stride, rank)
         made["dilation"] = sizes("dilation", dilation, rank)

@@ -367,7 +367,7 @@ def budget_options(command: Command) -> Command:
     """Adds ``--by``, ``--most`` and ``--any-cause``."""
     by = (
         "What a smaller case has to keep: bits that differ, or the order (or rounding) in which "
-        "outputs are added, whatever the operands are."
+        "outputs are added, whatever the finite operands are."
     )
     cause = "A smaller case may differ by another cause, or in other kernels; the result says so."
     found = option("--any-cause", None, cause, is_flag=True)(command)

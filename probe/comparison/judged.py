@@ -19,7 +19,16 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
-from probe.comparison.runs import Arrays, Blocks, Revealer, Run, Shapes, common, run
+from probe.comparison.runs import (
+    Arrays,
+    Blocks,
+    Revealer,
+    Run,
+    Shapes,
+    common,
+    run,
+)
+from probe.comparison.same import check_operands
 from probe.launch import AnySession
 from probe.order.tree import BIAS
 
@@ -106,6 +115,9 @@ class Comparison:
     pairs: Pairs
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_operands(self.left, self.right, self.pairs)
+
     def reveal(
         self,
         first: AnySession,
@@ -184,7 +196,7 @@ class Comparison:
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """What is added otherwise, whatever the operands are: pairs (indices) by cause.
+        """What is added otherwise, whatever the finite operands are: pairs (indices) by cause.
 
         Only pairs with the same window count; summations are compared over the leaves that the
         outputs read: in the padding all add zeros.
@@ -284,7 +296,13 @@ class Comparison:
             "windows_differ": int((~self.pairs.same_window).sum()),
             "controls": {"left": self.left.control, "right": self.right.control},
             "kernels": self.kernels,
-        }
+        } | ({"reached": reached} if (reached := self._reached()) else {})
+
+    def _reached(self) -> dict[str, int]:
+        """How many outputs of a side are NaN by what they don't read; {} where none is."""
+        sides = {"left": self.left, "right": self.right}
+        found = {name: int(side.reached.sum()) for name, side in sides.items()}
+        return found if any(found.values()) else {}
 
     def lines(self) -> tuple[str, str, str]:
         """Returns the comparison in three lines: the runs, what differs, why."""

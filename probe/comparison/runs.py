@@ -174,7 +174,6 @@ class Run:
                 return self.reveal(session, (), wanted)
         return self
 
-
     def prove(self, session: AnySession, orders: Orders) -> None:
         """Takes these orders and replays them on the run's operands.
 
@@ -262,7 +261,7 @@ class Revealer:
 
     ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
     ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
-    whatever the operands are: where a replay of kept ones gives a run's bits, nothing is asked.
+    for all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
     ``small``: up to so many outputs all are revealed, though some are wanted.
     """
 

@@ -256,6 +256,8 @@ def _notes(side: Added) -> Iterator[Text]:
 
 def _result(side: Added) -> Text:
     library = floats.text(side.library, side.dtype)
+    if side.reached:
+        return Text(f"+ {side.reached} = {library} = the library's bits", "green")
     if side.result is None:
         return Text(f"library: {library}")
     if side.result == side.library:

@@ -89,7 +89,7 @@ def windows(found: Windows) -> RenderableType:
 
 
 REACHED = {
-    "inputs": "are reached by inputs that they don't read: a NaN or an infinity there makes them NaN",
+    "inputs": "multiply inputs by a zero of their own: an infinity there makes them NaN",
     "weights": "are reached by the weights of other filters",
     "padding": "multiply their padding: an infinite weight that meets it gives a NaN",
 }
@@ -110,8 +110,8 @@ def _reach(found: Windows) -> Iterator[Text]:
     case = found.case
     for one in found.reach.named[:SHOWN]:
         shape = case.input_shape()
-        runs = np.split(one.inputs, np.flatnonzero(np.diff(one.inputs // case.in_channels)) + 1)
-        runs = [part for run in runs for part in np.split(run, np.flatnonzero(np.diff(run) > 1) + 1)]
+        apart = (np.diff(one.inputs) > 1) | (np.diff(one.inputs // case.in_channels) > 0)
+        runs = np.split(one.inputs, np.flatnonzero(apart) + 1)
         some = " ".join(_span(int(run[0]), len(run), shape) for run in runs[:READS])
         more = f" ... ({len(runs) - READS} more)" if len(runs) > READS else ""
         which = f", filter {one.group * (case.filters // case.groups)}" * (case.groups > 1)
