@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe import arguments, floats
-from probe.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
+from probe.arguments import Numbers, Place, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.errors import InputError
 from probe.geometry import Padding, Pair, around
 from probe.operands import KINDS, VERSION, generate
@@ -315,7 +315,7 @@ class Case(Layer):
         return x, w, b
 
     @property
-    def places(self) -> tuple[arguments.Place, ...]:
+    def places(self) -> tuple[Place, ...]:
         """What ``put`` puts where: operand, index and value."""
         rank = self.spatial_rank + 2
         return arguments.put(self.put or "", {"x": rank, "w": rank, "b": 1})

@@ -55,7 +55,7 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     if a.shape != b.shape:
         raise InputError(name, a.shape, f"the other side meets {b.shape} of them", todo)
     bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
-    if np.array_equal(*bits):
+    if np.array_equal(bits[0], bits[1]):
         return
     place = tuple(np.argwhere(bits[0] != bits[1])[0])
     shown = [floats.text(int(side[place]), dtype) for side in bits]

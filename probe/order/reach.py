@@ -281,10 +281,10 @@ class _Asked:
         ``which``: x or w; ``chosen``: flat indices. ``biased``: of the bias beside them, if there
         is one. Sets without anything that may be infinite are not asked.
         """
-        kept = [self._odd("xwb".index(which), one) for one in chosen]
+        kept = [self.chosen("xwb".index(which), one) for one in chosen]
         kept_b = [np.zeros(0, int)] * len(kept)
         if biased is not None and self.case.bias is not None:
-            kept_b = [self._odd(2, one) for one in biased]
+            kept_b = [self.chosen(2, one) for one in biased]
         calls = [n for n, pair in enumerate(zip(kept, kept_b, strict=True)) if any(map(len, pair))]
         answers: dict[int, np.ndarray] = {}
         for part in _parts(calls, [len(one) for one in kept]):
@@ -295,7 +295,7 @@ class _Asked:
         for number in range(len(kept)):
             yield answers.get(number, nothing)
 
-    def _odd(self, operand: int, flat: np.ndarray) -> np.ndarray:
+    def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
         """Those of an operand's elements that are to be edited."""
         if self.odd is None:
             return flat
@@ -356,14 +356,14 @@ class _Names:
     def __init__(self, asked: _Asked) -> None:
         self.asked = asked
         case, out = asked.case, asked.out
-        reached = asked.result.inputs.reshape(out).any(axis=-1)
+        reached = _some(asked.result.inputs.reshape(out))
         rows = np.stack(np.nonzero(reached), axis=1)
         most = ROWS // sum(axis.size for axis in asked.axes)
         self.rows = rows[: min(max(1, most), NAMED)]
         at = tuple(self.rows.T)
         self.left = [np.ones((len(self.rows), axis.size), bool) for axis in asked.axes]
         for axis, members, wanted, nan in asked.hits():
-            clean = wanted.any(axis=-1)[at] & ~nan.any(axis=-1)[at]
+            clean = _some(wanted)[at] & ~_some(nan)[at]
             self.left[axis][clean] &= ~members
         self.group = self.rows[:, -1]
         position = self.rows[:, :-1]
@@ -375,7 +375,7 @@ class _Names:
         asked = self.asked
         found = []
         for row in range(len(self.rows)):
-            inputs = asked._odd(0, self._elements(row, None))
+            inputs = asked.chosen(0, self._elements(row, None))
             found.append(self._named(row, inputs, len(inputs) == 1))
         return found
 
@@ -400,7 +400,7 @@ class _Names:
                 sets.append(self.asked.elements(members, channel))
                 about.append((members, channel))
         for (members, channel), nan in zip(about, self.asked.ask("x", sets), strict=True):
-            shown = nan.reshape(self.asked.out).any(axis=-1)[tuple(self.rows.T)]
+            shown = _some(nan.reshape(self.asked.out))[tuple(self.rows.T)]
             for row in np.flatnonzero(shown).tolist():
                 inputs[row].append(self._elements(row, members, channel))
         return [
@@ -420,6 +420,11 @@ class _Names:
 
     def _named(self, row: int, inputs: np.ndarray, exact: bool) -> Reached:
         return Reached(int(self.position[row]), int(self.group[row]), inputs, exact)
+
+
+def _some(outputs: np.ndarray) -> np.ndarray:
+    """Which groups have some filter of these: without the last axis."""
+    return np.asarray(outputs.any(axis=-1))
 
 
 def _step(left: np.ndarray) -> int:
