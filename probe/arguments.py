@@ -6,6 +6,7 @@ Every function raises InputError with the argument's name, what was given and wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
 
 def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
     """Finite numbers that ``dtype`` can hold, from text with commas, a number or a sequence."""
-    todo = "write finite numbers separated by commas"
+    todo = "write finite numbers separated by commas; put=w[...]=nan sets others"
     try:
         parts = value.split(",") if isinstance(value, str) else np.ravel(np.asarray(value)).tolist()
         result = tuple(float(part) for part in parts)
@@ -72,6 +73,42 @@ def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
     if not finite.all():
         raise InputError(name, values[~finite][0], f"no finite {dtype}", todo)
     return result
+
+
+_PUT = re.compile(r"([xwb])\[([0-9, ]*)\]=(\S+)$")
+PUTS = "write x[0, 1]=nan, several separated by semicolons; x is (batch, *spatial, channels)"
+
+Place = tuple[str, tuple[int, ...], float]
+"""An operand, an index into it (or the first numbers of one), and the value put there."""
+
+
+def put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
+    """What ``x[0, 1]=nan; w[3]=inf`` puts where. ``ranks``: how many axes each operand has."""
+    found = []
+    for part in str(value).split(";"):
+        if not part.strip():
+            continue
+        match = _PUT.match(part.strip().replace(" =", "=").replace("= ", "="))
+        if not match:
+            raise InputError("put", value, f"{part.strip()!r} names no operand and value", PUTS)
+        name, inside, text = match.groups()
+        try:
+            index = tuple(int(number) for number in inside.split(",")) if inside.strip() else ()
+            number = float(text)
+        except ValueError:
+            raise InputError("put", value, f"{part.strip()!r} is no index=number", PUTS) from None
+        if name not in ranks:
+            raise InputError("put", value, f"the case has no {name}", PUTS)
+        if len(index) > ranks[name]:
+            why = f"{len(index)} numbers for the {ranks[name]} axes of {name}"
+            raise InputError("put", value, why, PUTS)
+        found.append((name, index, number))
+    return tuple(found)
+
+
+def put_text(places: Iterable[Place]) -> str:
+    """Returns places as the command line writes them; ``put`` gives them back."""
+    return "; ".join(f"{name}[{', '.join(map(str, at))}]={value!r}" for name, at, value in places)
 
 
 def flag(name: str, value: object) -> bool:

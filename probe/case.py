@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe import arguments, floats
-from probe.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
+from probe.arguments import Numbers, Place, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.errors import InputError
 from probe.geometry import Padding, Pair, around
 from probe.operands import KINDS, VERSION, generate
@@ -28,7 +28,7 @@ from probe.operation import OF_CASES, OPERATIONS, Layer
 ALIASES = {"linear": "dense"}
 """Further names of operations: Keras says Dense, PyTorch says Linear."""
 
-LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing"}
+LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing", "put": None}
 """Arguments that are younger than the first stored cases, with their defaults."""
 
 PAD_WITH = ("nothing", "zeros")
@@ -50,6 +50,10 @@ class Case(Layer):
     ``split``: the first ``split`` channels go through one call and the rest through a second one,
     whose outputs are added (each rounded to the dtype; the bias is the first call's). None: one
     call for all channels.
+
+    ``put``: values at places of the operands, instead of what is there, such as ``"x[0, 1]=nan"``
+    or ``"x[0, 1, 3]=-inf; w[0]=1e38"``: an index, or the first numbers of one, which then stand for
+    all beneath. Infinities and NaN are put so; places that a smaller case lacks are left out.
 
     Pooling alone: ``ceil_mode``: the last window may reach beyond the padded input (``caffe``
     padding always has it). ``pad_with``: what padding puts into a window: ``nothing`` (a maximum
@@ -75,6 +79,7 @@ class Case(Layer):
     split: int | None
     ceil_mode: bool
     pad_with: str
+    put: str | None
 
     def __init__(
         self,
@@ -97,31 +102,37 @@ class Case(Layer):
         split: int | str | None = None,
         ceil_mode: bool | str = False,
         pad_with: str = "nothing",
+        put: str | None = None,
     ) -> None:
         op = spelled("op", ALIASES.get(str(op).lower(), op), OF_CASES)
         dtype = spelled("dtype", dtype, floats.FORMATS)
-        put: dict[str, Any] = {"op": op}
+        made: dict[str, Any] = {"op": op}
         rank = OPERATIONS[op].spatial_rank or 0
-        put["kernel"] = arguments.kernel(op, kernel, rank)
-        put["in_channels"] = count("in_channels", in_channels)
-        put["groups"], put["filters"] = arguments.channels(op, put["in_channels"], groups, filters)
-        put["length"] = arguments.length(op, length, rank)
-        put["stride"] = sizes("stride", stride, rank)
-        put["dilation"] = sizes("dilation", dilation, rank)
-        put["padding"] = arguments.padding(padding, rank)
-        put["batch"] = count("batch", batch)
-        put["height"] = None if height is None else arguments.height(height, rank)
-        put["dtype"] = dtype
-        put["kind"] = spelled("operands", operands, KINDS)
-        put["seed"] = _seed(seed)
-        put["weights"] = None if weights is None else numbers("weights", weights, dtype)
-        put["bias"] = _bias(bias, dtype)
-        put["split"] = None if split is None else count("split", split)
-        put["ceil_mode"] = flag("ceil_mode", ceil_mode)
-        put["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
-        for name, value in put.items():
+        made["kernel"] = arguments.kernel(op, kernel, rank)
+        made["in_channels"] = count("in_channels", in_channels)
+        made["groups"], made["filters"] = arguments.channels(
+            op, made["in_channels"], groups, filters
+        )
+        made["length"] = arguments.length(op, length, rank)
+        made["stride"] = sizes("stride", stride, rank)
+        made["dilation"] = sizes("dilation", dilation, rank)
+        made["padding"] = arguments.padding(padding, rank)
+        made["batch"] = count("batch", batch)
+        made["height"] = None if height is None else arguments.height(height, rank)
+        made["dtype"] = dtype
+        made["kind"] = spelled("operands", operands, KINDS)
+        made["seed"] = _seed(seed)
+        made["weights"] = None if weights is None else numbers("weights", weights, dtype)
+        made["bias"] = _bias(bias, dtype)
+        made["split"] = None if split is None else count("split", split)
+        made["ceil_mode"] = flag("ceil_mode", ceil_mode)
+        made["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
+        ranks = {"x": rank + 2} | ({"w": rank + 2} if OPERATIONS[op].weighted else {})
+        ranks |= {} if made["bias"] is None else {"b": 1}
+        made["put"] = arguments.put_text(arguments.put(put, ranks)) or None if put else None
+        for name, value in made.items():
             object.__setattr__(self, name, value)
-        arguments.check_absent(op, put)
+        arguments.check_absent(op, made)
         self._check_padding()
         self._check_split()
         self._check_fit()
@@ -304,6 +315,12 @@ class Case(Layer):
         return x, w, b
 
     @property
+    def places(self) -> tuple[Place, ...]:
+        """What ``put`` puts where: operand, index and value."""
+        rank = self.spatial_rank + 2
+        return arguments.put(self.put or "", {"x": rank, "w": rank, "b": 1})
+
+    @property
     def bias_values(self) -> tuple[float, ...] | None:
         """The explicit bias of every filter; None if there is none or it is generated."""
         if self.bias is None or isinstance(self.bias, str):
@@ -339,6 +356,7 @@ class Case(Layer):
         parts += [f"length {self.length}"] * has_length
         parts += [self.dtype] * (self.dtype != "float32")
         parts += [self.kind] * (self.kind != "normal")
+        parts += [self.put] if self.put else []
         return ", ".join(parts)
 
 

@@ -95,6 +95,12 @@ def widen(array: np.ndarray, name: str) -> np.ndarray:
         return array.astype(np.float64)
 
 
+def is_finite(array: np.ndarray, name: str) -> np.ndarray:
+    """Which values of a container array are neither infinite nor NaN: bool of the same shape."""
+    found: np.ndarray = np.isfinite(widen(array, name))
+    return found
+
+
 def nearest(values: np.ndarray, name: str) -> np.ndarray:
     """float64 values rounded once to the grid of a format (``tf32`` too), kept as float64.
 

@@ -179,8 +179,23 @@ def generate(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         b = kind.bias(case, (case.filters,))
     elif case.bias_values is not None:
         b = np.array(case.bias_values, dtype=np.float64)
+    if case.put:
+        x, w, b = _put(case, x, w, b)
     rounded = floats.round_to(x, case.dtype), floats.round_to(w, case.dtype)
     return (*rounded, None if b is None else floats.round_to(b, case.dtype))
+
+
+def _put(
+    case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The operands with what ``put`` puts into them; places beyond their shapes are left out."""
+    found = {"x": x, "w": w} | ({} if b is None else {"b": b})
+    found = {name: np.array(array) for name, array in found.items()}
+    for name, index, value in case.places:
+        array = found.get(name)
+        if array is not None and all(i < n for i, n in zip(index, array.shape, strict=False)):
+            array[index] = value
+    return found["x"], found["w"], found.get("b")
 
 
 def _normal(tensor: str) -> Draw:
@@ -250,6 +265,39 @@ def _cancel(tensor: str) -> Draw:
     return lambda case, shape: draw(case.seed, floats.format_of(case.dtype).precision, shape)
 
 
+RARE = 8
+"""One in so many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
+
+
+def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:
+    """Where rare elements are, bool: 1 in ``RARE * summands``, drawn anew for every ``draw``."""
+    chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
+    return np.asarray(chosen)
+
+
+def _infinite(tensor: str) -> Draw:
+    """Nearly normal numbers, few infinities of both signs, and few so huge that sums overflow."""
+
+    def draw(case: Case, shape: Shape) -> np.ndarray:
+        values = normal(case.seed, tensor, shape)
+        huge = np.copysign(0.75 * floats.largest(case.dtype), values)
+        values = np.where(_rare(tensor, 6, case, shape), huge, values)
+        infinite = np.copysign(np.inf, values)
+        return np.where(_rare(tensor, 7, case, shape), infinite, values)
+
+    return draw
+
+
+def _nan(tensor: str) -> Draw:
+    """Nearly normal numbers, and few NaNs among them."""
+
+    def draw(case: Case, shape: Shape) -> np.ndarray:
+        values = normal(case.seed, tensor, shape)
+        return np.where(_rare(tensor, 7, case, shape), np.nan, values)
+
+    return draw
+
+
 KINDS = {
     "normal": Kind("nearly normal numbers", _normal("x"), _normal("w"), _normal("b")),
     "ramp": Kind("x is 10 * t along the length", _ramp, _normal("w"), _normal("b")),
@@ -269,6 +317,14 @@ KINDS = {
         _pixels,
         _layer("w"),
         _layer("b"),
+    ),
+    "infinite": Kind(
+        "few infinities and numbers that overflow among normal ones: about one window in four",
+        *(_infinite(tensor) for tensor in "xwb"),
+    ),
+    "nan": Kind(
+        "few NaNs among normal numbers: about one window in four holds one",
+        *(_nan(tensor) for tensor in "xwb"),
     ),
     "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),
 }

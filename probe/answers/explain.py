@@ -14,6 +14,7 @@ from probe.explain import explain as explained
 from probe.explain.evidence import Evidence, checked, example, named
 from probe.launch import open_session
 from probe.order.masks import SessionOperator
+from probe.order.reach import Reach, Reached, reveal_reach
 from probe.order.windows import reveal_windows
 from probe.target import Target
 from probe.window import Geometry
@@ -96,17 +97,26 @@ class Windows:
 
     ``revealed``: int array (groups, positions, products), flat indices into x, -1 for padding.
     ``same``: bool array (groups, positions), whether that is what the case's padding says.
+    ``reach``: what reaches outputs though they have no weight for it; None where that was not
+    asked: of pools, and of windows elsewhere than the padding says.
     """
 
     case: Case
     target: str
     revealed: np.ndarray
     same: np.ndarray
+    reach: Reach | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints: an entry of ``windows`` for every group and output position."""
+        """What ``--json`` prints: an entry of ``windows`` for every group and output position.
+
+        Where something else reaches outputs there is ``reach``, how many of them; an entry then has
+        ``reaches``, flat indices into x, and ``reaches_some`` where one of them does but which was
+        not told apart.
+        """
         case, width = self.case, self.case.filters // self.case.groups
-        return {
+        named = {} if self.reach is None else {(e.group, e.position): e for e in self.reach.named}
+        found = {
             "case": case.to_json(),
             "target": self.target,
             "input_shape": list(case.input_shape()),
@@ -124,17 +134,32 @@ class Windows:
                     ],
                     "as_predicted": bool(self.same[group, position]),
                 }
+                | _reached(named.get((group, position)))
                 for group in range(case.groups)
                 for position in range(self.revealed.shape[1])
             ],
         }
+        return found if self.reach is None else found | self.reach.to_json()
+
+
+def _reached(one: Reached | None) -> dict[str, Any]:
+    """What an entry of ``windows`` tells of what reaches its outputs; {} where nothing does."""
+    if one is None:
+        return {}
+    return {"reaches" if one.exact else "reaches_some": one.inputs.tolist()}
 
 
 def window(case: Case, target: Target) -> Windows:
-    """Reveals what every output of a case, its length set, reads. Errors: TargetError."""
+    """Reveals what every output of a case, its length set, reads. Errors: TargetError.
+
+    Exact for finite operands; what else reaches an output, if it is infinite or NaN, is asked too.
+    """
     with open_session(target) as session:
         revealed = reveal_windows(SessionOperator(session, case))
-    return Windows(case, target.text, revealed, (revealed == predicted(case)).all(axis=2))
+        same = (revealed == predicted(case)).all(axis=2)
+        asked = same.all() and not case.pool
+        reach = reveal_reach(session, case) if asked else None
+    return Windows(case, target.text, revealed, same, reach)
 
 
 def predicted(case: Case) -> np.ndarray:

@@ -197,7 +197,7 @@ def sweep(
 
     ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels; None:
     length, of a dense layer batch), such as ``range(5, 41)``. ``target``: one or several.
-    ``by``: ``bits``, or ``order``: the summations are compared, whatever the operands.
+    ``by``: ``bits``, or ``order``: the summations are compared, for all finite operands.
     ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
     again; None keeps nothing. ``control``:
     ``every`` shape runs again, or only ``differing`` ones.

@@ -30,6 +30,28 @@ class Unsupported(Exception):
     """The library runs, but not this operator. The message says which part of the spec and why."""
 
 
+REFUSED = (
+    "could not create a primitive",
+    "not implemented for",
+    "Could not find an implementation",
+    "NOT_IMPLEMENTED",
+    "UNIMPLEMENTED",
+)
+"""What oneDNN, PyTorch, ONNX Runtime and XLA say of what they have no kernel for."""
+
+REFUSALS = ("NotImplementedError", "UnimplementedError", "NotImplemented")
+"""Exceptions that mean nothing else, by name: of Python, TensorFlow and ONNX Runtime."""
+
+
+def declined(error):
+    """Whether an exception of a library says that it has no implementation, whatever its class.
+
+    Some say it in general errors: TensorFlow aborts an operation that oneDNN has no primitive for.
+    """
+    names = [one.__name__ for one in type(error).__mro__]
+    return any(name in REFUSALS for name in names) or any(text in str(error) for text in REFUSED)
+
+
 class Unavailable(Exception):
     """The library can't be used as asked: a device it does not see, a switch its release lacks."""
 

@@ -164,6 +164,17 @@ def truncated(n, factors, arithmetic):
     return arithmetic.widen(floats.cut_to(total.astype(np.float64), arithmetic.name))
 
 
+def neighbour(n, factors, arithmetic):
+    """In order, then the place after the window, times 0: what a NaN there gets into.
+
+    Of a case without spatial axes it is the next batch entry. The last place has no neighbour.
+    """
+    total = sequential(n, factors, arithmetic)
+    for beyond in factors.beyond():
+        total = arithmetic.add(total, arithmetic.multiply(beyond, arithmetic.working.type(0)))
+    return total
+
+
 SUMS = {
     "sequential": sequential,
     "pairwise": pairwise,
@@ -171,6 +182,7 @@ SUMS = {
     "reversed": in_order(lambda n: range(n - 1, -1, -1)),
     "fused": fused,
     "truncated": truncated,
+    "neighbour": neighbour,
     "random": in_order(shuffled),
 }
 TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}
@@ -180,6 +192,7 @@ KEYS = {
         tuple(SUMS) + tuple(TRANSFORMS),
         "sequential; pairwise with length_switch",
         "how products are added; fused uses FMA, truncated cuts its 16-bit results toward zero, "
+        "neighbour adds 0 times the place after the window, "
         "winograd and fft form no products, random changes from call to call",
     ),
     "length_switch": Key(
@@ -215,6 +228,17 @@ class Factors:
         last = min(first + self.at_once, self.channels)
         x = self.x.array[(slice(None), slice(first, last), None) + self._window(position)]
         return np.moveaxis(x, 1, 0), self.w[leaf : leaf + last - first]
+
+    def beyond(self):
+        """What each channel has just behind the windows on the last axis, 0 behind the input."""
+        x, axis, kernel = self.x.array, len(self.x.array.shape) - 1, self.windows.kernel
+        step = self.windows.dilation[-1] if self.x.out else 1
+        around = [(0, 0)] * axis + [(0, step)]
+        x = np.pad(x, around, "constant")
+        place = tuple(size - 1 for size in kernel[:-1]) + tuple(kernel[-1:])
+        inside = self.windows.seen(place, self.x.out) if self.x.out else (slice(1, None),)
+        for channel in range(self.channels):
+            yield x[(slice(None), channel, None, *([slice(None)] * bool(self.x.out)), *inside)]
 
     def _window(self, number):
         return (slice(None),) + self.windows.seen(self.positions[number], self.x.out)

@@ -15,7 +15,7 @@ import numpy as np
 from probe import floats
 from probe import program as programs
 from probe.backends import elementwise, products
-from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported
+from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported, declined
 from probe.geometry import BY_SIZE, Windows
 
 Lines = Tuple[str, ...]
@@ -144,6 +144,10 @@ class Writing(Backend):
             except refusals as error:
                 if short_of_memory(error):
                     raise OutOfMemory(self.said(error)) from None
+                raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
+            except Exception as error:
+                if not declined(error):
+                    raise
                 raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
 
         return guarded

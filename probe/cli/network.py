@@ -147,9 +147,9 @@ def remedies(
     """Judges every remedy of a case, or of the network MODEL, times it and compares it.
 
     A remedy is exact where every output is added in the same order, with the same roundings, at
-    each of the lengths; no operands are lucky. All are timed in turns in one run: pad to a safe
-    length, chunks of one size, float64, one thread, the library's switches, probe.stable. MODEL
-    is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
+    each of the lengths; no finite operands are lucky. All are timed in turns in one run: pad to a
+    safe length, chunks of one size, float64, one thread, the library's switches, probe.stable.
+    MODEL is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
     `probe network`); where it is read in part nothing is recommended, and the first line says so.
     """
     from probe.answers.network import remedies as remedied

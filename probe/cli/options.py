@@ -137,6 +137,7 @@ CASE_WORDS = {
     "seed": ("N", "Seed of the generated operands; 0 if not given."),
     "weights": ("-0.7,1.1,...", "These weights, row by row, instead of generated ones."),
     "bias": ("0.04|normal|a,b,...", "One bias for all filters, one for each, or generated ones."),
+    "put": ("x[0,1]=nan", "Values at places of x, w or b (nan, inf, 1e38); ; between several."),
     "split": ("N", "Add the first N channels in one call and the others in a second one."),
 }
 """The words of a case, as in ``Case(...)``: what the command line shows for a value, and help."""
@@ -366,7 +367,7 @@ def budget_options(command: Command) -> Command:
     """Adds ``--by``, ``--most`` and ``--any-cause``."""
     by = (
         "What a smaller case has to keep: bits that differ, or the order (or rounding) in which "
-        "outputs are added, whatever the operands are."
+        "outputs are added, whatever the finite operands are."
     )
     cause = "A smaller case may differ by another cause, or in other kernels; the result says so."
     found = option("--any-cause", None, cause, is_flag=True)(command)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BY = (
     "bits: outputs are compared; order: the order and rounding of their sums are revealed and "
-    "compared, whatever the operands."
+    "compared, for all finite operands."
 )
 VALUES = (
     "Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. --length "

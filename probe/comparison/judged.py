@@ -2,7 +2,9 @@
 
 Outputs that read the same inputs with the same weights must agree. Where they don't, the order or
 the rounding of their sums differs: both are revealed on both sides, and count as the cause only if
-replaying them gives both sides' bits. What does not replay is ``unexplained``.
+replaying them gives both sides' bits. What does not replay is ``unexplained``. Infinities and NaN
+may also get into an output from elsewhere, where a kernel multiplies more than the window by zeros
+of its own: what reaches an output is asked on both sides where operands are not finite.
 """
 
 from __future__ import annotations
@@ -17,12 +19,21 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
-from probe.comparison.runs import Arrays, Blocks, Revealer, Run, Shapes, common, run
+from probe.comparison.runs import (
+    Arrays,
+    Blocks,
+    Revealer,
+    Run,
+    Shapes,
+    common,
+    run,
+)
+from probe.comparison.same import check_operands
 from probe.launch import AnySession
 from probe.order.tree import BIAS
 
 CAUSES = (
-    *("window", "order", "rounding", "precision"),
+    *("window", "reach", "order", "rounding", "precision"),
     *("nondeterministic", "not-a-sum", "unexplained"),
 )
 
@@ -104,6 +115,9 @@ class Comparison:
     pairs: Pairs
     kernels: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_operands(self.left, self.right, self.pairs)
+
     def reveal(
         self,
         first: AnySession,
@@ -182,7 +196,7 @@ class Comparison:
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
-        """What is added otherwise, whatever the operands are: pairs (indices) by cause.
+        """What is added otherwise, whatever the finite operands are: pairs (indices) by cause.
 
         Only pairs with the same window count; summations are compared over the leaves that the
         outputs read: in the padding all add zeros.
@@ -207,7 +221,7 @@ class Comparison:
         sides = ((self.left.orders, self.pairs.left), (self.right.orders, self.pairs.right))
         known = [orders.replayed[tuple(places[same].T)] for orders, places in sides]
         proved = same[known[0] & known[1]]
-        kinds, number = np.unique(self._kinds(proved)[:, 3:], axis=0, return_inverse=True)
+        kinds, number = np.unique(self._kinds(proved)[:, 4:], axis=0, return_inverse=True)
         names = [self._verdict(*kind) for kind in kinds.tolist()]
         found = np.array(names, object)[number.reshape(-1)]
         apart = {name: proved[found == name] for name in dict.fromkeys(names) if name}
@@ -227,14 +241,19 @@ class Comparison:
         left, right = self.left.orders, self.right.orders
         same, read = self.pairs.same_window[which], self._classes[0][one[0]]
         no_sum = left.not_a_sum[one] | right.not_a_sum[two]
-        columns = [same, no_sum, self.proved(which), left.index[one], right.index[two], read]
+        reached = self.left.reached[one] ^ self.right.reached[two]
+        proved = self.proved(which)
+        columns = [same, no_sum, proved, reached, left.index[one], right.index[two], read]
         return np.stack(columns, axis=1).astype(np.int64)
 
-    def _name(self, same: int, no_sum: int, replayed: int, one: int, two: int, read: int) -> str:
+    def _name(self, same: int, no_sum: int, replayed: int, reached: int, *sums: int) -> str:
         if not same:
             return "window"
         if no_sum:
             return "not-a-sum"
+        if reached and replayed:
+            return "reach"
+        one, two, read = sums
         return self._verdict(one, two, read) * replayed or "unexplained"
 
     def _verdict(self, one: int, two: int, read: int) -> str:
@@ -277,7 +296,13 @@ class Comparison:
             "windows_differ": int((~self.pairs.same_window).sum()),
             "controls": {"left": self.left.control, "right": self.right.control},
             "kernels": self.kernels,
-        }
+        } | ({"reached": reached} if (reached := self._reached()) else {})
+
+    def _reached(self) -> dict[str, int]:
+        """How many outputs of a side are NaN by what they don't read; {} where none is."""
+        sides = {"left": self.left, "right": self.right}
+        found = {name: int(side.reached.sum()) for name, side in sides.items()}
+        return found if any(found.values()) else {}
 
     def lines(self) -> tuple[str, str, str]:
         """Returns the comparison in three lines: the runs, what differs, why."""

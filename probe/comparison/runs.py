@@ -11,12 +11,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from probe import operands, window
+from probe import floats, operands, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders, reveal
+from probe.order.reach import Reach, reached_by
 from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
 from probe.target import Target
@@ -118,7 +119,9 @@ class Run:
     ``orders`` is None where nothing was revealed, or where the target is nondeterministic or no
     linear operator; ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions,
     filters): the replay gave the library's bits on the run's operands. ``windows``: what every
-    output reads, as ``read_windows`` gives it, where that was asked.
+    output reads, as ``read_windows`` gives it, where that was asked. ``reach``: which outputs the
+    operands' infinities and NaNs reach from elsewhere; None where all are finite. ``reached``:
+    outputs that are NaN by that alone, (positions, filters).
     """
 
     target: Target
@@ -130,6 +133,8 @@ class Run:
     evidence: str = ""
     replays: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     windows: np.ndarray | None = None
+    reach: Reach | None = None
+    reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
@@ -164,11 +169,28 @@ class Run:
         except NotASum as error:
             self.refusal, self.evidence = "not-a-sum", error.evidence
         else:
-            self.evidence = self.orders.evidence
-            self.replays = replays(self.orders, self.operands)
+            self.prove(session, self.orders)
             if known and ((self.orders.index >= 0) & ~self.replays).any():
                 return self.reveal(session, (), wanted)
         return self
+
+    def prove(self, session: AnySession, orders: Orders) -> None:
+        """Takes these orders and replays them on the run's operands.
+
+        An output that an infinity or a NaN reaches from outside of its window adds 0 times that: it
+        replays if it is NaN.
+        """
+        self.orders, self.evidence = orders, orders.evidence
+        self.replays = replays(orders, self.operands)
+        given = self.operands
+        if given.finite:
+            return
+        if self.reach is None:
+            self.reach = reached_by(session, self.case, given.x, given.w, given.b)
+        some, nan = self.reach.any, np.isnan(floats.widen(given.y, self.case.dtype))
+        self.reached = some & nan & ~_nans(orders, given, some & nan)
+        known = (orders.index >= 0) | orders.replayed
+        self.replays = np.where(some, nan & known, self.replays)
 
 
 def _asked(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
@@ -193,7 +215,7 @@ def run(session: AnySession, case: Case, given: Arrays | None = None, windows: b
     header, found = _asked(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
     made = Run(session.target, case, header["control"], Operands(case, x, w, b, y))
-    made.replays = np.zeros(y.shape, bool)
+    made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
     if made.control != "equal":
         made.refusal, made.evidence = "nondeterministic", "the same shape again gives other bits"
     if windows:
@@ -214,6 +236,8 @@ def read_windows(session: AnySession, case: Case) -> np.ndarray:
 def replays(orders: Orders, operands: Operands) -> np.ndarray:
     """Where replaying each output's summation gives the library's bits: (positions, filters)."""
     agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
+    if not operands.finite:
+        agreed &= floats.widen(operands.y, operands.case.dtype) == 0
     for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(orders.index == number)
         if len(positions):
@@ -221,12 +245,23 @@ def replays(orders: Orders, operands: Operands) -> np.ndarray:
     return agreed
 
 
+def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
+    """Where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
+    found = np.zeros_like(which)
+    for number, summation in enumerate(orders.summations):
+        positions, filters = np.nonzero(which & (orders.index == number))
+        if len(positions):
+            y = operands.replay(summation, positions, filters)
+            found[positions, filters] = np.isnan(floats.widen(y, operands.case.dtype))
+    return found
+
+
 class Revealer:
     """Reveals runs, and tries what was revealed before.
 
     ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
     ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
-    whatever the operands are: where a replay of kept ones gives a run's bits, nothing is asked.
+    for all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
     ``small``: up to so many outputs all are revealed, though some are wanted.
     """
 
@@ -243,8 +278,7 @@ class Revealer:
             return one
         key = one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
         if (known := self._orders.get(key)) is not None:
-            one.orders, one.evidence = known, known.evidence
-            one.replays = replays(known, one.operands)
+            one.prove(session, known)
             if one.replays[slice(None) if wanted is None else wanted].all():
                 return one
         few = wanted is not None and wanted.size <= self.small
@@ -299,6 +333,7 @@ class Finding(Shapes):
         if case.weighted:  # its numbers are in the arrays
             bias = None if case.bias is None else "normal"
             case = case.with_(weights=None, bias=bias)
+        case = case.with_(put=None)  # these too
         return cls(case, vary, at, against, shapes.padding, x, w, b)
 
     @property

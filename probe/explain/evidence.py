@@ -102,7 +102,8 @@ class Added:
     ``summation`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
     ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
     sums what a node of the other side sums, to other bits. ``reads``: the flat index into x
-    that each leaf meets, -1 for padding; None where the windows were not read off.
+    that each leaf meets, -1 for padding; None where the windows were not read off. ``reached``:
+    what made it NaN without a weight in it, in words; empty where nothing did.
     """
 
     side: Run
@@ -117,6 +118,7 @@ class Added:
     own: frozenset[int] = frozenset()
     bits_part: int | None = None
     reads: list[int] | None = None
+    reached: str = ""
 
     @property
     def parts_at(self) -> int | None:
@@ -148,6 +150,7 @@ class Added:
                 for one in self.sums
             ],
         }
+        found |= {"reached": self.reached} if self.reached else {}
         if self.summation is None:
             return found | {"order": None, "tree": None, "fused": None}
         told = self.summation.to_json(self.dtype)
@@ -228,7 +231,34 @@ def _added(side: Run, place: tuple[int, int]) -> Added:
     found.bias = None if bias is None else _bits(bias, case.dtype)
     if (summation := side.summation(place)) is not None:
         _add_up(found, summation, read, x, w, bias)
+    if side.reached[position, filter_]:
+        found.reached = _reached(side, position, group)
+        found.result = found.library  # the sum, and 0 times that
     return found
+
+
+SOME = 4
+"""Elements that reach an output, of which so many are named."""
+
+
+def _reached(side: Run, position: int, group: int) -> str:
+    """What gets into an output without a weight, as far as it was told apart."""
+    assert side.reach is not None
+    x, shape = side.operands.x.reshape(-1), side.operands.x.shape
+    for one in side.reach.named:
+        if (one.position, one.group) == (position, group) and len(one.inputs):
+            named = [
+                f"x[{', '.join(str(int(i)) for i in np.unravel_index(at, shape))}]="
+                f"{floats.widen(x[at : at + 1], side.case.dtype)[0]}"
+                for at in one.inputs[:SOME].tolist()
+            ]
+            more = f" and {len(one.inputs) - SOME} more" if len(one.inputs) > SOME else ""
+            return ("0 * " if one.exact else "0 * one of ") + ", ".join(named) + more
+    if side.reach.padding[position].any():
+        return "0 * a weight that meets padding"
+    return (
+        "0 * a weight of another filter" if side.reach.weights[position].any() else "0 * an input"
+    )
 
 
 def _add_up(

@@ -232,7 +232,7 @@ def rule(lengths: SafeLengths) -> str:
 def assumptions(lengths: SafeLengths) -> list[str]:
     """Returns what stands behind the plan beside what was run."""
     found = [
-        "the target computes a shape in one way whatever the operands are, on this processor, "
+        "the target computes a shape in one way for all finite operands, on this processor, "
         "with this release and as many threads"
     ]
     for names, why in _by_reason(lengths, lengths.by_bits):

@@ -103,11 +103,23 @@ class Operands:
     def __post_init__(self) -> None:
         self.columns = window.columns(self.case, self.x)
         self.weights = self.w.reshape(self.case.summands, self.case.filters)
+        self.padded = None
+        if not floats.is_finite(self.w, self.case.dtype).all():
+            self.padded = window.padded(self.case, self.x)
+
+    @property
+    def finite(self) -> bool:
+        """Whether no operand is infinite or NaN."""
+        given = [one for one in (self.x, self.w, self.b) if one is not None]
+        return all(floats.is_finite(one, self.case.dtype).all() for one in given)
 
     def replay(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
-        """Outputs of the named (position, filter) pairs, container, by this summation."""
+        """Outputs of the named (position, filter) pairs, container, by this summation.
+
+        Over their windows alone: an infinite weight that meets padding adds nothing.
+        """
         adds = self.b if BIAS in summation.tree.leaves else None
         out = np.empty(len(positions), self.y.dtype)
         per_group = self.case.filters // self.case.groups
@@ -115,6 +127,8 @@ class Operands:
             for part in np.array_split(members, -(-len(members) // CHUNK)):
                 x = self.columns[group][:, positions[part]]
                 w = self.weights[:, filters[part]]
+                if self.padded is not None:
+                    w = np.where(self.padded[:, positions[part]], w.dtype.type(0), w)
                 bias = None if adds is None else adds[filters[part]]
                 out[part] = replay(summation, x, w, self.case.dtype, bias)
         return out
@@ -198,7 +212,7 @@ class _Work:
     def _fresh(self, kind: str, seed: int) -> Operands:
         """Operands that the reveal did not use."""
         bias = None if self.case.bias is None else "normal"
-        case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias)
+        case = self.case.with_(operands=kind, seed=0xC4EC + seed, weights=None, bias=bias, put=None)
         x, w, b = (
             None if a is None else floats.to_container(a, case.dtype) for a in case.operands()
         )

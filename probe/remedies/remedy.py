@@ -132,7 +132,7 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """``exact`` whatever the operands, ``differs``, or ``not known``."""
+        """``exact`` for all finite operands, ``differs``, or ``not known``."""
         if self.differing:
             return "differs"
         return "not known" if self.refusal or self.unknown or self.compared is None else "exact"

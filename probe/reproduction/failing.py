@@ -92,7 +92,7 @@ class Failing:
         return bool(ulp.equal(one, again, dtype))
 
     def by_order(self, finding: Finding) -> bool:
-        """Whether outputs that must agree are added in other ways, whatever the operands are."""
+        """Whether outputs that must agree are added in other ways, for all finite operands."""
         if self.by_bits(finding):
             return True
         try:
@@ -386,7 +386,7 @@ def by_switches(
 
 
 def same_sums(failed: Failing, finding: Finding) -> bool:
-    """Whether every compared output is added alike on both sides, whatever the operands are."""
+    """Whether every compared output is added alike on both sides, for all finite operands."""
     found = failed.explained(finding)
     whole = found.replayed == found.compared
     return whole and not found.by_order and not len(found.differing)

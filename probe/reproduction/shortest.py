@@ -6,6 +6,7 @@ unless it prints the two numbers that were measured.
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -226,7 +227,7 @@ def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
     sizes = zip(array.shape, whole.shape, strict=True)
     words = [":" if one == other else f":{one}" for one, other in sizes]
     part = whole[tuple(slice(size) for size in array.shape)]
-    if not np.array_equal(part, array):
+    if not np.array_equal(part, array, equal_nan=True):
         raise InputError("case", name, "no slice gives it", "take the long script")
     while words[-1] == ":":
         words.pop()
@@ -262,6 +263,8 @@ def _nested(array: np.ndarray, dtype: str) -> str:
 
 def _number(value: float, dtype: str) -> str:
     """Returns the shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
+    if not math.isfinite(value):
+        return f'float("{value}")'
     if value == int(value) and abs(value) < 2**31:
         return f"{int(value)}."
     if dtype == "float64":
@@ -327,6 +330,6 @@ def _proved(
     except ValueError:
         return None
     wide = np.float64 if found and any(len(w) > 14 for w in words) else np.float32
-    if len(same) != 2 or [wide(one) for one in same] != [wide(one) for one in values]:
+    if not np.array_equal(wide(same), wide(values), equal_nan=True):
         return None
     return Short(text, tuple(found))

@@ -177,7 +177,7 @@ REMEDIES = second(
     Column("about", "text", "what it is, in a few words"),
     Column("place", "text", "the target that it runs on"),
     Column("lengths", "int", "lengths whose orders were compared with the fixed one's", "lengths"),
-    Column("verdict", "text", "`exact` whatever the operands, `differs`, or `not known`"),
+    Column("verdict", "text", "`exact` for all finite operands, `differs`, or `not known`"),
     Column("compared", "int", "outputs that must agree", "outputs"),
     Column("differing", "int", "of these, added in another way than at `fixed`", "outputs"),
     Column("unknown", "int", "of these, those whose summation is not known", "outputs"),

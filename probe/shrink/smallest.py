@@ -56,7 +56,7 @@ def shrink(
     """The smallest finding that steps lead to from ``start``; None if ``start`` does not fail.
 
     ``fails``: the predicate for shapes. ``shows``: the one for operands, where it is another: a
-    changed order is there whatever the operands are, and then operands are looked for that show it.
+    changed order is there for all finite operands, and then some are looked for that show it.
     ``kinds``: operands that shapes are asked with, the first that fail at the start; where none
     does, the start's own are cut. ``most``: calls of the predicates, those that ask about ``start``
     included. Ctrl-C ends it with the smallest so far; what the predicate raises is passed on.

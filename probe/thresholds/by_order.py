@@ -1,8 +1,10 @@
-"""A sweep that no operands can fool: orders and roundings are compared, not bits.
+"""A sweep that no finite operands can fool: orders and roundings are compared, not bits.
 
 Every value of the axis is revealed and compared with the largest one: outputs that add the same
 products in another order, or round elsewhere, are found even where the bits agree by luck.
 Summations that are known from other values are tried first: most values cost a few check calls.
+That is of finite operands; one call more a value tells whether infinities and NaN get into outputs
+that have no weight for them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.order.orders import Orders
+from probe.order.reach import reach_of_inputs
 from probe.order.summation import Row, Summation
 from probe.store import Store, parquet
 from probe.sweep import Summary
@@ -43,7 +46,8 @@ class AtValue:
     side, and ``outputs`` are added otherwise. ``causes`` counts those by ``order``,
     ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first, None if
     there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
-    ``not-a-sum``, or what the target's failure was.
+    ``not-a-sum``, or what the target's failure was. ``reached``: of all its outputs, those into
+    which an infinity or a NaN gets without a weight.
     """
 
     at: int
@@ -54,6 +58,7 @@ class AtValue:
     outputs: int = 0
     first: int | None = None
     causes: Counter[str] = field(default_factory=Counter)
+    reached: int = 0
 
 
 @dataclass
@@ -86,7 +91,8 @@ class ByOrder:
         """What ``probe sweep --by order --json`` prints for one target."""
         every = [*self.values, self.base]
         known = [one for one in every if one.orders]
-        return {
+        reached = [{self.vary: one.at, "outputs": one.reached} for one in every if one.reached]
+        found = {
             "target": self.target,
             "by": "order",
             "vary": self.vary,
@@ -100,6 +106,7 @@ class ByOrder:
             "calls": sum(one.orders.calls + one.orders.checks for one in known if one.orders),
             "seconds": round(sum(one.orders.seconds for one in known if one.orders), 3),
         }
+        return found | ({"reached": reached} if reached else {})
 
     def _told(self, summation: Summation) -> Row:
         """One summation, and at which values how many outputs have it."""
@@ -176,6 +183,7 @@ class _Work:
     def at(self, case: Case, value: int) -> tuple[AtValue, Run | None]:
         try:
             side = self.known.reveal(run(self.session, case), self.session)
+            reached = reach_of_inputs(self.session, case).inputs
         except TargetError as error:
             if not self.session.alive:
                 self.lost += 1
@@ -184,7 +192,9 @@ class _Work:
                 self.session.revive()
             return AtValue(value, refusal=f"{error.kind}: {error.why}"), None
         self.lost = 0
-        return AtValue(value, side.orders, side.refusal), side
+        found = AtValue(value, side.orders, side.refusal)
+        found.reached = 0 if side.refusal else int(reached.sum())
+        return found, side
 
 
 def _contrast(found: AtValue, both: Comparison) -> None:

@@ -15,7 +15,7 @@ from probe.window.agreement import (
     value_of,
 )
 from probe.window.conversion import FRAMEWORKS, Equivalent, equivalent
-from probe.window.geometry import Geometry, columns, gather, read_classes, scale
+from probe.window.geometry import Geometry, columns, gather, padded, read_classes, scale
 
 __all__ = [
     "FRAMEWORKS",
@@ -30,6 +30,7 @@ __all__ = [
     "columns",
     "equivalent",
     "gather",
+    "padded",
     "read_classes",
     "scale",
     "value_of",

@@ -160,6 +160,13 @@ def columns(case: Case, x: np.ndarray) -> list[np.ndarray]:
     return found
 
 
+def padded(case: Case, x: np.ndarray) -> np.ndarray:
+    """Which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
+    geometry = _geometry(case, x)
+    met = np.repeat(geometry.reads() < 0, geometry.group_channels, axis=1)
+    return np.tile(met, (x.shape[0], 1)).T
+
+
 def places(
     case: Case, x: np.ndarray, outputs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

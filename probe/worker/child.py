@@ -58,6 +58,8 @@ def describe(error):
         return "memory", f"{name}: {text}"
     if isinstance(error, contract.Unavailable):
         return "unavailable", text
+    if contract.declined(error):
+        return "unsupported", f"{name}: {text}"
     if isinstance(error, ImportError):
         return "unavailable", f"{name}: {text}"
     return "error", text if isinstance(error, Refused) else f"{name}: {text}"

@@ -22,6 +22,7 @@ from probe.printing import counted, differ, table
 
 MEANING = {
     "window": "reads other inputs: a convention (padding, stride, groups), not rounding",
+    "reach": "a NaN or an infinity gets in from an input or a weight that it has no weight for",
     "order": "adds the same products in another order",
     "rounding": "fuses other products into their additions (FMA), or cuts its result off",
     "precision": "keeps products or partial sums in another format",
@@ -255,6 +256,8 @@ def _notes(side: Added) -> Iterator[Text]:
 
 def _result(side: Added) -> Text:
     library = floats.text(side.library, side.dtype)
+    if side.reached:
+        return Text(f"+ {side.reached} = {library} = the library's bits", "green")
     if side.result is None:
         return Text(f"library: {library}")
     if side.result == side.library:

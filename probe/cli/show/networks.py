@@ -211,7 +211,7 @@ def remedies(measured: Measured) -> RenderableType:
     what = "lengths" if isinstance(measured.subject, Case) else "content lengths"
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
-    lines += f"{measured.fixed} on {measured.target.text}, by order, whatever the operands"
+    lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
     parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
     refused = [one for one in measured.found if one.refusal]
     alone = [one for one in measured.found if measured.verdict(one) != one.verdict]

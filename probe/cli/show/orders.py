@@ -82,9 +82,43 @@ def windows(found: Windows) -> RenderableType:
     return Group(
         Text(f"{case.label} on {found.target}", "bold"),
         _windows_read(case, same),
+        *_reach(found),
         "",
         *(line for group in groups for line in group),
     )
+
+
+REACHED = {
+    "inputs": "multiply inputs by a zero of their own: an infinity there makes them NaN",
+    "weights": "are reached by the weights of other filters",
+    "padding": "multiply their padding: an infinite weight that meets it gives a NaN",
+}
+"""What ``probe.order.reach`` finds, of outputs."""
+
+
+def _reach(found: Windows) -> Iterator[Text]:
+    """Yields what reaches outputs beyond what they read."""
+    if found.reach is None:
+        yield Text("this holds for finite operands; infinities and NaN were not asked about", "dim")
+        return
+    told = found.reach.to_json().get("reach", {})
+    for name, count in told.items():
+        style = "dim" if name == "padding" else "bold red"
+        yield Text(f"{counted(count, 'output')} {REACHED[name]}", style)
+    if not found.reach.outputs.any():
+        yield Text("infinities and NaN elsewhere do not reach any output", "green")
+    case = found.case
+    for one in found.reach.named[:SHOWN]:
+        shape = case.input_shape()
+        apart = (np.diff(one.inputs) > 1) | (np.diff(one.inputs // case.in_channels) > 0)
+        runs = np.split(one.inputs, np.flatnonzero(apart) + 1)
+        some = " ".join(_span(int(run[0]), len(run), shape) for run in runs[:READS])
+        more = f" ... ({len(runs) - READS} more)" if len(runs) > READS else ""
+        which = f", filter {one.group * (case.filters // case.groups)}" * (case.groups > 1)
+        how = "" if one.exact else "some of "
+        yield Text(f"{_output(case, one.position)}{which} is reached by {how}{some}{more}", "red")
+    if (rest := len(found.reach.named) - SHOWN) > 0:
+        yield Text(f"... and {rest:,} more; --json has them", "dim")
 
 
 def _windows_read(case: Case, same: np.ndarray) -> Text:

@@ -173,7 +173,7 @@ def by_order(
         for one in told["failures"]
     ]
     for target, one in found.items():
-        parts += [*_refusals(target, one), *_summations(target, one)]
+        parts += [*_refusals(target, one), *_reached(target, one), *_summations(target, one)]
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)
@@ -184,7 +184,7 @@ def _orders_title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
     for one in found.values():
         vary, label = one.vary, one.case.label
     shown = ranges(sorted(values)[:-1])
-    return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, whatever the operands")
+    return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, for all finite operands")
 
 
 def _orders_targets(
@@ -227,6 +227,16 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
             reasons.setdefault(at.refusal, []).append(at.at)
     for why, values in reasons.items():
         yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
+
+
+def _reached(target: str, one: ByOrder) -> Iterator[Text]:
+    """Yields into how many outputs infinities and NaN get from elsewhere."""
+    found = {at.at: at.reached for at in (*one.values, one.base) if at.reached}
+    if found:
+        most = max(found.values())
+        text = f"\n{target}: {one.vary} {ranges(sorted(found))}: infinities and NaN get into up to "
+        text += f"{most:,} outputs that have no weight for them; `probe window` names the inputs"
+        yield Text(text, "yellow")
 
 
 def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
