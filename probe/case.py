@@ -22,13 +22,14 @@ from probe import arguments, floats
 from probe.arguments import Numbers, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.errors import InputError
 from probe.geometry import Padding, Pair, around
+from probe.layout import CONTIGUOUS
 from probe.operands import KINDS, VERSION, generate
 from probe.operation import OF_CASES, OPERATIONS, Layer
 
 ALIASES = {"linear": "dense"}
 """Further names of operations: Keras says Dense, PyTorch says Linear."""
 
-LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing"}
+LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing", "layout": CONTIGUOUS}
 """Arguments that are younger than the first stored cases, with their defaults."""
 
 PAD_WITH = ("nothing", "zeros")
@@ -54,6 +55,9 @@ class Case(Layer):
     Pooling alone: ``ceil_mode``: the last window may reach beyond the padded input (``caffe``
     padding always has it). ``pad_with``: what padding puts into a window: ``nothing`` (a maximum
     never takes it, an average does not count it) or ``zeros`` (PyTorch's ``count_include_pad``).
+
+    ``layout``: how the library's own tensors lie in memory, see :mod:`probe.layout`. Libraries that
+    copy what they are given keep none but ``contiguous``.
     """
 
     op: str
@@ -75,6 +79,7 @@ class Case(Layer):
     split: int | None
     ceil_mode: bool
     pad_with: str
+    layout: str
 
     def __init__(
         self,
@@ -97,6 +102,7 @@ class Case(Layer):
         split: int | str | None = None,
         ceil_mode: bool | str = False,
         pad_with: str = "nothing",
+        layout: str = CONTIGUOUS,
     ) -> None:
         op = spelled("op", ALIASES.get(str(op).lower(), op), OF_CASES)
         dtype = spelled("dtype", dtype, floats.FORMATS)
@@ -119,6 +125,7 @@ class Case(Layer):
         put["split"] = None if split is None else count("split", split)
         put["ceil_mode"] = flag("ceil_mode", ceil_mode)
         put["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
+        put["layout"] = arguments.layout(op, layout, dtype)
         for name, value in put.items():
             object.__setattr__(self, name, value)
         arguments.check_absent(op, put)
@@ -311,8 +318,12 @@ class Case(Layer):
         return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
 
     def spec(self) -> dict[str, Any]:
-        """What a worker needs to build the operator: see :meth:`probe.operation.Layer.spec_in`."""
-        return self.spec_in(self.dtype)
+        """What a worker needs to build the operator: see :meth:`probe.operation.Layer.spec_in`.
+
+        ``layout`` is there only where it is not ``contiguous``.
+        """
+        found = self.spec_in(self.dtype)
+        return found if self.layout == CONTIGUOUS else found | {"layout": self.layout}
 
     @property
     def padding_text(self) -> str:
@@ -337,6 +348,7 @@ class Case(Layer):
         parts += [f"height {by(self.other_axes)}"] * (self.height is not None)
         has_length = self.length is not None and self.spatial_rank > 0
         parts += [f"length {self.length}"] * has_length
+        parts += [self.layout] * (self.layout != CONTIGUOUS)
         parts += [self.dtype] * (self.dtype != "float32")
         parts += [self.kind] * (self.kind != "normal")
         return ", ".join(parts)

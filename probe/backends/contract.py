@@ -12,6 +12,8 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
      "padding": "valid" | "same" | [[0, 0], [2, 2]], "dtype": "float32",
      "in_channels": 1, "filters": 1, "bias": true}
 
+It also has ``layout`` where operands don't lie row by row: see :mod:`probe.layout`.
+
 ``matmul``, ``dot`` and ``sum`` have the spec of a conv1d with a kernel of 1, ``dense`` that of a
 convolution without spatial axes: x (batch, channels), w (channels, filters). ``products`` says
 which arrays their calls are written with. A spec with ``split`` never comes here: ``split`` makes
@@ -23,7 +25,7 @@ from typing import Any, Callable, Mapping, Tuple
 
 import numpy as np
 
-from probe import floats
+from probe import floats, layout
 
 
 class Unsupported(Exception):
@@ -132,6 +134,8 @@ class Backend:
     doc             one line for ``probe targets``
     suggestions     what ``probe targets`` lists after the name: "@gpu:0", ",onednn=0"
     broken          why another package's backend can't be used at all; empty
+    layouts         words of :mod:`probe.layout` that reach its kernels, ``offset:N`` for every N;
+                    a library that copies its operands has one
     """
 
     name = ""
@@ -142,6 +146,7 @@ class Backend:
     doc = ""
     suggestions: Tuple[str, ...] = ()
     broken = ""
+    layouts: Tuple[str, ...] = (layout.CONTIGUOUS,)
 
     @classmethod
     def conflict(cls, switches):
@@ -157,6 +162,14 @@ class Backend:
     def environment(cls, switches, device):
         """Variables to set before the library is loaded: a dict of texts. Runs in the parent."""
         return {}
+
+    def lay(self, word):
+        """Raises Unsupported for a layout that does not reach the library's kernels."""
+        if not layout.kept(word, self.layouts):
+            title, dense = getattr(self, "title", self.name), len(self.layouts) == 1
+            why = "takes operands as dense buffers, row by row" if dense else "has none like it"
+            known = ", ".join(self.layouts)
+            raise Unsupported("layout=%s: %s %s; use %s" % (word, title, why, known))
 
     def start(self, switches, device):
         """Imports the library, applies the switches; returns facts that may be published.

@@ -9,7 +9,7 @@ from typing import List
 
 import numpy as np
 
-from probe import operation, program
+from probe import layout, operation, program
 from probe.backends import elementwise, rewritten
 from probe.backends.contract import Unsupported
 from probe.worker import compare
@@ -30,16 +30,20 @@ class Call:
         self.operators, self.spec, self.x, self.w, self.b = operators, spec, x, w, b
         self._operator = operators(spec)
         self._bound = {}
+        self._others = {}
 
     def at(self, axes=None):
         """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
         Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
         ``channels``: nothing is cut, but those beyond go through a second call whose output is
-        added (see ``backends.rewritten``). ValueError for any other axis and for a value outside of
-        the operands.
+        added (see ``backends.rewritten``). ``layout``: the number of a layout, in which the same
+        operands are handed over. ValueError for any other axis and for a value outside of the
+        operands.
         """
         axes = dict(axes or {})
+        if "layout" in axes:
+            return self._laid(layout.named(axes.pop("layout"))).at(axes)
         x, length = self.x, axes.pop("length", None)
         if self.spec.get("op") != "dense":  # rows of a dense layer have no length to cut
             x = _cut(x, -2, "length", length)
@@ -58,6 +62,17 @@ class Call:
                 self._bound.clear()
             self._bound[operator] = operator.bind(self._operands(self.w, self.b))
         return Prepared(operator, x, self._bound[operator])
+
+    def _laid(self, word):
+        """The same call with another layout; kept, since both sides of a pair come again."""
+        if word == layout.of(self.spec):
+            return self
+        if word not in self._others:
+            spec = dict(self.spec, layout=word)
+            if word == layout.CONTIGUOUS:
+                del spec["layout"]
+            self._others[word] = Call(self.operators, spec, self.x, self.w, self.b)
+        return self._others[word]
 
     def _split(self, x, channels):
         if not 0 < channels < x.shape[-1]:
