@@ -23,7 +23,7 @@ over; the weights of a convolution are a layer's own and stay ``contiguous``, bu
 Targets' interpreters import this (Python 3.6).
 """
 
-from typing import Tuple
+from typing import Any, Dict, Tuple
 
 CONTIGUOUS = "contiguous"
 TRANSPOSED = "transposed"
@@ -72,6 +72,13 @@ def named(value: int) -> str:
 def of(layer) -> str:
     """The layout in a worker's spec or a layer of a program."""
     return layer.get("layout", CONTIGUOUS)
+
+
+def laid(layer: Dict[str, Any], word: str) -> Dict[str, Any]:
+    """The spec with another layout."""
+    if word == CONTIGUOUS:
+        return {name: value for name, value in layer.items() if name != "layout"}
+    return dict(layer, layout=word)
 
 
 def kept(word: str, words: Tuple[str, ...]) -> bool:

@@ -105,6 +105,10 @@ class Operator:
     def __call__(self, x, w, b):
         return self.call(x, w, b)
 
+    def lies(self, y):
+        """How a call's result lies in memory: a word of :mod:`probe.layout`, or ``other``."""
+        return layout.CONTIGUOUS
+
     def at(self, shape):
         """The operator for inputs (batch, *spatial, channels) of this shape: itself, or another."""
         return self
@@ -178,6 +182,10 @@ class Backend:
         ``threads`` (a number, or None where the library doesn't say). Raises Unavailable.
         """
         raise NotImplementedError
+
+    def lies(self, y):
+        """How the library's value lies in memory: see :meth:`Operator.lies`."""
+        return layout.CONTIGUOUS
 
     def operator(self, spec):
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""

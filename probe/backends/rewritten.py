@@ -121,6 +121,9 @@ class Given(Operator):
     def input(self, x):
         return self.inner.input(x)
 
+    def lies(self, y):
+        return self.inner.lies(y)
+
     def output(self, y):
         return self.inner.output(y)
 
@@ -405,6 +408,9 @@ class Transposed(Operator):
 
     def input(self, x):
         return self.inner.input(activations(x))
+
+    def lies(self, y):
+        return self.inner.lies(y)
 
     def bind(self, operands):
         swapped = {name: self.swaps.get(name, np.asarray)(a) for name, a in operands.items()}

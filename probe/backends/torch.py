@@ -23,7 +23,7 @@ from probe.backends.source import (
     returned,
     straight,
 )
-from probe.layout import CHANNELS_LAST, TRANSPOSED, WORDS, of, offset
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, of, offset
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -235,6 +235,15 @@ class Torch(Writing):
             return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
         alpha = parameters.get("alpha", 1.0)
         return activations.lines(layer["activation"], "torch", alpha, x)[-1]
+
+    def lies(self, y):
+        """``transposed`` is what turning a channels-last array leaves, axes of size one too."""
+        turned = self.torch.empty(y.movedim(1, -1).shape, device="meta").movedim(-1, 1)
+        plain = self.torch.empty(y.shape, device="meta")
+        for word, other in ((CONTIGUOUS, plain), (TRANSPOSED, turned)):
+            if y.stride() == other.stride():
+                return word
+        return "other"
 
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""

@@ -95,6 +95,7 @@ class ByOrder:
             "compared": self.compared,
             "differing": self.differing,
             "unknown": sum(found.unknown for found in self.values),
+            **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
             "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
             "refused": [
                 {self.vary: window.shown(self.vary, one.at), "why": one.refusal}
