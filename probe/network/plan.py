@@ -240,7 +240,8 @@ def assumptions(lengths: SafeLengths) -> list[str]:
     """Returns what stands behind the plan beside what was run."""
     found = [
         "the target computes a shape in one way whatever the operands are, on this processor, "
-        "with this release and as many threads"
+        "with this release and as many threads (OMP_DYNAMIC, where it is set, lets a busy machine "
+        "take threads away, and that changes bits)"
     ]
     if len(lengths.layouts) > 1:
         found.append(
