@@ -64,6 +64,7 @@ ROOMS = {
     "schema": "the columns of the store",
     "geometry": "windows: padding, output sizes, what each output reads",
     "activations": "the table of activations, and each library's spelling",
+    "layout": "how operands lie in memory",
     "operation": "the table of operations, and one of them with its sizes and options",
     "program": "what is computed, as steps that read earlier values",
     "stable": "convolutions and dense layers that keep their bits at every length",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats
+from probe import layout as layouts
 from probe.errors import InputError, one_of
 from probe.geometry import BY_SIZE, CONVENTIONS, Padding, Pair
 from probe.operation import OPERATIONS
@@ -198,6 +199,23 @@ def length(op: str, value: object, rank: int) -> int | None:
         return 1
     why = f"{op} has no length: its rows are its batch"
     raise InputError("length", size, why, "leave it out, and write batch=N")
+
+
+def layout(op: str, text: object, dtype: str) -> str:
+    """How operands lie in memory, as it is stored: see :mod:`probe.layout`. Raises InputError."""
+    try:
+        word = layouts.parsed(text)
+    except ValueError as error:
+        raise InputError("layout", text, str(error), layouts.HOW) from None
+    images = OPERATIONS[op].windows and (OPERATIONS[op].spatial_rank or 0) > 1
+    if word == "channels_last" and not images:
+        why = f"that memory format is for 2 or 3 spatial axes, and {op} has fewer"
+        raise InputError("layout", word, why, "use transposed, which has channels last too")
+    size = floats.container(dtype).itemsize
+    if layouts.offset(word) > 0 and layouts.offset(word) % size:
+        why = f"elements of {dtype} have {size} bytes"
+        raise InputError("layout", word, why, f"use a multiple of {size}")
+    return word
 
 
 def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:

@@ -22,13 +22,20 @@ from probe import arguments, floats
 from probe.arguments import Numbers, Place, Sizes, by, count, flag, numbers, sizes, spelled
 from probe.errors import InputError
 from probe.geometry import Padding, Pair, around
+from probe.layout import CONTIGUOUS
 from probe.operands import KINDS, VERSION, generate
 from probe.operation import OF_CASES, OPERATIONS, Layer
 
 ALIASES = {"linear": "dense"}
 """Further names of operations: Keras says Dense, PyTorch says Linear."""
 
-LATER = {"split": None, "ceil_mode": False, "pad_with": "nothing", "put": None}
+LATER: dict[str, object] = {
+    "split": None,
+    "ceil_mode": False,
+    "pad_with": "nothing",
+    "layout": CONTIGUOUS,
+    "put": None,
+}
 """Arguments that are younger than the first stored cases, with their defaults."""
 
 PAD_WITH = ("nothing", "zeros")
@@ -58,6 +65,9 @@ class Case(Layer):
     Pooling alone: ``ceil_mode``: the last window may reach beyond the padded input (``caffe``
     padding always has it). ``pad_with``: what padding puts into a window: ``nothing`` (a maximum
     never takes it, an average does not count it) or ``zeros`` (PyTorch's ``count_include_pad``).
+
+    ``layout``: how the library's own tensors lie in memory, see :mod:`probe.layout`. Libraries that
+    copy what they are given keep none but ``contiguous``.
     """
 
     op: str
@@ -79,6 +89,7 @@ class Case(Layer):
     split: int | None
     ceil_mode: bool
     pad_with: str
+    layout: str
     put: str | None
 
     def __init__(
@@ -102,6 +113,7 @@ class Case(Layer):
         split: int | str | None = None,
         ceil_mode: bool | str = False,
         pad_with: str = "nothing",
+        layout: str = CONTIGUOUS,
         put: str | None = None,
     ) -> None:
         op = spelled("op", ALIASES.get(str(op).lower(), op), OF_CASES)
@@ -127,6 +139,7 @@ class Case(Layer):
         made["split"] = None if split is None else count("split", split)
         made["ceil_mode"] = flag("ceil_mode", ceil_mode)
         made["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
+        made["layout"] = arguments.layout(op, layout, dtype)
         ranks = {"x": rank + 2} | ({"w": rank + 2} if OPERATIONS[op].weighted else {})
         ranks |= {} if made["bias"] is None else {"b": 1}
         made["put"] = arguments.put_text(arguments.put(put, ranks)) or None if put else None
@@ -328,8 +341,12 @@ class Case(Layer):
         return self.bias if isinstance(self.bias, tuple) else (self.bias,) * self.filters
 
     def spec(self) -> dict[str, Any]:
-        """What a worker needs to build the operator: see :meth:`probe.operation.Layer.spec_in`."""
-        return self.spec_in(self.dtype)
+        """What a worker needs to build the operator: see :meth:`probe.operation.Layer.spec_in`.
+
+        ``layout`` is there only where it is not ``contiguous``.
+        """
+        found = self.spec_in(self.dtype)
+        return found if self.layout == CONTIGUOUS else found | {"layout": self.layout}
 
     @property
     def padding_text(self) -> str:
@@ -354,6 +371,7 @@ class Case(Layer):
         parts += [f"height {by(self.other_axes)}"] * (self.height is not None)
         has_length = self.length is not None and self.spatial_rank > 0
         parts += [f"length {self.length}"] * has_length
+        parts += [self.layout] * (self.layout != CONTIGUOUS)
         parts += [self.dtype] * (self.dtype != "float32")
         parts += [self.kind] * (self.kind != "normal")
         parts += [self.put] if self.put else []

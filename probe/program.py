@@ -8,7 +8,8 @@ The child reads this file: it runs on Python 3.6.
 
 from typing import Any, Dict, NamedTuple, Tuple
 
-from probe import operation
+from probe import layout, operation
+from probe.layout import CONTIGUOUS
 
 
 class Step(NamedTuple):
@@ -23,11 +24,13 @@ class Program(NamedTuple):
     """Steps in the order in which they run; the last one's value is the output.
 
     ``network``: a model, where a product is one of the rows of all positions, of one step too.
+    ``layout``: how the input lies in memory, see :mod:`probe.layout`.
     """
 
     steps: Tuple[Step, ...]
     inputs: int = 1
     network: bool = False
+    layout: str = CONTIGUOUS
 
     @property
     def single(self):
@@ -52,17 +55,20 @@ def operands(layer):
 
 def case(spec):
     """The program of one operation, whose operands are ``w`` and ``b``."""
-    return Program((Step(spec, (0,), {name: name for name in operands(spec)}),))
+    steps = (Step(spec, (0,), {name: name for name in operands(spec)}),)
+    return Program(steps, layout=layout.of(spec))
 
 
 def alone(step):
     """The program of one step of another one: its operands keep their names."""
     reads = tuple(range(len(step.reads)))
-    return Program((step._replace(reads=reads),), len(reads))
+    return Program((step._replace(reads=reads),), len(reads), layout=layout.of(step.layer))
 
 
 def chain(specs, reads=None):
     """The program of layers; the operands have the numbers of their layers.
+
+    The first spec says how the input lies in memory.
 
     ``reads``: for each layer the numbers of the values that it reads; None: each the one before.
     """
@@ -70,4 +76,4 @@ def chain(specs, reads=None):
     for number, spec in enumerate(specs):
         arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
         found.append(Step(spec, tuple(reads[number]) if reads else (number,), arrays))
-    return Program(tuple(found), network=True)
+    return Program(tuple(found), network=True, layout=layout.of(specs[0]))

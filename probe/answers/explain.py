@@ -56,8 +56,8 @@ class Explained(Answer):
 def explain(
     case: Case,
     target: str | Target = DEFAULT_TARGET,
-    at: int | None = None,
-    against: int | None = None,
+    at: int | str | None = None,
+    against: int | str | None = None,
     *,
     vary: str | None = None,
     against_target: str | Target | None = None,
@@ -66,7 +66,8 @@ def explain(
 ) -> Explained:
     """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
 
-    ``vary``: length, batch, filters or channels; None: length, of a dense layer batch. With
+    ``vary``: length, batch, filters, channels or layout, whose values are words, such as
+    ``transposed`` against ``contiguous``; None: length, of a dense layer batch. With
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also

@@ -64,8 +64,8 @@ def written(made: Reproduction, out: Path, form: str | None, kernels: str) -> Re
 def reproduce(
     case: Case,
     target: str | Target = DEFAULT_TARGET,
-    at: int | None = None,
-    against: int | None = None,
+    at: int | str | None = None,
+    against: int | str | None = None,
     *,
     out: str | Path,
     vary: str | None = None,
@@ -172,7 +172,12 @@ def _operands(finding: Finding) -> dict[str, Any] | None:
 
 
 def emulated(
-    case: Case, target: Target, file: Path, against: int | None, vary: str | None, partial: bool
+    case: Case,
+    target: Target,
+    file: Path,
+    against: int | str | None,
+    vary: str | None,
+    partial: bool,
 ) -> dict[str, Any]:
     """Writes a run as a file that replays it with NumPy; what ``probe emulate --json`` prints.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from probe import backends, layout
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
 from probe.campaign import Campaign, Part, Tell, case_row, run_row
@@ -22,7 +23,7 @@ from probe.sweep import sweep as swept
 from probe.target import Target
 from probe.thresholds import by_order
 from probe.thresholds.by_order import ByOrder
-from probe.window import axis_of
+from probe.window import axis_of, number_of, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,11 +56,11 @@ class Swept(Answer):
     def lines(self) -> tuple[str, str, str]:
         told = self.report()
         count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
-        each = [
-            f"{name}: differs at {_few(sorted({one.at for one in found.differences}))}"
+        where = {
+            name: _few(sorted({one.at for one in found.differences}), self.found.vary)
             for name, found in self.found.targets.items()
-            if found.differences
-        ]
+        }
+        each = [f"{name}: differs at {values}" for name, values in where.items() if values]
         each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
         stable = "every length agrees with the longest, with these operands"
         return (
@@ -83,9 +84,11 @@ class Swept(Answer):
             for each in one.differences:
                 far = np.inf if each.max_ulp is None else float(each.max_ulp)
                 grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
+        grid.columns = [shown(self.found.vary, value) for value in grid.columns]
         figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
         plots.length_strips(axes, grid)
-        axes.set(xlabel=self.found.vary, title=f"|ulp| against {self.found.against}")
+        against = shown(self.found.vary, self.found.against)
+        axes.set(xlabel=self.found.vary, title=f"|ulp| against {against}")
         plots.ulp_legend(figure, grid.to_numpy())
         return figure
 
@@ -138,7 +141,7 @@ class SweptByOrder(Answer):
         unknown = f", of {told['unknown']:,} it is not known" if told["unknown"] else ""
         count = f"{told['differing']:,} of {told['compared']:,} outputs are added in another way"
         each = [
-            f"{name}: differs at {_few([at.at for at in one.values if at.outputs])}"
+            f"{name}: differs at {_few([at.at for at in one.values if at.outputs], self.vary)}"
             for name, one in self.found.targets.items()
             if one.differing
         ]
@@ -163,6 +166,7 @@ class SweptByOrder(Answer):
                     grid.loc[name, at.at] = at.outputs / at.compared
         if grid.empty:
             return None
+        grid.columns = [shown(self.vary, value) for value in grid.columns]
         figure, (axes,) = plots.panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
         plots.share_bar(figure, plots.share_map(axes, grid), [axes], "added in another way")
         axes.set_xlabel(self.vary)
@@ -170,19 +174,23 @@ class SweptByOrder(Answer):
 
 
 def _asked(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
-    shown = case.with_(length=None) if vary == "length" else case
-    span = f"{values[0]:,} to {values[-2]:,} against {values[-1]:,}"
-    return f"{shown.label}: {vary} {span} on {', '.join(targets)}"
+    asked = case.with_(length=None) if vary == "length" else case
+    span = f"{_few(values[:1], vary)} to {_few(values[-2:-1], vary)}"
+    if vary == "layout":
+        span = _few(values[:-1], vary)
+    span += f" against {_few(values[-1:], vary)}"
+    return f"{asked.label}: {vary} {span} on {', '.join(targets)}"
 
 
-def _few(values: Sequence[int]) -> str:
-    shown = ", ".join(f"{value:,}" for value in values[:6])
-    return shown + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
+def _few(values: Sequence[int], vary: str) -> str:
+    told = (shown(vary, value) for value in values[:6])
+    text = ", ".join(one if isinstance(one, str) else f"{one:,}" for one in told)
+    return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
 
 
 def sweep(
     case: Case,
-    lengths: Iterable[int],
+    lengths: Iterable[int | str] | None,
     target: str | Target | Iterable[str | Target] = DEFAULT_TARGET,
     *,
     vary: str | None = None,
@@ -195,8 +203,10 @@ def sweep(
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
-    ``lengths``: two or more values of the axis ``vary`` (length, batch, filters or channels; None:
-    length, of a dense layer batch), such as ``range(5, 41)``. ``target``: one or several.
+    ``lengths``: two or more values of the axis ``vary`` (length, batch, filters, channels or
+    layout; None: length, of a dense layer batch), such as ``range(5, 41)``. Layouts are words, each
+    compared with ``contiguous``; ``lengths`` None: all that the targets keep.
+    ``target``: one or several.
     ``by``: ``bits``, or ``order``: the summations are compared, for all finite operands.
     ``store``: a folder, or a store of the caller's, who closes it; what is there is not measured
     again; None keeps nothing. ``control``:
@@ -208,7 +218,8 @@ def sweep(
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
-    values, chosen, vary = _values(lengths), targets_of(target), axis_of(case_of(case), vary)
+    chosen, vary = targets_of(target), axis_of(case_of(case), vary)
+    values = _layouts(lengths, case, chosen) if vary == "layout" else _values(lengths)
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
     Plans([case], vary, *axis_values(values, vary))
@@ -228,9 +239,37 @@ def sweep(
     return Swept(found, case, values)
 
 
-def _values(lengths: Iterable[int] | str) -> list[int]:
+OFFSETS = (4, 16, 32)
+"""Bytes of the offsets that a sweep of all layouts tries."""
+
+
+def _layouts(given: Iterable[int | str] | None, case: Case, targets: Sequence[Target]) -> list[int]:
+    """Returns the numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
+    if given is None:
+        kept = dict.fromkeys(word for one in targets for word in backends.get(one.name).layouts)
+        given = [w for w in kept if not w.startswith(layout.OFFSET) and _fits(case, w)]
+        given += [
+            word
+            for word in (f"{layout.OFFSET}{count}" for count in OFFSETS)
+            if layout.kept(word, tuple(kept)) and _fits(case, word)
+        ]
+    several = [given] if isinstance(given, str) else list(given)
+    numbers = [number_of("layout", one) for one in several]
+    others, against = axis_values([one for one in numbers if one is not None], "layout")
+    return [*others, against]
+
+
+def _fits(case: Case, word: str) -> bool:
+    try:
+        case.with_(layout=word)
+    except InputError:
+        return False
+    return True
+
+
+def _values(lengths: Iterable[int | str] | None) -> list[int]:
     """Returns the values ascending, each once. InputError where they are no whole numbers."""
-    whole = None if isinstance(lengths, str) else list(lengths)
+    whole = None if lengths is None or isinstance(lengths, str) else list(lengths)
     if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
         raise InputError("lengths", lengths, "not whole numbers", "write range(5, 41) or [5, 9]")
     return sorted({int(one) for one in whole})

@@ -7,7 +7,7 @@ loops, sums go through its pairwise summation, and bfloat16 it does not have.
 
 import numpy as np
 
-from probe import activations
+from probe import activations, layout
 from probe.backends import elementwise, products
 from probe.backends.contract import Key, Unsupported
 from probe.backends.source import Writing, assigned, number, straight
@@ -37,6 +37,7 @@ class Arrays(Writing):
     keys = KEYS
     doc = "NumPy: x @ w, np.dot, np.sum"
     suggestions = (",threads=1", ",isa=avx2", ",isa=sse41")
+    layouts = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
     title = "NumPy"
     version_text = "np.__version__"
 
@@ -73,10 +74,11 @@ class Arrays(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        return assigned("x", products.left(layer, shapes)) if program.single else []
+        array = products.left(layer, shapes) if program.single else "x"
+        return laid("x", array, program.layout)
 
     def operand(self, layer, name, at):
-        return assigned(at, products.right(layer, at)) if name == "w" else []
+        return laid(at, products.right(layer, at), layout.of(layer)) if name == "w" else []
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
@@ -93,6 +95,15 @@ class Arrays(Writing):
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
         return [f"{y} = {call}" + f" + {given.get('b')}" * ("b" in given)]
+
+
+def laid(name, array, word):
+    """Lines that assign an array to a name as a layout says."""
+    if word == layout.TRANSPOSED and not products.is_vector(array):
+        return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
+    if word == "strided":
+        return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
+    return assigned(name, array) + layout.shifted(name, word)
 
 
 def padded(x, pairs, value):

@@ -12,6 +12,8 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
      "padding": "valid" | "same" | [[0, 0], [2, 2]], "dtype": "float32",
      "in_channels": 1, "filters": 1, "bias": true}
 
+It also has ``layout`` where operands don't lie row by row: see :mod:`probe.layout`.
+
 ``matmul``, ``dot`` and ``sum`` have the spec of a conv1d with a kernel of 1, ``dense`` that of a
 convolution without spatial axes: x (batch, channels), w (channels, filters). ``products`` says
 which arrays their calls are written with. A spec with ``split`` never comes here: ``split`` makes
@@ -23,7 +25,7 @@ from typing import Any, Callable, Mapping, Tuple
 
 import numpy as np
 
-from probe import floats
+from probe import floats, layout
 
 
 class Unsupported(Exception):
@@ -125,6 +127,10 @@ class Operator:
     def __call__(self, x, w, b):
         return self.call(x, w, b)
 
+    def lies(self, y):
+        """How a call's result lies in memory: a word of :mod:`probe.layout`, or ``other``."""
+        return layout.CONTIGUOUS
+
     def at(self, shape):
         """The operator for inputs (batch, *spatial, channels) of this shape: itself, or another."""
         return self
@@ -154,6 +160,8 @@ class Backend:
     doc             one line for ``probe targets``
     suggestions     what ``probe targets`` lists after the name: "@gpu:0", ",onednn=0"
     broken          why another package's backend can't be used at all; empty
+    layouts         words of :mod:`probe.layout` that reach its kernels, ``offset:N`` for every N;
+                    a library that copies its operands has one
     """
 
     name = ""
@@ -164,6 +172,7 @@ class Backend:
     doc = ""
     suggestions: Tuple[str, ...] = ()
     broken = ""
+    layouts: Tuple[str, ...] = (layout.CONTIGUOUS,)
 
     @classmethod
     def conflict(cls, switches):
@@ -180,6 +189,14 @@ class Backend:
         """Variables to set before the library is loaded: a dict of texts. Runs in the parent."""
         return {}
 
+    def lay(self, word):
+        """Raises Unsupported for a layout that does not reach the library's kernels."""
+        if not layout.kept(word, self.layouts):
+            title, dense = getattr(self, "title", self.name), len(self.layouts) == 1
+            why = "takes operands as dense buffers, row by row" if dense else "has none like it"
+            known = ", ".join(self.layouts)
+            raise Unsupported("layout=%s: %s %s; use %s" % (word, title, why, known))
+
     def start(self, switches, device):
         """Imports the library, applies the switches; returns facts that may be published.
 
@@ -187,6 +204,10 @@ class Backend:
         ``threads`` (a number, or None where the library doesn't say). Raises Unavailable.
         """
         raise NotImplementedError
+
+    def lies(self, y):
+        """How the library's value lies in memory: see :meth:`Operator.lies`."""
+        return layout.CONTIGUOUS
 
     def operator(self, spec):
         """The :class:`Operator` of a spec. Raises Unsupported where it is known not to run."""

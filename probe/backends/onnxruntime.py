@@ -18,10 +18,10 @@ from typing import Any, Dict
 
 import numpy as np
 
-from probe import activations
+from probe import activations, layout
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unsupported
-from probe.backends.source import Writing, inputs_of, keywords, straight
+from probe.backends.source import Writing, assigned, inputs_of, keywords, straight
 
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
@@ -57,6 +57,7 @@ class OnnxRuntime(Writing):
     suggestions = (",threads=1", ",threads=2", ",weights=argument")
     title = "ONNX Runtime"
     version_text = "onnxruntime.__version__"
+    layouts = (layout.CONTIGUOUS, "offset:N")
     imports = ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper")
     modules = ("onnxruntime", "onnx")
 
@@ -221,9 +222,10 @@ class Graph:
 
     def enter(self, program, shapes):
         if not self.product:
-            return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        x = products.left(program.steps[0].layer, shapes)
-        return ["x = " + x] if x != "x" else []
+            found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        else:
+            found = assigned("x", products.left(program.steps[0].layer, shapes))
+        return found + layout.shifted("x", program.layout)  # NumPy's memory is read, not copied
 
     def leave(self, program, shapes):
         if self.product:
@@ -237,10 +239,10 @@ class Graph:
             return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
         if name == "b":
             return []
-        if layer["op"] == "dense":
-            return ["%s = %s.T.copy()" % (at, at)]
         if layer["op"] in products.OPS:
-            return ["%s = %s" % (at, products.right(layer, at))]
+            dense = layer["op"] == "dense"
+            w = at + ".T.copy()" if dense else products.right(layer, at)
+            return ["%s = %s" % (at, w), *layout.shifted(at, layout.of(layer))]
         return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
 
     def lines(self, layer, number, x, y, given, shapes):

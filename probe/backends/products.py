@@ -26,6 +26,11 @@ def right(spec, w):
     return w + ("[0, :, 0]" if spec["op"] == "dot" and spec["filters"] == 1 else "[0]")
 
 
+def is_vector(array):
+    """Whether the expression that ``left`` or ``right`` gave is a vector, which can't be turned."""
+    return "," in array
+
+
 def restored(spec, y, shapes):
     """The expression of the result as (batch, length, filters); of ``dense`` (batch, filters)."""
     if spec["op"] == "sum":

@@ -24,7 +24,7 @@ import functools
 
 import numpy as np
 
-from probe import floats, program
+from probe import floats, layout, program
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Operator, Unsupported
 from probe.backends.reference import Arithmetic
@@ -40,6 +40,7 @@ JOINING = ("slice", "concat", "cast", "add", "pad")
 
 def operator(backend, spec):
     """The operator of a spec, whatever words it carries. Raises Unsupported where there is none."""
+    backend.lay(layout.of(spec))
     if "turned" in spec:
         return Transposed(operator(backend, library_spec(spec)), spec)
     if spec.get("remedy", {}).get("kind") == "stable":
@@ -56,6 +57,7 @@ def whole(backend, given):
 
     Raises Unsupported where the library has none.
     """
+    backend.lay(given.layout)
     layers = [step.layer for step in given.steps]
     if any("turned" in layer for layer in layers):
         steps = [step._replace(layer=library_spec(step.layer)) for step in given.steps]
@@ -118,6 +120,9 @@ class Given(Operator):
 
     def input(self, x):
         return self.inner.input(x)
+
+    def lies(self, y):
+        return self.inner.lies(y)
 
     def output(self, y):
         return self.inner.output(y)
@@ -403,6 +408,9 @@ class Transposed(Operator):
 
     def input(self, x):
         return self.inner.input(activations(x))
+
+    def lies(self, y):
+        return self.inner.lies(y)
 
     def bind(self, operands):
         swapped = {name: self.swaps.get(name, np.asarray)(a) for name, a in operands.items()}

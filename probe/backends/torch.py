@@ -10,7 +10,7 @@ and takes the bias with it, as layers do: that is the default with a bias, and w
 
 import numpy as np
 
-from probe import activations
+from probe import activations, floats
 from probe.backends import elementwise, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
@@ -23,6 +23,7 @@ from probe.backends.source import (
     returned,
     straight,
 )
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, of, offset
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -63,6 +64,7 @@ class Torch(Writing):
     )
     title = "PyTorch"
     version_text = "torch.__version__"
+    layouts = (*WORDS, "offset:N")
     imports = ("import torch", "import torch.nn.functional as F")
     modules = ("torch",)
 
@@ -126,11 +128,14 @@ class Torch(Writing):
         return joins_windows(program)
 
     def enter(self, program, shapes):
-        layer = program.steps[0].layer
+        layer, word = program.steps[0].layer, program.layout
         if program.single and layer["op"] in products.OPS:
-            return ["x = " + self.tensor(products.left(layer, shapes), layer)]
+            return self.laid("x", products.left(layer, shapes), layer, word)
+        if word == TRANSPOSED:
+            return ["x = " + self.tensor("x.copy()", layer) + ".movedim(-1, 1)"]
         # a view with one channel has strides that tell PyTorch another memory format; a copy hasn't
-        return ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
+        found = ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
+        return found + placed("x", layer, word)
 
     def operand(self, layer, name, at):
         if name == "scale":  # the batch norm of inference, whose mean is 0 and whose variance is 1
@@ -141,11 +146,19 @@ class Torch(Writing):
             return [f"{at} = {self.tensor(array, layer)}"]
         if layer["op"] in products.OPS:
             w = products.right(layer, at)
-            return [f"{at} = {self.tensor(f'{w}.T.copy()' if self.linear(layer) else w, layer)}"]
-        return [
+            return self.laid(at, f"{w}.T.copy()" if self.linear(layer) else w, layer, of(layer))
+        found = [
             f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()",
             f"{at} = {self.tensor(at, layer)}",
         ]
+        return found + placed(at, layer, of(layer)) * (of(layer) == CHANNELS_LAST)
+
+    def laid(self, name, array, layer, word):
+        """Lines that assign an operand of a product, such as ``x[0]``, as the layout says."""
+        if word == TRANSPOSED and not products.is_vector(array):
+            turned = f"np.swapaxes({array}, -1, -2).copy()"
+            return [f"{name} = {self.tensor(turned, layer)}.transpose(-1, -2)"]
+        return [f"{name} = {self.tensor(array, layer)}", *placed(name, layer, word)]
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
@@ -223,6 +236,15 @@ class Torch(Writing):
         alpha = parameters.get("alpha", 1.0)
         return activations.lines(layer["activation"], "torch", alpha, x)[-1]
 
+    def lies(self, y):
+        """``transposed`` is what turning a channels-last array leaves, axes of size one too."""
+        turned = self.torch.empty(y.movedim(1, -1).shape, device="meta").movedim(-1, 1)
+        plain = self.torch.empty(y.shape, device="meta")
+        for word, other in ((CONTIGUOUS, plain), (TRANSPOSED, turned)):
+            if y.stride() == other.stride():
+                return word
+        return "other"
+
     def kernels(self, spec, shapes):
         """PyTorch's own choice of a convolution backend, such as ``Mkldnn`` or ``Slow2d``."""
         if "conv" not in spec["op"] or not hasattr(self.torch._C, "_select_conv_backend"):
@@ -273,6 +295,20 @@ def convolution(layer, x, y, given, pairs):
         words["groups"] = str(layer["groups"])
     name, operands = f"F.conv{len(layer['kernel'])}d", ", ".join(given.values())
     return found + [f"{y} = {name}({x}, {operands}, {keywords(words)})"]
+
+
+def placed(x, layer, word):
+    """Lines that lay a tensor out as a word says, where turning an array does not do it."""
+    if word == CHANNELS_LAST:
+        three = "_3d" * (len(layer["kernel"]) == 3)
+        return [f"{x} = {x}.to(memory_format=torch.channels_last{three})"]
+    if word == "strided":
+        return [f"{x} = torch.stack([{x}, {x}], -1)[..., 0]"]
+    if offset(word) < 0:
+        return []
+    start = offset(word) // floats.container(layer["dtype"]).itemsize  # PyTorch aligns to 64 bytes
+    before = f"{x}.new_zeros({start})"
+    return [f"{x} = torch.cat([{before}, {x}.reshape(-1)])[{start}:].reshape({x}.shape)"]
 
 
 def padded(x, pairs, value=0.0):

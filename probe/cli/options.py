@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 PATH = click.Path(path_type=Path)
-VARY = "The axis: length, batch, filters or channels; length if not given (dense: batch)."
+VARY = "The axis: length, batch, filters, channels or layout; length, of dense batch, if not given."
 
 SHARED = "Options that the commands share"
 """The heading of the last part of every help."""
@@ -39,6 +39,7 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "padding": PADDINGS,
     "ceil_mode": ("true", "false"),
     "pad_with": ("nothing", "zeros"),
+    "layout": "layout.WORDS",
     "dtype": "floats.FORMATS",
     "operands": "operands.KINDS",
     "bias": ("normal",),
@@ -137,6 +138,10 @@ CASE_WORDS = {
     "seed": ("N", "Seed of the generated operands; 0 if not given."),
     "weights": ("-0.7,1.1,...", "These weights, row by row, instead of generated ones."),
     "bias": ("0.04|normal|a,b,...", "One bias for all filters, one for each, or generated ones."),
+    "layout": (
+        "contiguous|transposed|channels_last|strided|offset:N",
+        "How the library's tensors lie in memory; contiguous if not given.",
+    ),
     "put": ("x[0,1]=nan", "Values at places of x, w or b (nan, inf, 1e38); ; between several."),
     "split": ("N", "Add the first N channels in one call and the others in a second one."),
 }
@@ -377,8 +382,10 @@ def budget_options(command: Command) -> Command:
 
 def runs_of(
     words: Mapping[str, str], target: str, sides: Sides
-) -> tuple[int | None, int | None, list[Target]]:
+) -> tuple[int | str | None, int | str | None, list[Target]]:
     """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
+
+    Layouts stay words.
 
     Asks at once for everything that is missing. Raises InputError.
     """
@@ -390,11 +397,16 @@ def runs_of(
     how = "--against B (or --against-target U, --against-padding P)"
     ask_for(words, **need, against=(others or sides["against"] is not None, how))
     given = targets_of((target, sides["against_target"] or target))
-    at, against = number("at", sides["at"]), number("against", sides["against"])
+    at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
     if against is None and not others:
         todo = "give --against B, --against-target U or --against-padding P"
         raise InputError("against", "(none)", "there is nothing to compare with", todo)
     return at, against, given
+
+
+def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:
+    """Returns a value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
+    return text if vary == "layout" else number(name, text)
 
 
 def finding_of(

@@ -12,6 +12,7 @@ from probe.cli.options import (
     PATH,
     Sides,
     Words,
+    axis_value,
     budget_options,
     case_options,
     fail_on_option,
@@ -245,7 +246,7 @@ def emulate(
     from probe.cli.show import reproductions as show
 
     case, (where,) = sized_case(words), targets_of((target,))
-    other = number("against", against)
+    other = axis_value("against", against, vary)
     with out.working(f"revealing {case.label} on {where.text}"):
         found = emulated(case, where, file, other, vary, partial)
     out.give(found, lambda: show.emulated(found))

@@ -36,7 +36,8 @@ BY = (
 )
 VALUES = (
     "Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. --length "
-    "5..64 says the same."
+    "5..64 says the same. Layouts are words such as transposed,offset:16, each compared with "
+    "contiguous; all that the targets keep if not given."
 )
 KEEP = (
     "Differing outputs stored of each comparison (the first N and the largest); all if not given."
@@ -54,7 +55,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 @click.command(cls=Words, short_help="Where bits differ along an axis, and by how much.")
 @case_options
-@option("--lengths --values values", "5..64", VALUES)
+@option("--lengths --layouts --values values", "5..64", VALUES)
 @option("--vary", "AXIS", VARY)
 @option("--by", "WHAT", BY, default="bits", show_default=True)
 @target_option(several=True)
@@ -95,12 +96,17 @@ def sweep(
     if values is None and axis == "length":
         values = words.pop("length", None)
     known = axis == "length" or has_length(words)
-    need = {"length": (known, "--length N"), "lengths": (values is not None, "--lengths 5..64")}
+    asked = values is not None or axis == "layout"
+    need = {"length": (known, "--length N"), "lengths": (asked, "--lengths 5..64")}
     ask_for(words, **need)
-    if values is None:
+    if not asked:
         raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..64")
     case = case_of(words)
-    wanted = numbers("lengths" if axis == "length" else f"{axis} values", values)
+    wanted: list[int] | list[str] | None = None
+    if axis != "layout":
+        wanted = numbers("lengths" if axis == "length" else f"{axis} values", values or "")
+    elif values is not None:
+        wanted = values.split(",")
     vary = axis_of(case, vary)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
@@ -119,10 +125,10 @@ def sweep(
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):
-        out.give(report, lambda: sweeps.by_order(found.found.targets, report, wanted))
+        out.give(report, lambda: sweeps.by_order(found.found.targets, report, found.values))
         return 3 if found.failed else int(bool(fail_on) and report["differing"] > 0)
     summary = found.found
-    out.give(report, lambda: sweeps.summary(summary, case, wanted[:-1], out.verbose))
+    out.give(report, lambda: sweeps.summary(summary, case, found.values[:-1], out.verbose))
     return _status(summary, fail_on)
 
 

@@ -30,6 +30,7 @@ from probe.comparison.runs import (
 )
 from probe.comparison.same import check_operands
 from probe.launch import AnySession
+from probe.layout import CONTIGUOUS
 from probe.order.tree import BIAS
 
 CAUSES = (
@@ -317,10 +318,17 @@ class Comparison:
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))
         return (
-            f"{self.case.with_(length=None).label}: {sides}",
+            f"{self._shared.label}: {sides}",
             counts + far * bool(differing),
             f"{why}; replayed {self.replayed:,} of {self.compared:,}",
         )
+
+    @property
+    def _shared(self) -> Case:
+        """The case without what sets the sides apart."""
+        alike = self.left.case.layout == self.right.case.layout
+        case = self.case if alike else self.case.with_(layout=CONTIGUOUS)
+        return case.with_(length=None)
 
     def words(self, side: Run) -> str:
         """Returns one side in words: its target, and what sets its shape apart."""
@@ -330,6 +338,7 @@ class Comparison:
             for name in ("length", "batch", "filters")
             if getattr(one, name) != getattr(other, name)
         ]
+        apart += [f"layout {one.layout}"] * (one.layout != other.layout)
         if not apart and one.length is not None:
             apart = [f"length {one.length:,}"]
         return f"{', '.join(apart)} on {side.target.text}"

@@ -15,6 +15,7 @@ from probe import floats, operands, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
+from probe.layout import CONTIGUOUS
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders, reveal
 from probe.order.reach import Reach, reached_by
@@ -23,6 +24,8 @@ from probe.order.windows import reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+Value = int | str
+"""A value of an axis as it is asked for: a number, or a layout's word."""
 Blocks = tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]
 
 
@@ -58,15 +61,17 @@ class Shapes:
     def named(
         case: Case,
         vary: str | None = None,
-        at: int | None = None,
-        against: int | None = None,
+        at: Value | None = None,
+        against: Value | None = None,
         padding: object = None,
     ) -> Shapes:
         """Returns the shapes that ``probe explain`` is asked about with these words. InputError.
 
-        ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own.
+        ``vary`` None: the length, of a dense layer the batch. ``at`` None: the case's own. Values
+        of the axis ``layout`` are words or their numbers.
         """
         vary = window.axis_of(case, vary)
+        at, against = (window.number_of(vary, value) for value in (at, against))
         if at is None and (against is not None or vary == "length"):
             at = window.value_of(case, vary)
         own = case.in_channels
@@ -149,8 +154,10 @@ class Run:
         return found
 
     def named(self) -> dict[str, Any]:
-        """Target, length and batch as the JSON output has them."""
-        return {"target": self.target.text, "length": self.case.length, "batch": self.case.batch}
+        """Target, length and batch as the JSON output has them, and a layout of its own."""
+        case = self.case
+        found = {"target": self.target.text, "length": case.length, "batch": case.batch}
+        return found if case.layout == CONTIGUOUS else found | {"layout": case.layout}
 
     def reveal(
         self, session: AnySession, known: Sequence[Summation] = (), wanted: np.ndarray | None = None
@@ -314,8 +321,8 @@ class Finding(Shapes):
         cls,
         case: Case,
         vary: str | None = None,
-        at: int | None = None,
-        against: int | None = None,
+        at: Value | None = None,
+        against: Value | None = None,
         padding: object = None,
     ) -> Self:
         """The finding that ``probe explain`` is asked about with the same words. InputError."""
@@ -390,20 +397,23 @@ class Finding(Shapes):
     def label(self) -> str:
         """Such as ``conv1d 3, 16 -> 8, length 5 against 6``."""
         case = self.left.with_(operands="normal")
-        once = {"length": None, "batch": 1, "filters": self.case.filters, "channels": None}
+        once: dict[str, Any] = {"length": None, "batch": 1, "channels": None}
+        once |= {"filters": self.case.filters, "layout": CONTIGUOUS}
         if self.paired:  # the axis that sets them apart is told at the end
             field = "split" if self.vary == "channels" else self.vary
             case = case.with_(**{field: once[self.vary]})
         text = case.label
         if self.padding is not None:
             text += f", padding {self.left.padding_text} against {self.right.padding_text}"
-        return text + (f", {self.vary} {self.at} against {self.against}" if self.paired else "")
+        at, against = (window.shown(self.vary, value) for value in (self.at, self.against))
+        return text + (f", {self.vary} {at} against {against}" if self.paired else "")
 
     def to_json(self) -> dict[str, Any]:
         """Returns the shapes, and how many operands are not 0."""
         found = self.case.to_json()
         if self.paired:
-            found |= {"vary": self.vary, "at": self.at, "against": self.against}
+            at, against = (window.shown(self.vary, value) for value in (self.at, self.against))
+            found |= {"vary": self.vary, "at": at, "against": against}
         if self.padding is not None:
             found["against_padding"] = self.right.padding_text
         counts = {"x": self.x} | ({"w": self.w} if self.case.weighted else {})

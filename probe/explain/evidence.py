@@ -32,8 +32,8 @@ WHICH = ("said", "all", "none")
 def explain(
     case: Case,
     target: Target,
-    at: int | None = None,
-    against: int | None = None,
+    at: int | str | None = None,
+    against: int | str | None = None,
     *,
     vary: str | None = None,
     against_target: Target | None = None,

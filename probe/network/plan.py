@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError
+from probe.layout import CONTIGUOUS
 from probe.network.geometry import Requirement
 from probe.network.running import content, padded
 from probe.network.safe import END_TO_END_SETS, SafeLengths
@@ -56,6 +58,7 @@ class Plan:
     ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
     outputs had other bits in the check; a plan with any must not be used. ``part``: of a model that
     was read in part, ``Network.part``: then it holds for that part alone, and is not written.
+    ``layouts``: how the user's input may lie in memory, words of :mod:`probe.layout`.
     """
 
     network: str
@@ -73,6 +76,7 @@ class Plan:
     facts: dict[str, Any] = field(default_factory=dict)
     axis: int = -2
     part: str = ""
+    layouts: list[str] = field(default_factory=lambda: [CONTIGUOUS])
 
     def padded(self, length: int) -> int:
         """Returns the padded length for content of ``length``. KeyError outside of the plan."""
@@ -141,6 +145,7 @@ def make(
         tried=lengths.lengths_tried,
         axis=-3 if network.swapped else -2,
         part=network.part,
+        layouts=list(lengths.layouts),
         facts={
             name: session.facts.get(name)
             for name in ("library", "library_version", "numpy_version", "threads")
@@ -158,7 +163,9 @@ def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:
     Layer by layer, and as users run it: end to end, where the target can.
     """
     runner, given = lengths.runner, (lengths, length, plan.padded(length), seed, plan.value)
-    equal = not any(differing(*given, run) for run in (runner.output, runner.as_used))
+    runs: list[Callable[[np.ndarray], np.ndarray]] = [runner.output]
+    runs += [partial(runner.as_used, word=word) for word in plan.layouts]
+    equal = not any(differing(*given, run) for run in runs)
     plan.checked.append(length)
     if not equal:
         plan.failed.append(length)
@@ -233,8 +240,14 @@ def assumptions(lengths: SafeLengths) -> list[str]:
     """Returns what stands behind the plan beside what was run."""
     found = [
         "the target computes a shape in one way for all finite operands, on this processor, "
-        "with this release and as many threads"
+        "with this release and as many threads (OMP_DYNAMIC, where it is set, lets a busy machine "
+        "take threads away, and that changes bits)"
     ]
+    if len(lengths.layouts) > 1:
+        found.append(
+            f"the input lies in memory as {' or '.join(lengths.layouts)}, in a tensor of its own, "
+            "and the weights as the library's layers hold them"
+        )
     for names, why in _by_reason(lengths, lengths.by_bits):
         found.append(f"{names} compared by bits, on a few sets of operands: {why}")
     for names, why in _by_reason(lengths, lengths.by_places):

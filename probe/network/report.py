@@ -9,6 +9,7 @@ from typing import Any
 from probe.campaign import Tell, silent
 from probe.explain.evidence import Evidence, example
 from probe.launch import AnySession
+from probe.layout import CONTIGUOUS
 from probe.network import plan as plans
 from probe.network.chain import Network
 from probe.network.comparison import Comparer, PaddedComparison
@@ -60,7 +61,10 @@ class Report:
         return "unknown" if found - {"equal"} or not found else "equal"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns one target of what ``probe network --json`` prints."""
+        """Returns one target of what ``probe network --json`` prints.
+
+        ``layouts``: how the input of the comparisons lies in memory; a plan has its own.
+        """
         told = None if self.shown is None else self.shown.explanation
         explanation = None
         if told is not None:
@@ -76,6 +80,7 @@ class Report:
             "explained": None if self.shown is None else self.shown.to_json()["first"],
             "explanation": explanation,
             "plan": None if self.part else plan,
+            "layouts": [CONTIGUOUS],
         } | ({"verdict_of_part": self.of_part, "safe_in_part": plan} if self.part else {})
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from probe import operation
 from probe.launch import Answer, AnySession, Arrays
+from probe.layout import CONTIGUOUS
 from probe.network.chain import Network
 from probe.operands import normal
 
@@ -90,24 +91,36 @@ class Runner:
         output: np.ndarray = found["y0"]
         return output
 
-    def layer(self, number: int, x: np.ndarray) -> np.ndarray:
-        """Runs one layer on the caller's activations."""
-        header = {"do": "through", "first": number, "last": number + 1}
+    def layer(self, number: int, x: np.ndarray, word: str = CONTIGUOUS) -> np.ndarray:
+        """Runs one layer on the caller's activations, laid out as ``word`` says."""
+        header = {"do": "through", "first": number, "last": number + 1, "layout": word}
         _, found = self._ask(header, x)
         output: np.ndarray = found["y0"]
         return output
 
-    def as_used(self, x: np.ndarray) -> np.ndarray:
+    def lying(self, x: np.ndarray, word: str) -> list[str]:
+        """How what each layer reads lies in memory where x lies as ``word`` says.
+
+        Words of :mod:`probe.layout`, or ``other``. Layers other than windows are taken to keep it.
+        """
+        header, _ = self._ask({"do": "through", "only_last": True, "layout": word}, x)
+        found: list[str] = header["layouts"]
+        return found
+
+    def as_used(self, x: np.ndarray, word: str = CONTIGUOUS) -> np.ndarray:
         """What users get: all layers end to end, or one by one where no library call does that."""
-        output, _ = self.end_to_end(x)
+        output, _ = self.end_to_end(x, word=word)
         return self.output(x) if output is None else output
 
-    def end_to_end(self, x: np.ndarray, times: int = 1) -> tuple[np.ndarray | None, list[float]]:
+    def end_to_end(
+        self, x: np.ndarray, times: int = 1, word: str = CONTIGUOUS
+    ) -> tuple[np.ndarray | None, list[float]]:
         """Runs all layers in one call of the library: (output, seconds of each of ``times`` calls).
 
         (None, []) where there is no such call: only ``run`` tells then, and ``no_program`` why.
+        ``word``: how x lies in memory.
         """
-        header, found = self._ask({"do": "whole", "times": times}, x)
+        header, found = self._ask({"do": "whole", "times": times, "layout": word}, x)
         self.no_program = header["why"]
         return (found["y"], header["seconds"]) if "y" in found else (None, [])
 

@@ -6,6 +6,10 @@ outputs agree only if they are added in the same order with the same roundings. 
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 
+Where a library keeps how its tensors lie in memory (PyTorch), a user's input may be contiguous or
+turned from channels last (:mod:`probe.layout`), and then what the layers hand on lies so too: a
+length is safe only if it is for both. Which layers then read what, the library is asked.
+
 A library that runs the network end to end may compute otherwise than layer by layer (XLA fuses
 what is multiplied in one layer and added in the next). So where it can, those bits decide too, on
 sets of operands of their own.
@@ -19,14 +23,16 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from probe import operation, ulp, window
+from probe import backends, operation, ulp, window
 from probe.launch import AnySession
+from probe.layout import CONTIGUOUS, TRANSPOSED, kept
 from probe.network.chain import Layer, Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
 from probe.network.running import Runner, content, session_for
 from probe.operands import normal
 from probe.order.tree import BIAS
+from probe.target import Target
 from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser
 
 SETS = 8
@@ -70,15 +76,16 @@ class SafeLengths:
         self.network: Network = self.geometry.network
         self.session = session_for(self.session, self.network.swapped)
         self.runner = Runner(self.session, self.network)
-        self._known: dict[int, Recogniser] = {}
-        self._patterns: dict[tuple[int, int], Pattern] = {}
+        self._known: dict[tuple[int, str], Recogniser] = {}
+        self._patterns: dict[tuple[int, int, str], Pattern] = {}
         self._masks: dict[tuple[int, int, int], np.ndarray | None] = {}
         self._capacities: dict[int, int] = {}
         self._bounds: dict[tuple[int, int], int] = {}
-        self._full_outputs: dict[int, np.ndarray | None] = {}
+        self._full_outputs: dict[tuple[int, str], np.ndarray | None] = {}
         self._places: dict[int, Places] = {}
-        self._fixed_outputs: dict[tuple[int, int], np.ndarray] = {}
+        self._fixed_outputs: dict[tuple[int, int, str], np.ndarray] = {}
         self._heights = self.geometry.heights
+        self._words: dict[int, tuple[str, ...]] = {}
 
     def capacity(self, length: int) -> int:
         """The longest content whose outputs a run padded to ``length`` computes as the full one.
@@ -87,13 +94,42 @@ class SafeLengths:
         """
         if length not in self._capacities:
             found = self.geometry.capacity(length, self.agrees)
-            self._capacities[length] = min(found, self._end_to_end(length)) if found else 0
+            for word in self.layouts if found else ():
+                found = min(found, self._end_to_end(length, word))
+            self._capacities[length] = found if found and self._lies_alike(length) else 0
         return self._capacities[length]
 
-    def _end_to_end(self, length: int) -> int:
+    @cached_property
+    def layouts(self) -> tuple[str, ...]:
+        """Layouts of the input for which a length is safe; ``contiguous`` first."""
+        return examined(self.session.target)
+
+    def _lying(self, length: int) -> tuple[str, ...]:
+        """How what each layer reads lies in memory where the input of that length is turned."""
+        if length not in self._words:
+            x = content(self.network, length, END_TO_END_SEED)
+            self._words[length] = tuple(self.runner.lying(x, TRANSPOSED))
+        return self._words[length]
+
+    def _lies_alike(self, length: int) -> bool:
+        """Whether windows read a turned input's activations in the full run's layouts."""
+        if TRANSPOSED not in self.layouts:
+            return True
+        pairs = zip(self._lying(length), self._lying(self.geometry.fixed), strict=True)
+        layers = zip(self.network.layers, pairs, strict=True)
+        return all(ours == theirs for one, (ours, theirs) in layers if one.operation.windows)
+
+    def _words_of(self, number: int) -> tuple[str, ...]:
+        """The layouts in which a layer's input is examined; ``other`` ones only end to end."""
+        if TRANSPOSED not in self.layouts or not self.network.layers[number].operation.windows:
+            return (CONTIGUOUS,)
+        turned = self._lying(self.geometry.fixed)[number]
+        return (CONTIGUOUS, TRANSPOSED) if turned == TRANSPOSED else (CONTIGUOUS,)
+
+    def _end_to_end(self, length: int, word: str) -> int:
         """Returns the longest content whose outputs have the full run's bits end to end.
 
-        The full length where the target can't run the network so.
+        The full length where the target can't run the network so. ``word``: how the input lies.
         """
         last = self.geometry.follow(length, self.agrees)[-1]
         if length == self.geometry.fixed or last.shift is None or not last.same.any():
@@ -101,25 +137,25 @@ class SafeLengths:
         kept = np.flatnonzero(last.same)
         apart = np.zeros(len(kept), bool)
         for seed in range(END_TO_END_SETS):
-            whole = self._full_output(seed)
+            whole = self._full_output(seed, word)
             if whole is None:
                 return self.geometry.fixed
             x = content(self.network, self.geometry.fixed, END_TO_END_SEED + seed)
-            short, _ = self.runner.end_to_end(np.ascontiguousarray(x[..., :length, :]))
+            short, _ = self.runner.end_to_end(np.ascontiguousarray(x[..., :length, :]), word=word)
             if short is None:  # the library refuses this length
                 return 0
             theirs = whole[..., kept + last.shift, :]
             apart |= _positions_apart(short[..., kept, :], theirs, self.network.dtype)
-        self.end_to_end[length] = int(apart.sum())
+        self.end_to_end[length] = self.end_to_end.get(length, 0) + int(apart.sum())
         read = self.geometry.lowest[-1][kept[apart] + last.shift]
         return int(min(self.geometry.fixed, read.min(initial=self.geometry.fixed)))
 
-    def _full_output(self, seed: int) -> np.ndarray | None:
+    def _full_output(self, seed: int, word: str) -> np.ndarray | None:
         """The output end to end for content of the full length; None where the target can't."""
-        if seed not in self._full_outputs:
+        if (seed, word) not in self._full_outputs:
             x = content(self.network, self.geometry.fixed, END_TO_END_SEED + seed)
-            self._full_outputs[seed], _ = self.runner.end_to_end(x)
-        return self._full_outputs[seed]
+            self._full_outputs[seed, word], _ = self.runner.end_to_end(x, word=word)
+        return self._full_outputs[seed, word]
 
     def safe(self, content: int) -> int:
         """The shortest safe padded length: every one from the least up is tried until one is.
@@ -203,31 +239,40 @@ class SafeLengths:
             return self._by_place(number, size, shift)
         if layer.pool:
             self.by_bits.setdefault(number, f"{layer.label} is no sum of products")
-        if not layer.sums or number in self.by_bits:
-            return self._by_bits(number, size, shift)
-        mask = self._by_order(number, size, shift)
-        return self._by_bits(number, size, shift) if mask is None else mask
+        masks = [self._in(word, number, size, shift) for word in self._words_of(number)]
+        return np.logical_and.reduce(masks)
 
-    def _pattern(self, number: int, size: int) -> Pattern:
+    def _in(self, word: str, number: int, size: int, shift: int) -> np.ndarray:
+        """Returns a mask of outputs that are computed alike where the input lies so."""
+        layer = self.network.layers[number]
+        if layer.sums and number not in self.by_bits:
+            mask = self._by_order(number, size, shift, word)
+            if mask is not None:
+                return mask
+        return self._by_bits(number, size, shift, word)
+
+    def _pattern(self, number: int, size: int, word: str) -> Pattern:
         """Returns how the layer adds every output at a size, which is cached."""
-        if (number, size) not in self._patterns:
-            if number not in self._known:
+        if (number, size, word) not in self._patterns:
+            if (number, word) not in self._known:
                 layer, heights = self.network.layers[number], self._heights[number]
                 case = layer.case((*heights, size), self.network.dtype)
-                self._known[number] = Recogniser(self.session, case.with_(length=None))
+                case = case.with_(length=None, layout=word)
+                self._known[number, word] = Recogniser(self.session, case)
             rows = size
             if self.network.layers[number].op == "dense":
                 rows *= int(np.prod(self._heights[number]))
-            self._patterns[number, size] = self._known[number].pattern(rows)
-        return self._patterns[number, size]
+            self._patterns[number, size, word] = self._known[number, word].pattern(rows)
+        return self._patterns[number, size, word]
 
-    def _by_order(self, number: int, size: int, shift: int) -> np.ndarray | None:
+    def _by_order(self, number: int, size: int, shift: int, word: str) -> np.ndarray | None:
         """Returns a mask of outputs added alike; None where some summations are not known."""
-        short = self._pattern(number, size)
-        fixed = self._pattern(number, self.geometry.sizes[number])
+        short = self._pattern(number, size, word)
+        fixed = self._pattern(number, self.geometry.sizes[number], word)
+        known = self._known[number, word]
         for pattern in (short, fixed):
             if pattern.unknown or not pattern.steady or not pattern.whole:
-                evidence = self._known[number].evidence or "too large to look at every output"
+                evidence = known.evidence or "too large to look at every output"
                 self.by_bits[number] = evidence
                 return None
         lines = int(np.prod(self._heights[number + 1], dtype=int))
@@ -237,18 +282,18 @@ class SafeLengths:
         theirs = theirs[:, partner]
         alike = ours == theirs
         if not alike.all():
-            alike |= self._same_over_what_is_read(number, size, ours, theirs)
+            alike |= self._same_over_what_is_read(number, known, size, ours, theirs)
         mask: np.ndarray = alike.all(axis=0)
         return mask
 
     def _same_over_what_is_read(
-        self, number: int, size: int, ours: np.ndarray, theirs: np.ndarray
+        self, number: int, known: Recogniser, size: int, ours: np.ndarray, theirs: np.ndarray
     ) -> np.ndarray:
         """Rows of different kinds whose summations are the same over the inputs that they read.
 
         In the padding all products are zeros, and what adds zeros may be told apart no further.
         """
-        layer, known = self.network.layers[number], self._known[number]
+        layer = self.network.layers[number]
         found = np.zeros(ours.shape, bool)
         if not layer.windowed or layer.padding == "valid":
             return found
@@ -289,7 +334,7 @@ class SafeLengths:
             self.by_places[number] = why
         return self._places[number].alike(size, self.geometry.sizes[number], shift)
 
-    def _by_bits(self, number: int, size: int, shift: int) -> np.ndarray:
+    def _by_bits(self, number: int, size: int, shift: int, word: str) -> np.ndarray:
         """Outputs whose bits agree on ``SETS`` sets of operands, wherever both read the same."""
         fixed = self.geometry.sizes[number]
         found: list[np.ndarray] = []
@@ -300,9 +345,10 @@ class SafeLengths:
             mine = np.zeros((*shape, size, channels), x.dtype)
             start, stop = max(-before, 0), min(size, fixed - before)
             mine[..., start:stop, :] = x[..., start + before : stop + before, :]
-            if (number, seed) not in self._fixed_outputs:
-                self._fixed_outputs[number, seed] = self.runner.layer(number, x)
-            short, whole = self.runner.layer(number, mine), self._fixed_outputs[number, seed]
+            if (number, seed, word) not in self._fixed_outputs:
+                self._fixed_outputs[number, seed, word] = self.runner.layer(number, x, word)
+            short = self.runner.layer(number, mine, word)
+            whole = self._fixed_outputs[number, seed, word]
             partner = np.clip(np.arange(short.shape[-2]) + shift, 0, whole.shape[-2] - 1)
             found.append(_positions_apart(short, whole[..., partner, :], self.network.dtype))
         mask: np.ndarray = ~np.any(found, axis=0)
@@ -335,6 +381,12 @@ class SafeLengths:
         sizes = size, self.geometry.sizes[number]
         before = [layer.windows.around(-1, one)[0] for one in sizes]
         return shift * stride - before[1] + before[0]
+
+
+def examined(target: Target) -> tuple[str, ...]:
+    """The layouts of a network's input for which safe lengths hold on a target."""
+    reached = kept(TRANSPOSED, backends.get(target.name).layouts)
+    return (CONTIGUOUS, TRANSPOSED) if reached else (CONTIGUOUS,)
 
 
 def _positions_apart(mine: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:

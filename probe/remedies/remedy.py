@@ -16,6 +16,7 @@ from probe.errors import InputError
 from probe.floats import rounded_text
 from probe.network import Network
 from probe.network.report import network_row
+from probe.network.safe import examined
 from probe.target import Target
 
 CHUNKS = (64, 256)
@@ -159,6 +160,13 @@ class Measured:
     def label(self) -> str:
         """What was measured, in words."""
         return self.subject.label if isinstance(self.subject, Case) else self.subject.name
+
+    @property
+    def layouts(self) -> list[str]:
+        """How the input lies in memory where the verdicts hold, words of :mod:`probe.layout`."""
+        if isinstance(self.subject, Case):
+            return [self.subject.layout]
+        return list(examined(self.target))
 
     @property
     def part(self) -> str:
@@ -334,6 +342,7 @@ def report(measured: Measured) -> Row:
         told |= {"examined": subject.examined, "operations_total": subject.operations_total}
     return told | {
         "target": measured.target.text,
+        "layouts": measured.layouts,
         "lengths": list(measured.lengths),
         "fixed": measured.fixed,
         "content": measured.content,

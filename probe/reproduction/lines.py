@@ -96,6 +96,7 @@ def of_layer(
     backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
     program = programs.case(dict(layer))
     try:
+        backend.lay(program.layout)
         source = backend.emit(program, Shapes(program, shape))
         held = _held(source, program.operands(), layer["dtype"], operands)
     except Unsupported as error:

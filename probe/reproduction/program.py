@@ -11,6 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from probe import window
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
@@ -190,7 +191,7 @@ def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
         if targets[0] != targets[1]:
             words.append(target.text)
         if finding.paired:
-            words.append(f"{finding.vary} {value}")
+            words.append(f"{finding.vary} {window.shown(finding.vary, value)}")
         if finding.padding is not None:
             words.append(f"padding {case.padding_text}")
     return [", ".join(words) for words in found]

@@ -146,6 +146,7 @@ def question(made: Reproduction) -> str:
         "batch": f"Should {op} of a part of a batch equal that part of {op} of the batch?",
         "filters": f"Should {op} with the first filters alone equal those filters' outputs?",
         "channels": f"Should {op} be the same where its channels are cut in two and added?",
+        "layout": f"Should {op} of the same numbers be the same however they lie in memory?",
     }
     if finding.vary in asked:
         return asked[finding.vary]

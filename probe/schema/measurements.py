@@ -81,8 +81,16 @@ second = partial(since, 2)
 RUN = key("run_id", "text", "the run that measured it: `runs.run_id`")
 CASE = key("case_id", "text", "what was computed: `cases.case_id`")
 TARGET = key("target", "text", "where it was computed: canonical target text")
-VARY = key("vary", "text", "the axis that was changed: `length`, `batch`, `filters`, `channels`")
-AT = key("at", "int", "the axis' value on the left side", "elements of `vary`")
+VARY = key(
+    *("vary", "text"),
+    "the axis that was changed: `length`, `batch`, `filters`, `channels`, `layout`",
+)
+LAYOUTS = (
+    "layouts by number: 1 `contiguous`, 2 `transposed`, 3 `channels_last`, 4 `strided`, "
+    "1000 + N `offset:N`"
+)
+"""The integers that stand for words of :mod:`probe.layout` in ``at`` and ``against``."""
+AT = key("at", "int", f"the axis' value on the left side; {LAYOUTS}", "elements of `vary`")
 AGAINST = key("against", "int", "the axis' value on the right side", "elements of `vary`")
 PAIR = (RUN, CASE, TARGET, VARY, AT, AGAINST)
 PLACE = (RUN, CASE, TARGET, VARY, AT)

@@ -11,6 +11,7 @@ from typing import Any
 
 from probe.comparison import Finding
 from probe.errors import InputError
+from probe.layout import CONTIGUOUS
 from probe.shrink.search import Step, smaller
 
 Changes = Iterator[dict[str, Any]]
@@ -65,7 +66,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 def _closest(finding: Finding) -> Changes:
     """Yields the pair moved together, the smaller value kept or at its least."""
-    if not finding.paired:
+    if not finding.paired or finding.vary == "layout":
         yield {}
         return
     low, high = _values(finding)
@@ -77,7 +78,7 @@ def _closest(finding: Finding) -> Changes:
 
 def _pair(finding: Finding) -> Changes:
     """Yields the two values of the axis: closer together, the smaller one smaller, both smaller."""
-    if not finding.paired:
+    if not finding.paired or finding.vary == "layout":
         return
     (low, high), least = _values(finding), _least(finding)
     for apart in smaller(high - low):
@@ -135,6 +136,8 @@ def _features(finding: Finding) -> Changes:
         yield {"ceil_mode": False}
     if case.pad_with != "nothing":
         yield {"pad_with": "nothing"}
+    if case.layout != CONTIGUOUS and finding.vary != "layout":
+        yield {"layout": CONTIGUOUS}
 
 
 def _padding(finding: Finding) -> Changes:

@@ -318,7 +318,7 @@ class TargetSummary:
         lengths = []
         for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
             entry: dict[str, Any] = {
-                vary: found.at,
+                vary: window.shown(vary, found.at),
                 "outputs": found.outputs,
                 "max_ulp": found.max_ulp,
                 "first": found.first,
@@ -371,7 +371,7 @@ class Summary:
         about = {
             "store": self.store,
             "vary": self.vary,
-            "against": self.against,
+            "against": window.shown(self.vary, self.against),
             "seconds": round(self.seconds, 3),
             "interrupted": self.interrupted,
         }

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from probe import floats, memory, operands, schema, window
+from probe import floats, layout, memory, operands, schema, window
 from probe.case import Case
 from probe.errors import InputError
 
@@ -24,8 +24,13 @@ Item = tuple[int, list[tuple[Ranges | None, Ranges]]]
 
 
 def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
-    """The sorted values to compare, and the longest, with which they are. Raises InputError."""
+    """The sorted values to compare, and the longest, with which they are. Raises InputError.
+
+    Layouts are compared with ``contiguous``, whether it is among them or not.
+    """
     distinct = sorted(set(values))
+    if vary == "layout":
+        return _layouts(distinct)
     shown = ",".join(map(str, distinct[:9])) or "(none)"
     if len(distinct) < 2:
         why = "a sweep compares each value with the longest"
@@ -33,6 +38,18 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     if distinct[0] < 1:
         raise InputError(f"{vary} values", shown, "must be 1 or more", "leave out the others")
     return distinct[:-1], distinct[-1]
+
+
+def _layouts(values: list[int]) -> tuple[list[int], int]:
+    """The numbers of layouts, and that of ``contiguous``."""
+    own = layout.number(layout.CONTIGUOUS)
+    others = [value for value in values if value != own]
+    if not others:
+        why = "a sweep compares each layout with contiguous"
+        raise InputError("layouts", layout.CONTIGUOUS, why, "give others, such as transposed")
+    for value in others:
+        window.shown("layout", value)
+    return others, own
 
 
 class Plan:
@@ -45,6 +62,7 @@ class Plan:
     def __init__(self, case: Case, vary: str, values: Sequence[int], against: int) -> None:
         vary = window.axis_of(case, vary)
         case = case.with_(length=None) if vary == "length" else case
+        case = case.with_(layout=layout.CONTIGUOUS) if vary == "layout" else case
         self.case = window.case_for(case, vary, (against,))
         self.vary, self.values, self.against = vary, values, against
         for value in (values[0], against) if vary == "length" else (*values, against):
@@ -68,7 +86,7 @@ class Plan:
     @cached_property
     def shapes(self) -> dict[int, tuple[int, ...]]:
         """By value: the output's shape."""
-        if self.vary == "channels":
+        if self.vary in ("channels", "layout"):
             return dict.fromkeys(self.values, self.base.output_shape())
         if self.vary == "filters":
             return {value: (*self.base.output_shape()[:-1], value) for value in self.values}

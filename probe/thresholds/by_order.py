@@ -21,6 +21,7 @@ from probe.case import Case
 from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
+from probe.layout import CONTIGUOUS
 from probe.order.orders import Orders
 from probe.order.reach import reach_of_inputs
 from probe.order.summation import Row, Summation
@@ -96,12 +97,17 @@ class ByOrder:
             "target": self.target,
             "by": "order",
             "vary": self.vary,
-            "against": self.base.at,
+            "against": window.shown(self.vary, self.base.at),
             "compared": self.compared,
             "differing": self.differing,
             "unknown": sum(found.unknown for found in self.values),
+            **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
             "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
-            "refused": [{self.vary: one.at, "why": one.refusal} for one in every if one.refusal],
+            "refused": [
+                {self.vary: window.shown(self.vary, one.at), "why": one.refusal}
+                for one in every
+                if one.refusal
+            ],
             "orders": [self._told(each) for each in self.summations],
             "calls": sum(one.orders.calls + one.orders.checks for one in known if one.orders),
             "seconds": round(sum(one.orders.seconds for one in known if one.orders), 3),
@@ -117,7 +123,7 @@ class ByOrder:
         }
         return summation.to_json(self.case.dtype) | {
             "outputs": sum(counts.values()),
-            "at": sorted(at for at, count in counts.items() if count),
+            "at": [window.shown(self.vary, at) for at in sorted(counts) if counts[at]],
         }
 
     def rows(self, run_id: str) -> dict[str, list[Row]]:
@@ -139,7 +145,8 @@ class ByOrder:
 
 def _entry(found: AtValue, vary: str) -> Row:
     causes = dict(sorted(found.causes.items()))
-    return {vary: found.at, "outputs": found.outputs, "causes": causes, "first": found.first}
+    at = window.shown(vary, found.at)
+    return {vary: at, "outputs": found.outputs, "causes": causes, "first": found.first}
 
 
 def sweep(
@@ -159,6 +166,7 @@ def sweep(
     vary = window.axis_of(case, vary)
     shorter, against = axis_values(values, vary)
     case = case.with_(length=None) if vary == "length" else window.case_for(case, vary, values)
+    case = case.with_(layout=CONTIGUOUS) if vary == "layout" else case
     cases = {value: window.case_at(case, vary, value) for value in (*shorter, against)}
     work = _Work(session)
     base, right = work.at(cases[against], against)

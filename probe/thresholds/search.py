@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from probe import backends
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
@@ -102,6 +103,7 @@ class Thresholds:
             "orders": [_told(number, each) for number, each in enumerate(known.summations)],
             "assumed": self.assumed,
             "checked": self.checked,
+            "layouts": [self.case.layout],
             "violations": self.violations,
             "failures": self.failures,
             "unknown": {"lengths": sorted(unknown), "evidence": known.evidence}
@@ -313,9 +315,11 @@ class _Search:
 
     def _assume(self) -> None:
         result = self.result
+        if len(backends.get(self.session.target.name).layouts) > 1:
+            result.assumed.append(f"operands lie in memory as {self.case.layout}")
         if self.reach <= self.end:
             return
-        result.assumed = [
+        result.assumed += [
             f"beyond length {self.end} the interior changes at most once between lengths of the "
             f"doubling grid that differ, and not between those that don't",
             f"lengths with the same remainder by {result.period} have the same tail there"

@@ -12,6 +12,8 @@ from probe.window.agreement import (
     axis_of,
     case_at,
     case_for,
+    number_of,
+    shown,
     value_of,
 )
 from probe.window.conversion import FRAMEWORKS, Equivalent, equivalent
@@ -30,8 +32,10 @@ __all__ = [
     "columns",
     "equivalent",
     "gather",
+    "number_of",
     "padded",
     "read_classes",
     "scale",
+    "shown",
     "value_of",
 ]

@@ -9,6 +9,9 @@ side lacks, or where groups of filters shift.
 ``channels`` is another matter: both sides read the same windows, but the first A channels of B and
 the other B - A go through two calls whose outputs are added, against one call for all B. All
 outputs are equal in exact arithmetic and are compared; that the orders differ is by construction.
+
+``layout`` changes no value at all, only where the operands lie: all outputs must agree. Its values
+are the numbers of :mod:`probe.layout`.
 """
 
 from __future__ import annotations
@@ -17,15 +20,17 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from probe import layout
 from probe.arguments import choice, count
 from probe.case import Case
 from probe.errors import InputError
 from probe.window.geometry import Geometry
 
-VARY = ("length", "batch", "filters", "channels")
+VARY = ("length", "batch", "filters", "channels", "layout")
 
 Slices = tuple[slice, ...]
 Run = tuple[slice, slice]
@@ -61,7 +66,7 @@ def axis_of(case: Case, vary: str | None) -> str:
         return "length" if case.spatial_rank else "batch"
     if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
         why = f"{case.op} has no length: its rows are its batch"
-        raise InputError("vary", vary, why, "use batch, filters or channels")
+        raise InputError("vary", vary, why, "use batch, filters, channels or layout")
     return vary
 
 
@@ -85,12 +90,14 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
 
 
 def case_at(case: Case, vary: str, value: int) -> Case:
-    """The case with its length, batch or filters set to ``value``. Raises InputError.
+    """The case with its length, batch, filters or layout set to ``value``. Raises InputError.
 
     Explicit weights and biases keep those of the first ``value`` filters. ``channels``: those
     beyond ``value`` go through a second call (``Case.split``), so it is at most ``in_channels``.
     """
     choice("vary", vary, VARY)
+    if vary == "layout":
+        return case.with_(layout=named_layout(value))
     if vary == "channels":
         return _split_at(case, count("channels", value))
     if vary != "filters":
@@ -113,8 +120,35 @@ def value_of(case: Case, vary: str) -> int | None:
     """The case's value on an axis, which ``case_at`` would give it; None: an open length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
+    if vary == "layout":
+        return layout.number(case.layout)
     value: int | None = getattr(case, vary)
     return value
+
+
+def number_of(vary: str, given: int | str | None) -> int | None:
+    """The number of an axis' value: that of a layout's word, else itself. InputError."""
+    if vary != "layout" or given is None:
+        return given  # type: ignore[return-value]
+    if isinstance(given, int):
+        return layout.number(named_layout(given))
+    try:
+        return layout.number(layout.parsed(given))
+    except ValueError as error:
+        raise InputError("layout", given, str(error), layout.HOW) from None
+
+
+def shown(vary: str, value: Any) -> Any:
+    """A value as JSON and texts have it: a layout's word, else the number (or None) itself."""
+    return named_layout(value) if vary == "layout" and value is not None else value
+
+
+def named_layout(value: int) -> str:
+    """The word of a layout's number. InputError: it stands for none."""
+    try:
+        return layout.named(value)
+    except ValueError as error:
+        raise InputError("layout", value, str(error), layout.HOW) from None
 
 
 def _split_at(case: Case, value: int) -> Case:
@@ -160,8 +194,8 @@ def _side(case: Case, vary: str, value: int) -> _Side:
         return _Side(windows, case.batch, case.filters)
     if vary == "batch":
         return _Side(Geometry.of(case), value, case.filters)
-    if vary == "channels":
-        return _Side(Geometry.of(_split_at(case, value)), case.batch, case.filters)
+    if vary in ("channels", "layout"):
+        return _Side(Geometry.of(case_at(case, vary, value)), case.batch, case.filters)
     return _Side(Geometry.of(case_at(case, "filters", value)), case.batch, value)
 
 

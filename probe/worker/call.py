@@ -9,7 +9,7 @@ from typing import List
 
 import numpy as np
 
-from probe import operation, program
+from probe import layout, operation, program
 from probe.backends import elementwise, rewritten
 from probe.backends.contract import Unsupported
 from probe.worker import compare
@@ -30,16 +30,20 @@ class Call:
         self.operators, self.spec, self.x, self.w, self.b = operators, spec, x, w, b
         self._operator = operators(spec)
         self._bound = {}
+        self._others = {}
 
     def at(self, axes=None):
         """The call with each axis in ``axes`` cut to its value: ``{"length": 7}``.
 
         Axes: ``length`` (of x's last spatial axis), ``batch``, ``filters`` (the first of them), and
         ``channels``: nothing is cut, but those beyond go through a second call whose output is
-        added (see ``backends.rewritten``). ValueError for any other axis and for a value outside of
-        the operands.
+        added (see ``backends.rewritten``). ``layout``: the number of a layout, in which the same
+        operands are handed over. ValueError for any other axis and for a value outside of the
+        operands.
         """
         axes = dict(axes or {})
+        if "layout" in axes:
+            return self._laid(layout.named(axes.pop("layout"))).at(axes)
         x, length = self.x, axes.pop("length", None)
         if self.spec.get("op") != "dense":  # rows of a dense layer have no length to cut
             x = _cut(x, -2, "length", length)
@@ -58,6 +62,15 @@ class Call:
                 self._bound.clear()
             self._bound[operator] = operator.bind(self._operands(self.w, self.b))
         return Prepared(operator, x, self._bound[operator])
+
+    def _laid(self, word):
+        """The same call with another layout; kept, since both sides of a pair come again."""
+        if word == layout.of(self.spec):
+            return self
+        if word not in self._others:
+            spec = layout.laid(self.spec, word)
+            self._others[word] = Call(self.operators, spec, self.x, self.w, self.b)
+        return self._others[word]
 
     def _split(self, x, channels):
         if not 0 < channels < x.shape[-1]:
@@ -157,21 +170,34 @@ class Network:
         self.given, self.operands = given, operands
         self.made, self.ready = {}, {}
 
-    def layers(self, x, first, last, control):
+    def layers(self, x, first, last, control, word=layout.CONTIGUOUS):
         """Outputs of the steps from ``first`` up to ``last`` (excluded), each a call of its own.
 
-        ``x``: what step ``first`` reads. Returns (list of container arrays, seconds of each call,
-        for each whether the same shape gives the same bits: ``compare.control``, or empty).
+        ``x``: what step ``first`` reads, laid out as ``word`` says; ``_lies`` says how the rest
+        lies. Returns (list of container arrays, seconds of each call, for each whether the same
+        shape gives the same bits: ``compare.control``, or empty).
         """
         values, seconds, controls = {first: x}, [], []
+        self.words = {first: word}
         for number in range(first, last):
-            read = [values[value] for value in self.given.steps[number].reads]
-            values[number + 1], spent, checked = self._layer(number, read, control)
+            reads = self.given.steps[number].reads
+            read, lying = [values[value] for value in reads], self.words[reads[0]]
+            values[number + 1], spent, checked = self._layer(number, read, control, lying)
+            self.words[number + 1] = lying
+            if word != layout.CONTIGUOUS:
+                self.words[number + 1] = self._lies(number, read, lying)
             seconds.append(spent)
             controls.append(checked)
         return [values[number + 1] for number in range(first, last)], seconds, controls
 
-    def _layer(self, number, xs, control):
+    def _lies(self, number, xs, word):
+        """How the output of a step lies in the library's memory; other than windows keep it."""
+        if not operation.of(self.given.steps[number].layer).windows:
+            return word
+        prepared = self._prepared(number, xs, word)
+        return prepared.operator.lies(prepared.call(prepared.input))
+
+    def _layer(self, number, xs, control, word):
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
         of_cases = operation.of(spec).of_cases
@@ -180,7 +206,8 @@ class Network:
             start = time.perf_counter()
             y = elementwise.function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
-        prepared = self._prepared(number, [_rows(spec, x)] + xs[1:])
+        word = word if operation.of(spec).windows else layout.CONTIGUOUS
+        prepared = self._prepared(number, [_rows(spec, x)] + xs[1:], word)
         y, spent = prepared.run()
         compared = control and of_cases
         checked = compare.control(prepared, y, spec["dtype"]) if compared else ""
@@ -194,39 +221,41 @@ class Network:
             return False
         return True
 
-    def _operator(self, number=None):
+    def _operator(self, number=None, word=layout.CONTIGUOUS):
         """The operator of a step: one that has windows is a case; None: of the whole program."""
-        if number not in self.made:
+        if (number, word) not in self.made:
             step = None if number is None else self.given.steps[number]
             if step is None:
-                made = rewritten.whole(self.backend, self.given)
+                made = rewritten.whole(self.backend, self.given._replace(layout=word))
             elif operation.of(step.layer).of_cases:
-                made = self.operators(step.layer)
+                made = self.operators(layout.laid(step.layer, word))
             else:
                 made = rewritten.whole(self.backend, program.alone(step))
-            self.made[number] = made
-        return self.made[number]
+            self.made[number, word] = made
+        return self.made[number, word]
 
-    def _prepared(self, number, xs):
-        operator = self._operator(number).at(xs[0].shape)
-        bound, call = self.ready.get(number, (None, None))
+    def _prepared(self, number, xs, word=layout.CONTIGUOUS):
+        operator = self._operator(number, word).at(xs[0].shape)
+        bound, call = self.ready.get((number, word), (None, None))
         if bound is not operator:
             operands = self.operands
             if number is not None and operation.of(self.given.steps[number].layer).of_cases:
                 arrays = self.given.steps[number].arrays
                 operands = {name: operands[at] for name, at in arrays.items()}
             call = operator.bind(operands)
-            self.ready[number] = operator, call
+            self.ready[number, word] = operator, call
         return Prepared(operator, xs[0], call, xs[1:])
 
-    def program_output(self, x, times):
+    def program_output(self, x, times, word=layout.CONTIGUOUS):
         """All steps as one program of the library: (output, seconds of ``times`` calls, why not).
+
+        ``word``: how x is laid out.
 
         The output is None where there is no such program; then ``layers`` is all there is, and the
         last is a sentence. Else it is empty.
         """
         try:
-            prepared, spent = self._prepared(None, [x]), []
+            prepared, spent = self._prepared(None, [x], word), []
             for _ in range(max(times, 1)):
                 y, seconds = prepared.run()
                 spent.append(seconds)

@@ -28,7 +28,7 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 
 import numpy as np
 
-from probe import backends, program
+from probe import backends, layout, program
 from probe.backends import contract, rewritten
 from probe.worker import compare, protocol
 from probe.worker.call import Call, Network
@@ -92,11 +92,12 @@ class Worker:
         - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
           ``reads``: for each the numbers of the values that it reads, the input being 0; without
           it each reads the one before.
-        - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``): its layers one by
-          one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each; see
-          ``call.Network.layers``.
-        - ``whole`` (key; x; ``times``): the chain as one program of the library: ``y`` and
-          ``seconds``, a list; without ``y`` where the library has none: ``why`` says the reason.
+        - ``through`` (key; x; ``first``, ``last``, ``control``, ``only_last``, ``layout``): its
+          layers one by one: arrays ``y0``, ``y1``, ..., ``seconds`` and ``controls`` of each, and
+          with a ``layout`` of x, ``layouts``: of what each reads; see ``call.Network.layers``.
+        - ``whole`` (key; x; ``times``, ``layout``): the chain as one program of the library: ``y``
+          and ``seconds``, a list; without ``y`` where the library has none: ``why`` says the
+          reason.
         - ``masks`` (key, or spec; x, w, b, ...): see ``masked.masks``.
         - ``stop``.
 
@@ -187,15 +188,21 @@ class Worker:
         chain = self._call(request, arrays)
         last = request.get("last", len(chain.given.steps))
         control, first = request.get("control", False), request.get("first", 0)
-        found, seconds, controls = chain.layers(arrays["x"], first, last, control)
+        word = request.get("layout", layout.CONTIGUOUS)
+        found, seconds, controls = chain.layers(arrays["x"], first, last, control, word)
         if request.get("only_last"):
             found = found[-1:]
         named = {f"y{number}": y for number, y in enumerate(found)}
-        yield {"seconds": seconds, "controls": controls, "done": True}, named
+        answer = {"seconds": seconds, "controls": controls, "done": True}
+        if "layout" in request:
+            reads = [chain.given.steps[number].reads[0] for number in range(first, last)]
+            answer["layouts"] = [chain.words[value] for value in reads]
+        yield answer, named
 
     def whole(self, request, arrays):
         chain = self._call(request, arrays)
-        y, seconds, why = chain.program_output(arrays["x"], request.get("times", 1))
+        word = request.get("layout", layout.CONTIGUOUS)
+        y, seconds, why = chain.program_output(arrays["x"], request.get("times", 1), word)
         yield {"seconds": seconds, "why": why, "done": True}, {} if y is None else {"y": y}
 
     def stop(self, request, arrays):

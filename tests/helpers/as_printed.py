@@ -35,6 +35,16 @@ CASES = [
     Case("max_pool2d", 3, padding="0:1", pad_with="zeros", **COMMON),
     Case("avg_pool1d", 3, padding=1, ceil_mode=True, stride=2, **COMMON),
     Case("avg_pool2d", 2, padding="same", **COMMON),
+    Case("conv1d", 2, filters=8, length=9, layout="transposed"),
+    Case("conv1d", 5, filters=3, bias="normal", layout="strided", **COMMON),
+    Case("conv2d", 3, filters=6, padding=1, layout="channels_last", **COMMON),
+    Case("conv3d", 2, filters=6, layout="channels_last", dtype="bfloat16", **COMMON),
+    Case("conv1d", 3, filters=3, layout="offset:4", **COMMON),
+    Case("matmul", filters=5, batch=2, layout="transposed", **COMMON),
+    Case("matmul", filters=5, bias="normal", layout="offset:16", **COMMON),
+    Case("dense", in_channels=40, layout="transposed"),
+    Case("dot", filters=1, length=1, in_channels=40, layout="strided"),
+    Case("sum", length=3, in_channels=40, layout="transposed"),
 ]
 
 
@@ -46,6 +56,7 @@ def main(text: str) -> list[tuple[str, str]]:
     for case in CASES:
         x, w, b = operands.generate(case)
         try:
+            backend.lay(case.layout)
             operator = backend.operator(case.spec()).at(x.shape)
             named = {"w": w} if b is None else {"w": w, "b": b}
             run = operator.bind(named)

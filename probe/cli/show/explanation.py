@@ -14,6 +14,7 @@ from probe import floats
 from probe.cli.show import orders
 from probe.comparison import Comparison, Run
 from probe.explain.evidence import Added, Evidence
+from probe.layout import CONTIGUOUS
 from probe.order import notation
 from probe.order.replay import PartialSum
 from probe.order.summation import Summation
@@ -100,6 +101,7 @@ def _sides(found: Comparison) -> Text:
             "filters": str(side.case.filters),
             "padding": side.case.padding_text,
             "calls": "1" if side.case.split is None else "2, added",
+            "layout": side.case.layout,
         }
         for side in sides
     ]
@@ -107,7 +109,10 @@ def _sides(found: Comparison) -> Text:
         "length",
         *(key for key in told[0] if key != "length" and told[0][key] != told[1][key]),
     ]
-    text = Text(found.left.case.with_(length=None).label)
+    case = found.left.case
+    if case.layout != found.right.case.layout:
+        case = case.with_(layout=CONTIGUOUS)
+    text = Text(case.with_(length=None).label)
     for name, side, words in zip((" left", "right"), sides, told, strict=True):
         text.append(f"\n{name}: {side.target.text}, {', '.join(f'{k} {words[k]}' for k in shown)}")
     return text

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from probe import backends
 from probe.case import Case
 from probe.cli.show import explanation as explained
 from probe.floats import rounded_text
@@ -212,6 +213,8 @@ def remedies(measured: Measured) -> RenderableType:
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
+    if len(backends.get(measured.target.name).layouts) > 1:
+        lines += f"; they lie in memory as {' or '.join(measured.layouts)}"
     parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
     refused = [one for one in measured.found if one.refusal]
     alone = [one for one in measured.found if measured.verdict(one) != one.verdict]

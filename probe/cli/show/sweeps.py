@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from probe import window
 from probe.case import Case
 from probe.cli.options import command_line
 from probe.cli.show import orders
@@ -35,12 +36,20 @@ def _title(found: Summary, case: Case, values: Sequence[int]) -> Text:
     shown = case.with_(length=None) if found.vary == "length" else case
     text = Text(f"{shown.label}", "bold")
     kind = "given weights" if case.weights else f"seed {case.seed}"
+    against = window.shown(found.vary, found.against)
     text.append(
-        f"\n{found.vary} {ranges(values)} against {found.against}; "
+        f"\n{found.vary} {_at(found.vary, values)} against {against}; "
         f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
         "not bold",
     )
     return text
+
+
+def _at(vary: str, values: Iterable[int]) -> str:
+    """Returns values of an axis: ranges of numbers, or layouts' words."""
+    if vary != "layout":
+        return ranges(values)
+    return ", ".join(window.shown(vary, value) for value in sorted(values))
 
 
 def _targets(found: Summary, values: Sequence[int]) -> RenderableType:
@@ -50,7 +59,9 @@ def _targets(found: Summary, values: Sequence[int]) -> RenderableType:
         rows.add_row(
             name,
             _verdict(one),
-            _lengths(one, values, found.interrupted) if one.comparisons else Text("", "dim"),
+            _lengths(one, found.vary, values, found.interrupted)
+            if one.comparisons
+            else Text("", "dim"),
             *_numbers(one),
         )
     return rows
@@ -73,10 +84,12 @@ def _verdict(one: TargetSummary) -> Text:
     return Text("agrees", "green")
 
 
-def _lengths(one: TargetSummary, values: Sequence[int], interrupted: bool) -> Text:
+def _lengths(one: TargetSummary, vary: str, values: Sequence[int], interrupted: bool) -> Text:
     differing = sorted({difference.at for difference in one.differences})
     if not differing:
         return Text("none")
+    if vary == "layout":
+        return Text(_at(vary, differing))
     later = [value for value in values if value > differing[-1]]
     text = Text(ranges(differing))
     if later and not interrupted and not one.failures:
@@ -94,7 +107,7 @@ def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
         for (kind, message), times in shown:
             same = [failure.at for failure in one.failures if failure.message == message]
             values = {value for value in same if value is not None}
-            where = f"{found.vary} {ranges(values)}: " if values else ""
+            where = f"{found.vary} {_at(found.vary, values)}: " if values else ""
             again = f" ({times} times)" if times > 1 else ""
             yield Text(f"{name}: {where}{kind}: {message}{again}", "yellow")
         if len(counted) > len(shown):
@@ -124,11 +137,12 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
 def _why(found: Summary, case: Case) -> Text:
     """The command that explains the first difference. One line, however long, to be copied."""
     name, one = next((name, one) for name, one in found.targets.items() if one.differences)
-    at = min(difference.at for difference in one.differences)
+    first = min(difference.at for difference in one.differences)
+    at, against = (window.shown(found.vary, value) for value in (first, found.against))
     vary = "" if found.vary == "length" else f" --vary {found.vary}"
     hidden = (found.vary,)
     command = (
-        f"probe explain {command_line(case, hidden)}{vary} --at {at} --against {found.against} "
+        f"probe explain {command_line(case, hidden)}{vary} --at {at} --against {against} "
         f"--target {name}"
     )
     return Text(f"why: {command}", no_wrap=True, overflow="ignore")
@@ -183,8 +197,8 @@ def _orders_title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
     vary, label = "length", ""
     for one in found.values():
         vary, label = one.vary, one.case.label
-    shown = ranges(sorted(values)[:-1])
-    return Text(f"{label}\n{vary} {shown} against {max(values)}, by order, for all finite operands")
+    shown, against = _at(vary, values[:-1]), window.shown(vary, values[-1])
+    return Text(f"{label}\n{vary} {shown} against {against}, by order, for all finite operands")
 
 
 def _orders_targets(
@@ -198,7 +212,7 @@ def _orders_targets(
         rows.add_row(
             target,
             _orders_verdict(one),
-            f"{one.vary} {ranges(differing)}" if differing else "",
+            f"{one.vary} {_at(one.vary, differing)}" if differing else "",
             ", ".join(sorted(causes)),
             f"{one.differing:,}",
             f"{one.compared:,}",
@@ -226,7 +240,7 @@ def _refusals(target: str, one: ByOrder) -> Iterator[Text]:
         if at.refusal:
             reasons.setdefault(at.refusal, []).append(at.at)
     for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {ranges(values)}: {why}", "yellow")
+        yield Text(f"\n{target}: {one.vary} {_at(one.vary, values)}: {why}", "yellow")
 
 
 def _reached(target: str, one: ByOrder) -> Iterator[Text]:
@@ -251,7 +265,7 @@ def _summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
     }
     for number, each in list(enumerate(one.summations))[:MOST]:
         head = Text(f"order {each.tree.id}", "cyan")
-        yield head.append(f"  {one.vary} {ranges(where[number])}", "default")
+        yield head.append(f"  {one.vary} {_at(one.vary, where[number])}", "default")
         yield orders.summation(each, one.case.dtype, number < 2)
     if len(one.summations) > MOST:
         more = f"and {len(one.summations) - MOST} more summations; --json has all"
