@@ -14,6 +14,7 @@ everywhere or nowhere: a few calls tell. Where the count of a set is neither, it
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -90,28 +91,30 @@ class Pairs:
         self.tree = tree
         self.batches: list[list[Pair]] = []
         behind: list[Pair] = []
-        waiting = [
+        waiting = deque(
             (node, child)
             for node, children in enumerate(tree.nodes)
             for child in children
             if 0 <= child < BIAS
-        ][::-1]
+        )
+        waiting.reverse()
         while waiting:
             used: set[int] = set()  # leaves, and nodes in which a pair is pending
             batch: list[Pair] = []
             left = []
-            for node, child in waiting:
+            while waiting and len(batch) < most:
+                node, child = waiting.popleft()
                 path = self._path_to_partner(node, child, used)
                 if path is None and not batch and not used:
                     behind.append((child, bias))
-                elif path is None or child in used or len(batch) == most:
+                elif path is None or child in used:
                     left.append((node, child))
                 else:
                     used.update((child, *path))
                     batch.append((child, path[-1]))
             if batch:
                 self.batches.append(batch)
-            waiting = left
+            waiting.extendleft(reversed(left))
         self.behind_bias = np.array(behind, int).reshape(-1, 2)
 
     def _path_to_partner(self, node: int, child: int, used: set[int]) -> list[int] | None:

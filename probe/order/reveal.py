@@ -18,10 +18,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import operands
+from probe.order.guess import Asker, Lost, guess
 from probe.order.masks import ANSWERS_AT_ONCE, Masks, spread
+from probe.order.proof import proved
 from probe.order.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4
+LONG = 40  # leaves for every filter of a team, from which on a guess and its proof take fewer calls
+GUESSES = 4  # trees guessed of positions that read the same leaves
 
 
 @dataclass
@@ -98,11 +102,42 @@ def reveal_trees(
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
                 found.append(Found(alone, team.filters, members))
+    if not apart:
+        for team in teams:
+            team.groups = [
+                left for group in team.groups for left in _regular(masks, team, group, found)
+            ]
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:
             team.groups = list(_absorb_all(team, bias, found, refused))
     return found, refused
+
+
+def _regular(masks: Masks, team: _Team, group: _Group, found: list[Found]) -> list[_Group]:
+    """Guesses the tree of a long sum and proves it: what is left of the group, to be asked for all.
+
+    The guess is that of one position; where others add otherwise, one of them is asked next.
+    """
+    size, filters = len(group.read), team.filters
+    if size < LONG * len(filters):
+        return [group]
+    positions = group.positions
+    for _ in range(GUESSES):
+        try:
+            asker = Asker(masks, filters, int(positions[0]), group.read, 2 * size)
+            tree = guess(asker, masks.operator.summands)
+        except Lost:
+            break
+        fits = proved(masks, tree, filters, positions).all(axis=1)
+        if not fits[0]:
+            fits = proved(masks, tree, filters, positions, scales=False).all(axis=1)
+        if fits.any():
+            found.append(Found(tree, filters, positions[fits]))
+            positions = positions[~fits]
+        if not fits.any() or not len(positions):
+            break
+    return [group.part(positions)] if len(positions) else []
 
 
 def _absorb_all(
