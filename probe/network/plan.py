@@ -56,6 +56,7 @@ class Plan:
     ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
     outputs had other bits in the check; a plan with any must not be used. ``part``: of a model that
     was read in part, ``Network.part``: then it holds for that part alone, and is not written.
+    ``uncertified``: what was not asked for every addition and fusion, and why; empty if all was.
     """
 
     network: str
@@ -73,6 +74,12 @@ class Plan:
     facts: dict[str, Any] = field(default_factory=dict)
     axis: int = -2
     part: str = ""
+    uncertified: str = ""
+
+    @property
+    def certified(self) -> bool:
+        """Whether every sum at the padded lengths was asked for every addition and fusion."""
+        return not self.uncertified
 
     def padded(self, length: int) -> int:
         """Returns the padded length for content of ``length``. KeyError outside of the plan."""
@@ -91,6 +98,7 @@ class Plan:
         found = dict(vars(self))
         found["stretches"] = [vars(stretch) for stretch in self.stretches]
         found["constant"] = self.constant.tolist()
+        found |= {"certified": self.certified, "uncertified": self.uncertified or None}
         return found | {"dtype": str(self.constant.dtype)}
 
     def save(self, folder: str | Path) -> list[Path]:
@@ -141,6 +149,7 @@ def make(
         tried=lengths.lengths_tried,
         axis=-3 if network.swapped else -2,
         part=network.part,
+        uncertified=uncertified(lengths, table),
         facts={
             name: session.facts.get(name)
             for name in ("library", "library_version", "numpy_version", "threads")
@@ -150,6 +159,11 @@ def make(
     for seed, number in enumerate(sorted(set(spread.tolist())), 1):
         check(plan, lengths, contents[number], seed)
     return plan
+
+
+def uncertified(lengths: SafeLengths, table: dict[int, int]) -> str:
+    """Returns what was not asked for all it adds, at any padded length of the table."""
+    return "; ".join(dict.fromkeys(filter(None, map(lengths.uncertified, table.values()))))
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:

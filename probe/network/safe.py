@@ -24,13 +24,17 @@ from probe.launch import AnySession
 from probe.network.chain import Layer, Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
+from probe.network.geometry import lengths as lengths_of
 from probe.network.running import Runner, content, session_for
 from probe.operands import normal
 from probe.order.tree import BIAS
-from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser
+from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
 SETS = 8
 """Sets of operands on which outputs that are no sums are compared."""
+
+LAYER_BY_LAYER = ("torch", "reference")
+"""Targets that run a network's layers as calls of their own, whole too."""
 
 END_TO_END_SETS, END_TO_END_SEED = 8, 7_000
 """How many sets of operands are compared end to end, and the seed of the first."""
@@ -79,6 +83,8 @@ class SafeLengths:
         self._places: dict[int, Places] = {}
         self._fixed_outputs: dict[tuple[int, int], np.ndarray] = {}
         self._heights = self.geometry.heights
+        self._certified: dict[int, str] = {}
+        self._asked: set[tuple[int, int]] = set()
 
     def capacity(self, length: int) -> int:
         """The longest content whose outputs a run padded to ``length`` computes as the full one.
@@ -129,8 +135,45 @@ class SafeLengths:
         self.geometry.check(content)
         for length in range(self.geometry.least(content), self.geometry.fixed):
             if self.serves(length, content):
-                return length
+                self.uncertified(length)  # which takes back what was recognised wrongly
+                if self.serves(length, content):
+                    return length
         return self.geometry.fixed
+
+    def uncertified(self, length: int) -> str:
+        """Says what of a run padded to ``length``, or of the full one, was not asked for all it
+        adds; empty if every sum of every layer was asked for every addition and every fusion.
+
+        What answers otherwise than it was recognised is revealed anew, and ``agrees`` follows.
+        """
+        if length in (self.geometry.fixed, *self._certified):
+            return self._certified.get(length, "")
+        doubts = []
+        for number in self.deciding:
+            layer, name = self.network.layers[number], self.network.layers[number].label
+            if number in self.by_bits or number in self.by_places or not layer.sums:
+                doubts.append(f"{name} was compared by bits")
+                continue
+            sizes = lengths_of(self.network, length)[number], self.geometry.sizes[number]
+            told = {size: self._certify(number, size) for size in sizes}
+            doubts += [f"{name} at {size:,}: {why}" for size, why in told.items() if why]
+        if self.end_to_end and self.session.target.name not in LAYER_BY_LAYER:
+            doubts.append("the library's program of all layers was compared by bits")
+        self._certified[length] = "; ".join(dict.fromkeys(doubts))
+        return self._certified[length]
+
+    def _certify(self, number: int, size: int) -> str:
+        """Asks all of a layer at a size; why some outputs are not certified, or empty."""
+        before = self._pattern(number, size)
+        if (number, size) not in self._asked:
+            self._asked.add((number, size))
+            now = self._known[number].pattern(self._rows(number, size), BUDGET)
+            self._patterns[number, size] = now
+            if not np.array_equal(now.kinds, before.kinds):
+                self._masks = {key: mask for key, mask in self._masks.items() if key[0] != number}
+                self._capacities.clear()
+                self._bounds.clear()
+        return self._patterns[number, size].uncertified
 
     def serves(self, length: int, content: int) -> bool:
         """Returns whether a run padded to ``length`` is safe for the content.
@@ -215,11 +258,13 @@ class SafeLengths:
                 layer, heights = self.network.layers[number], self._heights[number]
                 case = layer.case((*heights, size), self.network.dtype)
                 self._known[number] = Recogniser(self.session, case.with_(length=None))
-            rows = size
-            if self.network.layers[number].op == "dense":
-                rows *= int(np.prod(self._heights[number]))
-            self._patterns[number, size] = self._known[number].pattern(rows)
+            self._patterns[number, size] = self._known[number].pattern(self._rows(number, size))
         return self._patterns[number, size]
+
+    def _rows(self, number: int, size: int) -> int:
+        if self.network.layers[number].op != "dense":
+            return size
+        return size * int(np.prod(self._heights[number]))
 
     def _by_order(self, number: int, size: int, shift: int) -> np.ndarray | None:
         """Returns a mask of outputs added alike; None where some summations are not known."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from probe.case import Case
 from probe.cli.options import command_line
 from probe.cli.show import orders
+from probe.order import certificate
 from probe.printing import ranges, table
 from probe.sweep import Summary, TargetSummary
 from probe.thresholds.by_order import ByOrder
@@ -173,7 +174,9 @@ def by_order(
         for one in told["failures"]
     ]
     for target, one in found.items():
-        parts += [*_refusals(target, one), *_summations(target, one)]
+        sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
+        sure.stylize("yellow" if one.uncertified else "green")
+        parts += [sure, *_refusals(target, one), *_summations(target, one)]
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)
