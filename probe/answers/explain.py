@@ -13,6 +13,7 @@ from probe.comparison import Comparison
 from probe.explain import explain as explained
 from probe.explain.evidence import Evidence, checked, example, named
 from probe.launch import open_session
+from probe.order.certificate import BUDGET
 from probe.order.masks import SessionOperator
 from probe.order.reach import Reach, Reached, reveal_reach
 from probe.order.windows import reveal_windows
@@ -63,6 +64,7 @@ def explain(
     against_target: str | Target | None = None,
     against_padding: object = None,
     kernels: str = "said",
+    certify: bool = False,
 ) -> Explained:
     """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
 
@@ -71,8 +73,9 @@ def explain(
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
-    symbols sampled while it runs) or ``none``; each source starts the target again. Costs a start
-    and a reveal on each side. Errors: InputError; TargetError where a target fails.
+    symbols sampled while it runs) or ``none``; each source starts the target again. ``certify``:
+    ask every output about every addition and fusion. Costs a start and a reveal on each side.
+    Errors: InputError; TargetError where a target fails.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
@@ -86,6 +89,7 @@ def explain(
         vary=vary,
         against_target=other,
         against_padding=against_padding,
+        budget=BUDGET if certify else 0,
     )
     evidence = example(found)
     found.kernels = named(found, kernels)

@@ -14,6 +14,7 @@ from probe.comparison import Run, revealed
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.order import functions
+from probe.order.certificate import BUDGET
 from probe.order.orders import require_length
 from probe.order.summation import ranges
 from probe.target import Target
@@ -45,6 +46,7 @@ class Ordered(Answer):
         }
         if side.orders is None:
             none: dict[str, Any] = {"orders": [], "replayed": 0, "not_a_sum": 0}
+            none["certified"] = False
             if side.refusal == "not-a-sum":
                 none["not_a_sum"] = side.replays.size
             return told | none | {"calls": None, "checks": None, "seconds": None}
@@ -53,6 +55,8 @@ class Ordered(Answer):
             "orders": _orders(side),
             "replayed": int((orders.replayed & side.replays).sum()),
             "not_a_sum": int(orders.not_a_sum.sum()),
+            "certified": not orders.doubts,
+            "uncertified": orders.doubts or None,
             "calls": orders.calls,
             "checks": orders.checks,
             "seconds": round(orders.seconds, 3),
@@ -116,6 +120,7 @@ def order(
     n: int | None = None,
     dtype: str = "float32",
     products: bool | None = None,
+    certify: bool = False,
 ) -> Ordered:
     """Reveals in which order, and with which roundings, every output is added, and replays it.
 
@@ -123,8 +128,10 @@ def order(
     with ``n``, how many: ``probe.order(f, n)``. Then ``f(x)`` adds the n numbers of the array x, or
     ``f(x, w)`` the n products of x and w, and returns one number; it is called in this process,
     some 2 n times. ``dtype``: of x and w, and of what comes back. ``products``: whether f takes
-    two arrays; None: as many as it needs. What is not a sum in one order is called so, with the
-    evidence: exact sums (``math.fsum``), compensated ones, or no sums at all.
+    two arrays; None: as many as it needs. ``certify``: ask every output about every addition and
+    every fusion, which costs some n / 3 calls more, and as much again for each edge. What is not a
+    sum in one order is called so, with the evidence: exact sums (``math.fsum``), compensated ones,
+    or no sums at all.
 
     >>> import numpy as np
     >>> import probe
@@ -140,16 +147,16 @@ def order(
     Errors: InputError, also where f fails or returns no number; TargetError.
     """
     if not isinstance(what, Case):
-        return _of_function(what, target if n is None else n, dtype, products)
+        return _of_function(what, target if n is None else n, dtype, products, certify)
     if isinstance(target, int) or n is not None:
         why = "a case says itself how much is added"
         raise InputError("n", target if n is None else n, why, "leave it out")
     case, where = require_length(what), target_of(target)
     with open_session(where) as session:
-        return Ordered(revealed(session, case))
+        return Ordered(revealed(session, case, budget=BUDGET if certify else 0))
 
 
-def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ordered:
+def _of_function(f: object, n: object, dtype: str, products: bool | None, certify: bool) -> Ordered:
     if not callable(f):
         why = f"{type(f).__name__} is neither a case nor a function"
         raise InputError("what", repr(f)[:40], why, "give probe.Case(...), or f and n")
@@ -159,7 +166,8 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None) -> Ord
         given = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
         raise InputError("n", given, "how many numbers does it add?", "write probe.order(f, 9)")
     case = functions.case_of(f, n, dtype, products)
-    side = revealed(functions.FunctionSession(f, case), case)
+    budget = BUDGET if certify else 0
+    side = revealed(functions.FunctionSession(f, case), case, budget=budget)
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     if refused and functions.exactly_rounded(f, case):
         side.evidence = (

@@ -127,7 +127,8 @@ class SweptByOrder(Answer):
             name: sum(part[name] for part in parts.values())
             for name in ("compared", "differing", "unknown")
         }
-        return {"targets": parts} | totals | about
+        certified = {"certified": all(part["certified"] for part in parts.values()) and bool(parts)}
+        return {"targets": parts} | totals | certified | about
 
     @property
     def failed(self) -> bool:

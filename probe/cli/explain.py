@@ -39,6 +39,9 @@ AT = (
 )
 
 
+CERTIFY = "Ask every output about every addition and fusion: n / 3 calls and more."
+
+
 @click.command(cls=Words, short_help="Why two runs differ, with replay as proof.")
 @case_options
 @target_option()
@@ -49,6 +52,7 @@ AT = (
     type=PATH,
 )
 @kernels_option("said", "Kernels to name beside the causes")
+@option("--certify", None, CERTIFY, is_flag=True)
 @option("--workers", "N", "With --from: processes; one a processor if not given.")
 @fail_on_option(
     differing="an output differs",
@@ -61,6 +65,7 @@ def explain(
     sides: Sides,
     store: Path | None,
     kernels: str,
+    certify: bool,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -91,6 +96,7 @@ def explain(
             against_target=targets[-1],
             against_padding=sides["against_padding"],
             kernels=kernels,
+            certify=certify,
         )
     shown = (found.found, found.evidence, out.results.width)
     out.give(found.report(), lambda: show.explanation(*shown))
@@ -145,9 +151,12 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
 @click.command(cls=Words, short_help="In which order every output is added.")
 @case_options
 @target_option()
+@option("--certify", None, CERTIFY, is_flag=True)
 @fail_on_option(finding="an output is no sum of its products, or its order did not replay")
 @output_options
-def order(words: dict[str, str], target: str, fail_on: str | None, out: Output) -> int:
+def order(
+    words: dict[str, str], target: str, certify: bool, fail_on: str | None, out: Output
+) -> int:
     """Reveals the order and rounding of every output, and replays them bit for bit.
 
     Give the length with --length. Products are numbered row by row over (kernel, channels); b is
@@ -158,7 +167,7 @@ def order(words: dict[str, str], target: str, fail_on: str | None, out: Output) 
 
     case, (where,) = sized_case(words), targets_of((target,))
     with out.working(f"revealing {case.label} on {where.text}"):
-        answer = ordered(case, where)
+        answer = ordered(case, where, certify=certify)
     found = answer.report()
     out.give(found, lambda: orders.order(answer.found, found))
     return int(bool(fail_on) and found["replayed"] < found["outputs"])

@@ -145,6 +145,13 @@ class Comparison:
         left, right = self.pairs.left[which], self.pairs.right[which]
         return self.left.replays[tuple(left.T)] & self.right.replays[tuple(right.T)]
 
+    def certified(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Returns whether both sides were asked for all that they add: bool, one a pair."""
+        found = np.ones(len(self.pairs.left[which]), bool)
+        for side, places in ((self.left, self.pairs.left), (self.right, self.pairs.right)):
+            found &= False if side.orders is None else side.orders.sure[tuple(places[which].T)]
+        return found
+
     @cached_property
     def differences(self) -> ulp.Differences:
         """The pairs whose bits differ, by how much."""
@@ -292,6 +299,7 @@ class Comparison:
             "causes": self.causes,
             "replayed": self.replayed,
             "by_order": self.by_order,
+            "certified": bool(self.compared) and bool(self.certified().all()),
             "left_orders": self.orders(self.left),
             "right_orders": self.orders(self.right),
             "windows_differ": int((~self.pairs.same_window).sum()),

@@ -160,17 +160,21 @@ class Run:
         return found if case.layout == CONTIGUOUS else found | {"layout": case.layout}
 
     def reveal(
-        self, session: AnySession, known: Sequence[Summation] = (), wanted: np.ndarray | None = None
+        self,
+        session: AnySession,
+        known: Sequence[Summation] = (),
+        wanted: np.ndarray | None = None,
+        budget: int = 0,
     ) -> Run:
         """Reveals and replays outputs: ``wanted`` (positions, filters), None for all.
 
         ``known``: summations to try first. One that is wrong at one addition may pass all checks;
-        the case's own bits tell, and then everything is asked.
+        the case's own bits tell, and then everything is asked. ``budget``: as of ``orders.reveal``.
         """
         if self.refusal:
             return self
         try:
-            self.orders = reveal(session, self.case, known, wanted)
+            self.orders = reveal(session, self.case, known, wanted, budget)
         except Nondeterministic as error:
             self.refusal, self.evidence = "nondeterministic", str(error)
         except NotASum as error:
@@ -178,7 +182,7 @@ class Run:
         else:
             self.prove(session, self.orders)
             if known and ((self.orders.index >= 0) & ~self.replays).any():
-                return self.reveal(session, (), wanted)
+                return self.reveal(session, (), wanted, budget)
         return self
 
     def prove(self, session: AnySession, orders: Orders) -> None:
@@ -230,9 +234,14 @@ def run(session: AnySession, case: Case, given: Arrays | None = None, windows: b
     return made
 
 
-def revealed(session: AnySession, case: Case, known: Sequence[Summation] = ()) -> Run:
-    """Runs ``case`` (its length set), with controls, and reveals and replays every output."""
-    return run(session, case).reveal(session, known)
+def revealed(
+    session: AnySession, case: Case, known: Sequence[Summation] = (), budget: int = 0
+) -> Run:
+    """Runs ``case`` (its length set), with controls, and reveals and replays every output.
+
+    ``budget``: questions that may be spent on certifying them.
+    """
+    return run(session, case).reveal(session, known, budget=budget)
 
 
 def read_windows(session: AnySession, case: Case) -> np.ndarray:
@@ -269,13 +278,18 @@ class Revealer:
     ``tried``: how many summations of earlier runs are tried before anything is asked; None: all.
     ``kept``: of how many shapes the orders are kept; None: of all. Orders go with the shape,
     for all finite operands: where a replay of kept ones gives a run's bits, nothing is asked.
-    ``small``: up to so many outputs all are revealed, though some are wanted.
+    ``small``: up to so many outputs all are revealed, though some are wanted. ``budget``: questions
+    to a run that may be spent on certifying it.
     """
 
     def __init__(
-        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0
+        self,
+        tried: int | None = MOST_KNOWN,
+        kept: int | None = 0,
+        small: int = 0,
+        budget: int = 0,
     ) -> None:
-        self.tried, self.kept, self.small = tried, kept, small
+        self.tried, self.kept, self.small, self.budget = tried, kept, small, budget
         self.summations: list[Summation] = []
         self._orders: dict[Hashable, Orders] = {}
 
@@ -289,7 +303,7 @@ class Revealer:
             if one.replays[slice(None) if wanted is None else wanted].all():
                 return one
         few = wanted is not None and wanted.size <= self.small
-        one.reveal(session, self.summations, None if few else wanted)
+        one.reveal(session, self.summations, None if few else wanted, self.budget)
         if one.orders is not None:
             every = dict.fromkeys([*one.orders.summations, *self.summations])
             self.summations = list(every)[: self.tried]

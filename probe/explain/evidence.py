@@ -39,14 +39,16 @@ def explain(
     against_target: Target | None = None,
     against_padding: object = None,
     inline: bool = False,
+    budget: int = 0,
 ) -> Comparison:
     """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
 
     ``vary`` None: the length, of a dense layer the batch.
     With ``against_target`` (another library, device or switch) or ``against_padding`` (another
     convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
-    read off both sides, and outputs whose windows differ are told apart from rounding. Costs a
-    reveal on each side. InputError: there is nothing to compare. TargetError: a target failed.
+    read off both sides, and outputs whose windows differ are told apart from rounding. ``budget``:
+    questions to each side that may be spent on certifying it. Costs a reveal on each side.
+    InputError: there is nothing to compare. TargetError: a target failed.
     """
     shapes = Shapes.named(case, vary, at, against, against_padding)
     other = against_target or target
@@ -59,7 +61,7 @@ def explain(
         first, second = running.of(target), running.of(other)
         found = compared(shapes, first, second)
         found.case = shapes.case
-        return found.reveal(first, second, Revealer(tried=None))
+        return found.reveal(first, second, Revealer(tried=None, budget=budget))
 
 
 def checked(which: str) -> str:

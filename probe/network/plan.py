@@ -59,6 +59,7 @@ class Plan:
     outputs had other bits in the check; a plan with any must not be used. ``part``: of a model that
     was read in part, ``Network.part``: then it holds for that part alone, and is not written.
     ``layouts``: how the user's input may lie in memory, words of :mod:`probe.layout`.
+    ``uncertified``: what was not asked for every addition and fusion, and why; empty if all was.
     """
 
     network: str
@@ -77,6 +78,12 @@ class Plan:
     axis: int = -2
     part: str = ""
     layouts: list[str] = field(default_factory=lambda: [CONTIGUOUS])
+    uncertified: str = ""
+
+    @property
+    def certified(self) -> bool:
+        """Whether every sum at the padded lengths was asked for every addition and fusion."""
+        return not self.uncertified
 
     def padded(self, length: int) -> int:
         """Returns the padded length for content of ``length``. KeyError outside of the plan."""
@@ -95,6 +102,7 @@ class Plan:
         found = dict(vars(self))
         found["stretches"] = [vars(stretch) for stretch in self.stretches]
         found["constant"] = self.constant.tolist()
+        found |= {"certified": self.certified, "uncertified": self.uncertified or None}
         return found | {"dtype": str(self.constant.dtype)}
 
     def save(self, folder: str | Path) -> list[Path]:
@@ -146,6 +154,7 @@ def make(
         axis=-3 if network.swapped else -2,
         part=network.part,
         layouts=list(lengths.layouts),
+        uncertified=uncertified(lengths, table),
         facts={
             name: session.facts.get(name)
             for name in ("library", "library_version", "numpy_version", "threads")
@@ -155,6 +164,11 @@ def make(
     for seed, number in enumerate(sorted(set(spread.tolist())), 1):
         check(plan, lengths, contents[number], seed)
     return plan
+
+
+def uncertified(lengths: SafeLengths, table: dict[int, int]) -> str:
+    """Returns what was not asked for all it adds, at any padded length of the table."""
+    return "; ".join(dict.fromkeys(filter(None, map(lengths.uncertified, table.values()))))
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import partial, product
 
 import numpy as np
 
@@ -29,14 +30,18 @@ from probe.layout import CONTIGUOUS, TRANSPOSED, kept
 from probe.network.chain import Layer, Network
 from probe.network.functions import Places
 from probe.network.geometry import Agrees, Geometry
+from probe.network.geometry import lengths as lengths_of
 from probe.network.running import Runner, content, session_for
 from probe.operands import normal
 from probe.order.tree import BIAS
 from probe.target import Target
-from probe.thresholds.recognition import UNKNOWN, Pattern, Recogniser
+from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 
 SETS = 8
 """Sets of operands on which outputs that are no sums are compared."""
+
+LAYER_BY_LAYER = ("torch", "reference")
+"""Targets that run a network's layers as calls of their own, whole too."""
 
 END_TO_END_SETS, END_TO_END_SEED = 8, 7_000
 """How many sets of operands are compared end to end, and the seed of the first."""
@@ -86,6 +91,8 @@ class SafeLengths:
         self._fixed_outputs: dict[tuple[int, int, str], np.ndarray] = {}
         self._heights = self.geometry.heights
         self._words: dict[int, tuple[str, ...]] = {}
+        self._certified: dict[int, str] = {}
+        self._asked: set[tuple[int, int, str]] = set()
 
     def capacity(self, length: int) -> int:
         """The longest content whose outputs a run padded to ``length`` computes as the full one.
@@ -165,8 +172,47 @@ class SafeLengths:
         self.geometry.check(content)
         for length in range(self.geometry.least(content), self.geometry.fixed):
             if self.serves(length, content):
-                return length
+                self.uncertified(length)  # which takes back what was recognised wrongly
+                if self.serves(length, content):
+                    return length
         return self.geometry.fixed
+
+    def uncertified(self, length: int) -> str:
+        """Says what of a run padded to ``length``, or of the full one, was not asked for all it
+        adds; empty if every sum of every layer was asked for every addition and every fusion.
+
+        What answers otherwise than it was recognised is revealed anew, and ``agrees`` follows.
+        """
+        if length in (self.geometry.fixed, *self._certified):
+            return self._certified.get(length, "")
+        doubts = []
+        for number in self.deciding:
+            layer, name = self.network.layers[number], self.network.layers[number].label
+            if number in self.by_bits or number in self.by_places or not layer.sums:
+                doubts.append(f"{name} was compared by bits")
+                continue
+            sizes = lengths_of(self.network, length)[number], self.geometry.sizes[number]
+            for size, word in product(dict.fromkeys(sizes), self._words_of(number)):
+                if why := self._certify(number, size, word):
+                    doubts.append(f"{name} at {size:,}: {why}")
+        if self.end_to_end and self.session.target.name not in LAYER_BY_LAYER:
+            doubts.append("the library's program of all layers was compared by bits")
+        self._certified[length] = "; ".join(dict.fromkeys(doubts))
+        return self._certified[length]
+
+    def _certify(self, number: int, size: int, word: str) -> str:
+        """Asks all of a layer at a size; why some outputs are not certified, or empty."""
+        place = number, size, word
+        before = self._pattern(*place)
+        if place not in self._asked:
+            self._asked.add(place)
+            now = self._known[number, word].pattern(self._rows(number, size), BUDGET)
+            self._patterns[place] = now
+            if not np.array_equal(now.kinds, before.kinds):
+                self._masks = {key: mask for key, mask in self._masks.items() if key[0] != number}
+                self._capacities.clear()
+                self._bounds.clear()
+        return self._patterns[place].uncertified
 
     def serves(self, length: int, content: int) -> bool:
         """Returns whether a run padded to ``length`` is safe for the content.
@@ -259,11 +305,14 @@ class SafeLengths:
                 case = layer.case((*heights, size), self.network.dtype)
                 case = case.with_(length=None, layout=word)
                 self._known[number, word] = Recogniser(self.session, case)
-            rows = size
-            if self.network.layers[number].op == "dense":
-                rows *= int(np.prod(self._heights[number]))
-            self._patterns[number, size, word] = self._known[number, word].pattern(rows)
+            known = self._known[number, word]
+            self._patterns[number, size, word] = known.pattern(self._rows(number, size))
         return self._patterns[number, size, word]
+
+    def _rows(self, number: int, size: int) -> int:
+        if self.network.layers[number].op != "dense":
+            return size
+        return size * int(np.prod(self._heights[number]))
 
     def _by_order(self, number: int, size: int, shift: int, word: str) -> np.ndarray | None:
         """Returns a mask of outputs added alike; None where some summations are not known."""

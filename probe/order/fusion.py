@@ -229,11 +229,11 @@ def pieces(masks: Masks, found: list[Found], alone: bool) -> list[Piece]:
 def _fused(masks: Masks, made: list[Piece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
     """How many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
-    rows = [piece.rows(_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
+    rows = [piece.rows(in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
     return ask(masks, fused, rows)
 
 
-def _rows(sets: list[list[Pair]], most: int) -> np.ndarray:
+def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
     """Sets of pairs as rows of ``most`` leaves and, behind them, their partners; -1 fills up."""
     rows = np.full((len(sets), 2 * most), -1)
     for row, pairs in zip(rows, sets, strict=True):
@@ -250,7 +250,7 @@ def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
     batches = pairs.batches[:ALIKE]
     if len(found.filters) < 2 or not batches:
         return [found]
-    rows = _rows(batches, max(map(len, batches)))
+    rows = in_rows(batches, max(map(len, batches)))
     leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
     leaves[:, found.filters] = rows[:, None]
     answers = fused(masks, leaves)[:, found.positions][:, :, found.filters]

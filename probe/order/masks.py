@@ -45,6 +45,9 @@ class MaskedOperator(Protocol):
         that are set to ``values`` (m,) in that call and filter, -1 for none.
         """
 
+    def each(self, weights: np.ndarray) -> np.ndarray:
+        """The same for an input of ones; ``weights`` (calls, summands + bias): of every filter."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -92,6 +95,11 @@ class Masks:
         self.calls += len(leaves)
         template = np.zeros(self.size) if template is None else template
         return self.operator.run(x, template, leaves, np.asarray(values, np.float64))
+
+    def each(self, weights: np.ndarray) -> np.ndarray:
+        """As ``MaskedOperator.each``: all filters get the same weights, (calls, size)."""
+        self.calls += len(weights)
+        return self.operator.each(weights)
 
     def _of_units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
         """Counts the units that survive, a few of them in a call, so that the count is exact."""
@@ -236,6 +244,22 @@ class SessionOperator:
         whole = np.broadcast_to(x, self.case.input_shape())
         ask = self._in_weights if self.case.weighted else self._in_input
         mode, arrays = ask(whole, template, leaves, values)
+        return self._answers(mode, arrays, len(leaves))
+
+    def each(self, weights: np.ndarray) -> np.ndarray:
+        """As ``MaskedOperator.each``: float32 or else float64; what is 0 costs nothing."""
+        calls, leaves = np.nonzero(weights)
+        set_ = np.full((len(weights), self.filters, max(np.bincount(calls, minlength=1))), -1)
+        slots = np.arange(len(calls)) - np.searchsorted(calls, calls)
+        set_[calls, :, slots] = leaves[:, None]
+        values = np.zeros(set_.shape)
+        values[calls, :, slots] = weights[calls, leaves][:, None]
+        whole = np.ones(self.case.input_shape())
+        ask = self._in_weights if self.case.weighted else self._in_input
+        mode, arrays = ask(whole, np.zeros(weights.shape[1]), set_, values)
+        return self._answers(mode, arrays, len(weights))
+
+    def _answers(self, mode: str, arrays: dict[str, np.ndarray], calls: int) -> np.ndarray:
         header = {"do": "masks", "spec": self.case.spec(), "mode": mode}
         blocks = [
             found["outputs"] for _, found in self.session.stream(header, arrays | self.select)
@@ -243,7 +267,7 @@ class SessionOperator:
         outputs = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype != "float32":
             outputs = floats.widen(outputs, self.dtype)
-        return outputs.reshape(len(leaves), self.positions, self.filters)
+        return outputs.reshape(calls, self.positions, self.filters)
 
     def _in_weights(
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
@@ -264,13 +288,16 @@ class SessionOperator:
     def _edits(
         self, prefix: str, which: np.ndarray, values: np.ndarray, base: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """The chosen leaves as rows of edits, one a call; ``base``: their place in filter 0."""
+        """The chosen leaves as rows of edits, one a call; ``base``: their place in filter 0.
+
+        ``values``: of each slot, or of all shape of ``which``.
+        """
         _, filters, slots = np.nonzero(which)
         counts = which.reshape(len(which), -1).sum(axis=1)
         return {
             prefix + "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             prefix + "flat": base[which] + filters,
-            prefix + "values": self._container(values)[slots],
+            prefix + "values": self._container(values[which] if values.ndim > 1 else values[slots]),
         }
 
     def _in_input(
@@ -285,12 +312,13 @@ class SessionOperator:
         elements = leaves[calls, 0, slots]
         counts = (leaves >= 0).reshape(len(leaves), -1).sum(axis=1) * len(rows)
         starts = np.arange(len(rows)) * self.summands
+        set_to = values[calls, 0, slots] if values.ndim > 1 else values[slots]
         return "inputs", {
             "x": self._container(rows * template).reshape(self.case.input_shape()),
             "w": self._container(np.ones(self.case.weight_shape)),
             "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             "flat": (elements[:, None] + starts).reshape(-1),
-            "values": self._container(rows[:, elements].T * values[slots, None]).reshape(-1),
+            "values": self._container(rows[:, elements].T * set_to[:, None]).reshape(-1),
         }
 
     def _container(self, values: np.ndarray) -> np.ndarray:

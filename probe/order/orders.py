@@ -8,6 +8,7 @@ order gave the library's bits on all check operands.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
+from probe.order.certificate import certify
 from probe.order.masks import Masks, SessionOperator
 from probe.order.replay import replay
 from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
@@ -26,6 +28,7 @@ from probe.order.summation import Row, Summation, ranges
 from probe.order.tree import BIAS
 
 CHUNK = 4096  # outputs replayed at once
+ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than they are said to add
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 
@@ -38,6 +41,8 @@ class Orders:
     summation. ``index`` is -1 where it has none: it reads nothing (and is 0: ``replayed``), is
     ``not_a_sum``, or is a sum that did not replay; ``evidence`` says what was seen. ``calls``
     counts runs of the operator that asked questions, ``checks`` those with check operands.
+    ``certified`` (positions, filters): every addition and fusion of the output was asked; None
+    where that was not wanted. ``uncertified``: why some were not, or empty.
     """
 
     case: Case
@@ -49,11 +54,26 @@ class Orders:
     calls: int = 0
     checks: int = 0
     seconds: float = 0.0
+    certified: np.ndarray | None = None
+    uncertified: str = ""
+
+    @property
+    def sure(self) -> np.ndarray:
+        """Outputs that are certified: bool (positions, filters), none where it was not asked."""
+        return np.zeros_like(self.replayed) if self.certified is None else self.certified
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(batch, *output positions, filters)."""
         return self.case.output_shape()
+
+    @property
+    def doubts(self) -> str:
+        """How many outputs are not certified, and why; empty if all are."""
+        count = int((~self.sure).sum())
+        why = self.uncertified or ("" if self.certified is not None else "--certify asks")
+        told = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
+        return told * bool(count)
 
     def counts(self) -> np.ndarray:
         """Outputs per summation."""
@@ -76,12 +96,17 @@ class Orders:
             mine = wanted & (self.index == number)
             if mine.any():
                 names: Row = {"order_id": tree.id, "rounding_id": rounding.id}
-                found.append(place | names | cost | _counts(mine, replayed) | {"evidence": None})
+                told = {"certified": self._certified(mine), "evidence": None}
+                found.append(place | names | cost | _counts(mine, replayed) | told)
         rest = wanted & (self.index < 0)
         if rest.any():
-            nothing = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
+            nothing: Row = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
+            nothing["certified"] = self._certified(rest)
             found.append(place | nothing | cost | _counts(rest, np.zeros_like(rest)))
         return found
+
+    def _certified(self, mine: np.ndarray) -> int | None:
+        return None if self.certified is None else int((mine & self.certified).sum())
 
 
 def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
@@ -152,11 +177,14 @@ def reveal(
     case: Case,
     known: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
+    budget: int = 0,
 ) -> Orders:
     """The order and rounding of every output of ``case`` (its length set) on ``session``.
 
     ``known``: summations of other lengths, tried by replay before any question is asked.
-    ``wanted``: bool (positions, filters), the outputs to reveal; None for all.
+    ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``budget``: how many
+    questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
+    that answers otherwise is revealed anew, from its own filter's answers.
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
@@ -169,6 +197,8 @@ def reveal(
     while work.open.any():
         work.reveal_next()
     work.judge()
+    if budget:
+        work.certify(budget)
     result = work.result
     result.calls, result.checks = work.masks.calls, work.checks
     result.seconds = time.perf_counter() - started
@@ -309,6 +339,46 @@ class _Work:
                 self.open &= ~left
             else:
                 self.apart |= left
+
+    def certify(self, budget: int) -> None:
+        """Asks every output for all of its summation; who answers otherwise is revealed apart."""
+        refuted = self._certify(budget, self.wanted)
+        for _ in range(ROUNDS):
+            if not refuted.any():
+                return
+            self.result.index[refuted], self.result.replayed[refuted] = -1, False
+            self.open |= refuted
+            self.apart |= refuted
+            while self.open.any():
+                self.reveal_next()
+            self.judge()
+            refuted = self._certify(budget, refuted)
+        if refuted.any():
+            self.result.uncertified = "an output answers otherwise than the tree found for it"
+
+    def _certify(self, budget: int, which: np.ndarray) -> np.ndarray:
+        """Notes which of these outputs are certified; those that were asked and are not."""
+        result, sums = self.result, self.result.index >= 0
+        if result.certified is None:  # what reads nothing adds nothing
+            result.certified = result.replayed & ~sums
+        refuted, left = np.zeros_like(which), budget
+        for number, kind in itertools.product(
+            range(len(result.summations)), range(len(self.leaves))
+        ):
+            mine = which & (result.index == number) & (self.classes == kind)[:, None]
+            if not mine.any():
+                continue
+            read = [BIAS if leaf == self.case.summands else int(leaf) for leaf in self.leaves[kind]]
+            places = np.nonzero(mine)
+            calls = self.masks.calls
+            told = certify(self.masks, result.summations[number].restricted(read), places, left)
+            left = max(0, left - (self.masks.calls - calls))
+            result.certified[places] = told.holds
+            if told.why:
+                result.uncertified = result.uncertified or told.why
+            else:
+                refuted[places] = ~told.holds
+        return refuted
 
     def judge(self) -> None:
         """Outputs that did not replay: sums in an unknown rounding, or no sums at all?

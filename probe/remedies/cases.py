@@ -244,6 +244,7 @@ class _OfCase(Work):
             self.own_orders = orders
         found.compared, found.differing = orders.compared, orders.differing
         found.unknown = sum(one.unknown for one in orders.values)
+        found.certified = orders.certified
         found.causes = sum((one.causes for one in orders.values), Counter())
         refused = [one for one in [orders.base, *orders.values] if one.refusal]
         if refused:

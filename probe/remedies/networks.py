@@ -89,11 +89,15 @@ class _OfNetwork(Work):
         """Counts the content lengths at which the least padding changes nothing."""
         safe = self.safe[found.remedy.name] = self._safe(found.remedy)
         try:
+            for one in self.contents:  # what was recognised wrongly is taken back
+                safe.capacity(self.least[one])
+                safe.uncertified(self.least[one])
             kept = [safe.capacity(self.least[one]) >= one for one in self.contents]
         except TargetError:
             del self.safe[found.remedy.name]
             raise
         found.compared, found.differing = len(kept), kept.count(False)
+        found.certified = not any(map(safe.uncertified, set(self.least.values())))
         self._unproved(found, safe)
 
     def _safe(self, remedy: Remedy) -> SafeLengths:
@@ -132,6 +136,7 @@ class _OfNetwork(Work):
         sizes = tuple(own.safe(one) for one in self.contents)
         doc = f"zeros up to {few(sizes)} positions"
         found = Found(Remedy("pad", self.where, doc), compared=len(sizes), sizes=sizes)
+        found.certified = not any(map(own.uncertified, set(sizes)))
         self._unproved(found, own)
         return found
 

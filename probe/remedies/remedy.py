@@ -117,6 +117,7 @@ class Found:
     from the exact outputs at the full length, over eps * sum|x*w| (of a network eps * the largest
     output). ``keeps``: whether the full length has the default's bits. ``sizes``: what ``pad``
     fills up to: numbers of outputs, or of a network the padded length of each content length.
+    ``certified``: whether every output was asked for every addition and every fusion.
     """
 
     remedy: Remedy
@@ -129,6 +130,7 @@ class Found:
     error_rms: float | None = None
     error_max: float | None = None
     keeps: bool | None = None
+    certified: bool = False
     sizes: tuple[int, ...] = ()
 
     @property
@@ -323,6 +325,7 @@ def to_json(measured: Measured, one: Found) -> Row:
         "error_rms": one.error_rms,
         "error_max": one.error_max,
         "keeps_bits": one.keeps,
+        "certified": one.certified and measured.verdict(one) != "not known",
         "sizes": list(one.sizes),
     }
 

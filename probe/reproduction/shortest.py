@@ -329,7 +329,7 @@ def _proved(
         same = [float(np.float64(word)) for word in words]
     except ValueError:
         return None
-    wide = np.float64 if found and any(len(w) > 14 for w in words) else np.float32
-    if not np.array_equal(wide(same), wide(values), equal_nan=True):
+    wide = np.float64 if any(len(word) > 14 for word in words) else np.float32
+    if not np.array_equal(np.array(same, wide), np.array(values, wide), equal_nan=True):
         return None
     return Short(text, tuple(found))

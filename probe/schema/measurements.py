@@ -246,6 +246,9 @@ REVEALS = (
     Column("checks", "int", "calls beside them: controls, replay", "calls", null="not counted"),
     Column("seconds", "float", "time of the whole reveal", "s"),
     Column("evidence", "text", "why it is not a sum", null="it is one"),
+    Column(
+        "certified", "int", "of the outputs, asked for all they add", "outputs", null="not asked"
+    ),
 )
 
 CAUSES = (

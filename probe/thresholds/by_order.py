@@ -35,6 +35,9 @@ PATIENCE = 3  # processes that may be lost one after the other
 PATIENT = 900.0
 """Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
 
+BUDGET = 1024
+"""Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge."""
+
 PASSING = ("timeout", "unavailable")
 """Failures that another day may not have: a busy machine, an installation without a network."""
 
@@ -44,7 +47,8 @@ class AtValue:
     """One value of the axis against the largest one.
 
     ``compared``: outputs that must agree; of these ``unknown`` have no proved summation on one
-    side, and ``outputs`` are added otherwise. ``causes`` counts those by ``order``,
+    side, and ``outputs`` are added otherwise; ``certified`` ones were asked for every addition and
+    every fusion on both sides, the others are not refuted. ``causes`` counts those by ``order``,
     ``rounding``, ``precision`` and their sums; ``first`` is the flat index of the first, None if
     there is none. ``orders`` is None where ``refusal`` says why: ``nondeterministic``,
     ``not-a-sum``, or what the target's failure was. ``reached``: of all its outputs, those into
@@ -57,6 +61,7 @@ class AtValue:
     compared: int = 0
     unknown: int = 0
     outputs: int = 0
+    certified: int = 0
     first: int | None = None
     causes: Counter[str] = field(default_factory=Counter)
     reached: int = 0
@@ -83,6 +88,24 @@ class ByOrder:
         return sum(found.outputs for found in self.values)
 
     @property
+    def certified(self) -> bool:
+        """Whether every output of every value was asked for every addition and every fusion."""
+        every = [*self.values, self.base]
+        return all(one.certified == one.compared for one in self.values) and not any(
+            one.refusal for one in every
+        )
+
+    @property
+    def uncertified(self) -> str:
+        """How many outputs were not asked for all they add, and why; empty if all were."""
+        if self.certified:
+            return ""
+        count = self.compared - sum(one.certified for one in self.values)
+        reasons = [one.orders.uncertified for one in [*self.values, self.base] if one.orders]
+        why = next(filter(None, reasons), "")
+        return f"{count:,} of {self.compared:,} outputs" + f" ({why})" * bool(why)
+
+    @property
     def summations(self) -> list[Summation]:
         """All summations, those of the largest value first."""
         known = [one.orders for one in (self.base, *self.values) if one.orders]
@@ -102,6 +125,8 @@ class ByOrder:
             "differing": self.differing,
             "unknown": sum(found.unknown for found in self.values),
             **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
+            "certified": self.certified,
+            "uncertified": self.uncertified or None,
             "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
             "refused": [
                 {self.vary: window.shown(self.vary, one.at), "why": one.refusal}
@@ -155,11 +180,13 @@ def sweep(
     values: Sequence[int],
     vary: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    budget: int = BUDGET,
 ) -> ByOrder:
     """Reveals ``case`` at every value of the axis and compares each with the largest.
 
     ``session``: started. ``values``: two or more of ``vary`` (``length``, ``batch``, ``filters``);
     ``vary`` None: the length, of a dense layer the batch.
+    ``budget``: how many questions a value may cost to certify its outputs, 0: none is asked.
     ``progress(done, total)``. What a target refuses is told in the result; TargetError only after
     ``PATIENCE`` lost processes in a row. InputError: a value does not fit the case.
     """
@@ -168,7 +195,7 @@ def sweep(
     case = case.with_(length=None) if vary == "length" else window.case_for(case, vary, values)
     case = case.with_(layout=CONTIGUOUS) if vary == "layout" else case
     cases = {value: window.case_at(case, vary, value) for value in (*shorter, against)}
-    work = _Work(session)
+    work = _Work(session, budget)
     base, right = work.at(cases[against], against)
     result = ByOrder(case, session.target.text, vary, base)
     for done, value in enumerate(reversed(shorter), 1):
@@ -185,8 +212,8 @@ def sweep(
 class _Work:
     """The values' reveals, one after the other, with what was learnt so far."""
 
-    def __init__(self, session: AnySession) -> None:
-        self.session, self.lost, self.known = session, 0, Revealer()
+    def __init__(self, session: AnySession, budget: int) -> None:
+        self.session, self.lost, self.known = session, 0, Revealer(budget=budget)
 
     def at(self, case: Case, value: int) -> tuple[AtValue, Run | None]:
         try:
@@ -208,6 +235,7 @@ class _Work:
 def _contrast(found: AtValue, both: Comparison) -> None:
     """Fills in which of the outputs that must agree are added otherwise."""
     found.unknown, found.compared = both.unknown, both.compared
+    found.certified = int(both.certified().sum())
     found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
     found.outputs = both.by_order
     if found.outputs:

@@ -17,10 +17,12 @@ import numpy as np
 from probe import ulp, window
 from probe.case import Case
 from probe.launch import AnySession
+from probe.order.certificate import certify
 from probe.order.masks import Masks, SessionOperator
 from probe.order.reveal import column_labels, reveal_trees
 from probe.order.rounding import reveal_roundings
 from probe.order.summation import Summation
+from probe.order.tree import BIAS
 from probe.thresholds.periodic import PERIOD, SEED, Columns, Periodic, Read, Weights
 from probe.window import Geometry
 
@@ -31,6 +33,9 @@ TRIES = 3  # lengths in a row at which nothing could be revealed, before it isn'
 
 UNKNOWN = -1
 NOTHING = -2  # a window that reads padding only: there is nothing to add
+
+NOT_ASKED = "summations were recognised by the bits of a few calls alone"
+BUDGET = 1024  # questions that a length may cost to certify its outputs
 
 Kind = tuple[int, ...]
 
@@ -44,7 +49,8 @@ class Pattern:
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
     (kind, rows) one after the other, behind the last row of that kind. ``elsewhere``: rows before
     the tail of other kinds. ``unknown``: outputs that have no known summation. ``steady``: the same
-    call gave the same bits again.
+    call gave the same bits again. ``uncertified``: which outputs were not asked for all that
+    they add, and why; empty if all were.
     """
 
     length: int
@@ -55,6 +61,12 @@ class Pattern:
     elsewhere: int
     unknown: int
     steady: bool
+    uncertified: str = NOT_ASKED
+
+    @property
+    def certified(self) -> bool:
+        """Whether every output of the call was asked for every addition and every fusion."""
+        return not self.uncertified
 
 
 @dataclass
@@ -78,8 +90,11 @@ class Recogniser:
         self.popular = list(range(len(self.summations)))
         self.failed = 0
 
-    def pattern(self, length: int) -> Pattern:
+    def pattern(self, length: int, budget: int = 0) -> Pattern:
         """How the call at ``length`` adds up; reveals what is not known so far.
+
+        ``budget``: how many questions may be spent on certifying every output, 0: none. An output
+        that answers otherwise is revealed anew.
 
         Costs one more call of the operator than there are sets of weights, where everything is
         known: see ``Periodic``. Raises TargetError.
@@ -95,6 +110,8 @@ class Recogniser:
             if not found and apart:
                 break
             apart = not found
+        if budget:
+            call.certify(budget)
         if call.open.any():
             self.failed += 1
             self.evidence = self.evidence or "the answers fit a tree that does not replay"
@@ -152,7 +169,7 @@ class _Call:
         self.whole = self.count * self.filters <= ALL
         self.rows = np.arange(self.count) if self.whole else _some(self.count)
         self.index = np.full((len(self.rows), self.filters), UNKNOWN)
-        self.steady = True
+        self.steady, self.uncertified = True, NOT_ASKED
         self._classify()
         for one in self.classes:
             self._run(one)
@@ -315,6 +332,41 @@ class _Call:
             self.known.evidence = self.known.evidence or refused[0].evidence
         return numbers
 
+    def certify(self, budget: int) -> None:
+        """Asks every output for all of its summation; reveals those apart that answer otherwise."""
+        self.uncertified, refuted = "", self._refuted(budget, ~self.open)
+        if refuted.any():
+            self.index[refuted] = UNKNOWN
+            self.recognise(self.reveal(apart=True))
+            again = self._refuted(budget, refuted & ~self.open)
+            self.index[again] = UNKNOWN
+        if not self.whole:
+            self.uncertified = "not every output was looked at"
+
+    def _refuted(self, budget: int, which: np.ndarray) -> np.ndarray:
+        """Outputs among these that answer otherwise than they are said to add."""
+        flat = (self.rows[:, None] * self.filters + np.arange(self.filters)).ravel()
+        select = None if self.whole else flat
+        masks = Masks(SessionOperator(self.known.session, self.case, select))
+        bias = () if self.case.bias is None else (BIAS,)
+        refuted = np.zeros_like(which)
+        for number in np.unique(self.index[which & (self.index > UNKNOWN)]).tolist():
+            for kind, one in enumerate(self.classes):
+                mine = which & (self.index == number) & (self.kind_of == kind)[:, None]
+                if not mine.any():
+                    continue
+                places = np.nonzero(mine)
+                claimed = self.known.summations[number].restricted((*one.read, *bias))
+                told = certify(masks, claimed, places, max(0, budget - masks.calls))
+                if told.why:
+                    self.uncertified = (
+                        self.uncertified or f"{int(mine.sum()):,} outputs: {told.why}"
+                    )
+                else:
+                    refuted[places] = ~told.holds
+        self.known.calls += masks.calls
+        return refuted
+
     def pattern(self) -> Pattern:
         labels = column_labels(self.index.T)
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
@@ -332,7 +384,13 @@ class _Call:
             elsewhere=int((kinds[: last + 1] != interior).sum()),
             unknown=int(self.open.sum()),
             steady=self.steady,
+            uncertified=self._doubts(),
         )
+
+    def _doubts(self) -> str:
+        if self.steady and self.open.any():
+            return f"{int(self.open.sum()):,} outputs have no known summation"
+        return self.uncertified if self.steady else "the same call again gave other bits"
 
 
 def _number(known: list[Any], one: Any) -> int:

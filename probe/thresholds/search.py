@@ -21,7 +21,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
 from probe.order.summation import Summation
-from probe.thresholds.recognition import ALL, ENDS, Pattern, Recogniser
+from probe.thresholds.recognition import ALL, BUDGET, ENDS, Pattern, Recogniser
 
 MEMORY = 6 << 30
 """Bytes that input and output may take in both processes together."""
@@ -55,7 +55,9 @@ class Thresholds:
     interior to {remainder: tail}, where lengths with that remainder by ``period`` all have
     this tail, as (kind, rows); ``period`` is None where tails repeat with no period up to 16.
     ``assumed`` and ``checked`` say what stands behind switches found by bisection; ``violations``
-    what contradicted it, each looked into unless there were too many.
+    what contradicted it, each looked into unless there were too many. ``certified``: lengths at
+    which every output was asked for every addition and every fusion: both sides of each switch and
+    the ends, or all lengths where all were run. At the others, summations were only recognised.
     """
 
     case: Case
@@ -71,8 +73,24 @@ class Thresholds:
     violations: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     limited: str = ""
+    certified: list[int] = field(default_factory=list)
     patterns: dict[int, Pattern] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def uncertified(self) -> str:
+        """Which lengths rest on recognised summations, in words; empty if none does."""
+        known, every = set(self.certified), self.upto - self.shortest + 1
+        missing = every - len(known)
+        if not missing or not self.patterns:
+            return ""
+        deciding = {n for one in self.switches for n in (one.before, one.at)}
+        why = [self.patterns[n].uncertified for n in sorted(deciding - known)]
+        sure = sum({one.before, one.at} <= known for one in self.switches)
+        told = f"{missing:,} of {every:,} lengths were recognised, or not run"
+        if self.switches:
+            told += f"; certified: both sides of {sure} of {len(self.switches)} switches"
+        return told + "".join(f"; {one}" for one in why[:1])
 
     def to_json(self) -> dict[str, Any]:
         """What ``probe thresholds --json`` prints."""
@@ -90,6 +108,7 @@ class Thresholds:
                     **vars(one),
                     "causes": list(one.causes),
                     "how": "scan" if one.scanned else "bisection",
+                    "certified": {one.before, one.at} <= set(self.certified),
                 }
                 for one in self.switches
             ],
@@ -109,6 +128,8 @@ class Thresholds:
             "unknown": {"lengths": sorted(unknown), "evidence": known.evidence}
             if unknown
             else None,
+            "certified": not self.uncertified,
+            "certified_lengths": self.certified,
             "lengths_run": len(self.patterns),
             "calls": known.calls,
             "seconds": round(self.seconds, 3),
@@ -157,6 +178,7 @@ def find(
     search.result.limited = _fit(search, upto, memory)
     search.scan(first, min(search.reach, first + scanned - 1))
     search.far(checks, np.random.default_rng(seed))
+    search.certify()
     search.conclude()
     return search.result
 
@@ -333,6 +355,31 @@ class _Search:
                 f"calls of more than {ALL} outputs: rows that were not looked at are like the "
                 f"{ENDS} at either end, in the middle and scattered"
             )
+
+    def certify(self) -> None:
+        """Asks all outputs at the lengths that decide: all, if all were run."""
+        first, last = self.result.shortest, max(self.seen)
+        deciding = {first, last, *(n for one in self.result.switches for n in (one.before, one.at))}
+        if len(self.seen) == last - first + 1:
+            deciding = set(self.seen)
+        for length in sorted(deciding & set(self.seen)):
+            if self.limit is not None and time.monotonic() - self.begun > self.limit:
+                return
+            before = self.seen[length]
+            try:
+                found = self.known.pattern(length, BUDGET)
+            except TargetError as error:
+                self.result.failures.append(f"length {length}: {error}")
+                self.session.revive()
+                continue
+            self.seen[length] = found
+            if found.interior != before.interior:
+                self.result.violations.append(
+                    f"length {length} was recognised as kind {before.interior}, and every output "
+                    f"that was asked for all it adds answers as kind {found.interior}"
+                )
+            if found.certified:
+                self.result.certified.append(length)
 
     def conclude(self) -> None:
         """Puts the tails by remainder into the result, and how many checks there were."""

@@ -15,6 +15,7 @@ from probe.floats import rounded_text
 from probe.network.comparison import AtLayer, PaddedComparison
 from probe.network.plan import Plan
 from probe.network.report import Report
+from probe.order import certificate
 from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 
@@ -195,7 +196,8 @@ def _plan(plan: Plan) -> RenderableType:
         checked.append(f"other bits at content {ranges(plan.failed)}", "red")
     else:
         checked.append(f"exact on fresh operands at {counted(len(plan.checked), 'content')}")
-    parts: list[RenderableType] = [head, rows, checked]
+    sure = Text(certificate.words(plan.uncertified), "yellow" if plan.uncertified else "green")
+    parts: list[RenderableType] = [head, rows, checked, sure]
     if len(plan.stretches) > MOST:
         parts.append(
             Text(f"and {len(plan.stretches) - MOST} stretches more; --plan has all", "dim")

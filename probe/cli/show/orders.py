@@ -13,7 +13,7 @@ from rich.text import Text
 from probe.answers.explain import Windows
 from probe.case import Case
 from probe.comparison import Run
-from probe.order import notation
+from probe.order import certificate, notation
 from probe.order.summation import Summation
 from probe.printing import counted, ranges
 from probe.thresholds.recognition import Kind
@@ -199,6 +199,7 @@ def order(side: Run, found: Mapping[str, Any]) -> RenderableType:
     return Group(
         Text(f"{side.case.label} on {side.target.text}", "bold"),
         _headline(side, found),
+        *_certified(side),
         *_summations(side),
         *_unknown(side),
     )
@@ -216,6 +217,13 @@ def _headline(side: Run, found: Mapping[str, Any]) -> Text:
     return text.append(
         f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)", "dim"
     )
+
+
+def _certified(side: Run) -> Iterator[Text]:
+    """Yields whether every output was asked for all it adds, where that was wanted."""
+    if side.orders is not None and side.orders.certified is not None:
+        doubts = side.orders.doubts
+        yield Text(certificate.words(doubts), "yellow" if doubts else "green")
 
 
 def _summations(side: Run) -> Iterator[RenderableType]:
@@ -281,6 +289,7 @@ def thresholds(found: Thresholds) -> RenderableType:
     return Group(
         Text(f"{found.case.label} on {found.target}", "bold"),
         _switches(found),
+        Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
         "",
         *_stretches(found),
         *_kinds(found),

@@ -13,6 +13,7 @@ from probe import window
 from probe.case import Case
 from probe.cli.options import command_line
 from probe.cli.show import orders
+from probe.order import certificate
 from probe.printing import ranges, table
 from probe.sweep import Summary, TargetSummary
 from probe.thresholds.by_order import ByOrder
@@ -187,7 +188,10 @@ def by_order(
         for one in told["failures"]
     ]
     for target, one in found.items():
-        parts += [*_refusals(target, one), *_reached(target, one), *_summations(target, one)]
+        sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
+        sure.stylize("yellow" if one.uncertified else "green")
+        parts += [sure, *_refusals(target, one)]
+        parts += [*_reached(target, one), *_summations(target, one)]
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)

@@ -1,0 +1,249 @@
+"""Which outputs of one call add exactly as they are said to: every one of them is asked itself.
+
+A summation that replays may be wrong at one addition, and one that was read off other filters may
+not be this one's. A certificate asks the operator, at its own shape, about every addition and every
+fusion of a summation, and counts the outputs that answered all of it. What is asked:
+
+- ``separation``: that every node of the true tree is a node of this one;
+- ``keeping``: that each node of this one is a node of the true tree, and in which format;
+- every product, whether it comes in whole (``fusion``);
+- the ``rounding.QUESTIONS``: how results are cut, what sums go through.
+
+Proved against all trees, nodes that add several exactly, and formats of ``WIDEST`` digits at any
+node, for sums of products that add in one order whatever the operands are. Taken from one product:
+that sums which round twice all do. All filters and positions answer the same questions at once, so
+a certificate costs as many calls as one output's would. A chain of n leaves takes about n / 3 of
+them in float32.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+import numpy as np
+
+from probe import floats
+from probe.order import fusion, rounding
+from probe.order.fusion import Piece, fusion_operands
+from probe.order.keeping import Asked
+from probe.order.masks import ANSWERS_AT_ONCE, Masks
+from probe.order.replay import replay
+from probe.order.reveal import Found
+from probe.order.separation import WIDEST, Uncertifiable, questions
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import BIAS, Tree
+
+BUDGET = 4096
+"""Questions to one summation, above which none is asked."""
+
+AT_ONCE = 64  # weights of so many calls are made at once
+KEPT = 1024  # products up to which the questions about a few summations are kept
+
+ASKED = {
+    *("fused", "accumulator_format", "rounded", "product_format"),
+    *("truncated", "intermediate_format"),
+}
+"""Fields of ``Rounding`` that are asked; a summation in which another one is set has no proof."""
+
+
+def words(refuted: str) -> str:
+    """What a promise rests on, in words; ``refuted``: what was not asked, empty if all was."""
+    if not refuted:
+        return "certified: every addition and every fusion was asked"
+    return f"not refuted, but not certified: {refuted}"
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What was asked of some outputs: ``holds`` (outputs,), bool; ``why`` nothing was, or empty."""
+
+    holds: np.ndarray
+    why: str = ""
+
+
+class Model:
+    """A ``MaskedOperator`` of one output that adds as a summation says: what answers have to be."""
+
+    filters = positions = 1
+
+    def __init__(self, summation: Summation, summands: int, bias: bool, dtype: str) -> None:
+        self.summation, self.summands, self.bias, self.dtype = summation, summands, bias, dtype
+
+    def run(
+        self, x: float, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """As ``MaskedOperator.run``."""
+        w = np.repeat(template[None], len(leaves), axis=0)
+        for slot, value in enumerate(values):
+            rows = np.flatnonzero(leaves[:, 0, slot] >= 0)
+            w[rows, leaves[rows, 0, slot]] = value
+        return self.outputs(x, w)[:, None, None]
+
+    def each(self, weights: np.ndarray) -> np.ndarray:
+        """As ``MaskedOperator.each``."""
+        return self.outputs(1.0, weights)[:, None, None]
+
+    def outputs(self, x: float, w: np.ndarray) -> np.ndarray:
+        """The answers to calls with these weights (calls, leaves), as float64."""
+        held = floats.round_to(w.T, self.dtype)
+        ones = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
+        bias = held[self.summands] if BIAS in self.summation.tree.leaves else None
+        return floats.widen(replay(self.summation, ones, held, self.dtype, bias), self.dtype)
+
+
+def certify(
+    masks: Masks,
+    summation: Summation,
+    places: tuple[np.ndarray, ...],
+    budget: int = BUDGET,
+) -> Certified:
+    """Which outputs, ``places`` (positions, filters), answer all as this summation would.
+
+    Its leaves are all that these outputs read: see ``Summation.restricted``. ``budget``: the most
+    questions to ask. TargetError.
+    """
+    positions, filters = places
+    operator, holds = masks.operator, np.ones(len(positions), bool)
+    make = _kept if operator.summands <= KEPT else _Questions
+    try:
+        asked = make(summation, operator.summands, operator.bias, operator.dtype, budget)
+    except Uncertifiable as error:
+        return Certified(np.zeros(len(positions), bool), str(error))
+    chunk = max(1, ANSWERS_AT_ONCE // (operator.positions * operator.filters))
+
+    def fits(answers: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        found: np.ndarray = (answers[:, positions, filters] == expected[:, None]).all(axis=0)
+        return found
+
+    for each in asked.rows:
+        for part in (slice(at, at + chunk) for at in range(0, len(each.rows), chunk)):
+            leaves = np.repeat(each.rows[part, None], operator.filters, axis=1)
+            holds &= fits(each.question(masks, leaves), each.expected[part])
+    for weights, ideal in asked.weighted:
+        for part in (slice(at, at + chunk) for at in range(0, len(weights), chunk)):
+            if holds.any():
+                holds &= fits(masks.each(weights[part]), ideal[part])
+    return Certified(holds)
+
+
+Weighted = tuple[np.ndarray, np.ndarray]
+"""Weights of calls, (calls, leaves), and what has to come out of each."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A question about rows of leaves, with the summation's own answers."""
+
+    question: Callable[[Masks, np.ndarray], np.ndarray]
+    rows: np.ndarray
+    expected: np.ndarray
+    calls: int
+
+
+class _Questions:
+    """All that is asked about one summation, whoever is asked. Uncertifiable: no proof is known."""
+
+    def __init__(
+        self, summation: Summation, summands: int, bias: bool, dtype: str, budget: int
+    ) -> None:
+        self.summation, self.dtype, self.left = summation, dtype, budget
+        self.model = Model(summation, summands, bias, dtype)
+        self.size, self.bias = summands + bias, summands if bias else -1
+        given, default = summation.rounding.facts(), Rounding().facts()
+        set_ = {one[0] for one, other in zip(given, default, strict=True) if one[2] != other[2]}
+        if unknown := set_ - ASKED:
+            raise Uncertifiable(f"nothing is asked about {', '.join(sorted(unknown))}")
+        if any(len(children) > 2 for children in summation.tree.nodes):
+            raise Uncertifiable("some node adds three or more at once")
+        self.tree = _numbered(summation.tree, summands)
+        self.rows = [one for one in self._of_products() if len(one.rows)]
+        self.weighted = list(self._of_sums())
+
+    def _of_sums(self) -> Iterator[Weighted]:
+        """What is asked with weights: cheap ones first."""
+        asked = itertools.chain(
+            self._keeping(), questions(self.tree, self.size, self.dtype, self.left)
+        )
+        while rows := list(islice(asked, AT_ONCE)):
+            weights, ideal = np.array([row for row, _ in rows]), np.array([one for _, one in rows])
+            if (self.model.outputs(1.0, weights) != ideal).any():
+                raise Uncertifiable("its own partial sums would not tell")
+            self._spend(len(rows))
+            yield weights, ideal
+
+    def _keeping(self) -> Iterator[tuple[np.ndarray, float]]:
+        """The format of every node but the root, whose sum is the output."""
+        given, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
+        asked = Asked(self.tree, self.size, self.dtype)
+        if not self.summation.wider(self.dtype):
+            yield from asked.lost(floats.FORMATS[self.dtype].precision, nodes)
+            yield from asked.rounded(nodes)
+            return
+        precision = floats.format_of(str(given.accumulator_format)).precision
+        if precision > WIDEST[self.dtype]:
+            raise Uncertifiable(f"sums of {given.accumulator_format} are too wide to be asked")
+        if not given.rounded:
+            yield from asked.kept(nodes)
+            yield from asked.lost(precision, nodes)
+            return
+        if not given.rounded.issubset(range(len(self.tree.nodes))):
+            raise Uncertifiable("it is not known which of its partial sums are rounded")
+        quarter = floats.eps(self.dtype) / 4
+        for node in nodes:  # one by one: what comes out of a node would be lost in another
+            yield asked.alone(node, quarter), 0.0 if node in given.rounded else quarter
+            yield asked.alone(node, 2.0 ** -(precision + 1)), 0.0
+
+    def _of_products(self) -> Iterator[_Rows]:
+        """Which products are fused, and the questions that are put to few leaves of a tree."""
+        operands, fused = fusion_operands(self.dtype), self.summation.rounding.fused
+        pairs = fusion.Pairs(self.summation.tree, self.bias, operands.most)
+        parts = [
+            [pair for pair in batch if (pair[0] in fused) == whole]
+            for batch in pairs.batches
+            for whole in (True, False)
+        ]
+        parts = [part for part in parts if part]
+        whole = np.array([len(part) * (part[0][0] in fused) for part in parts], int)
+        if parts:
+            yield self._row(fusion.fused, fusion.in_rows(parts, max(map(len, parts))), whole)
+        behind = pairs.behind_bias
+        yield self._row(fusion.fused_behind_bias, behind, np.isin(behind[:, 0], list(fused)))
+        found = Found(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
+        piece = Piece(found, pairs, True, wide=self.summation.wider(self.dtype))
+        piece.parts = [(part, np.array([count])) for part, count in zip(parts, whole, strict=True)]
+        traces = rounding.Traces(self.summation.tree, self.bias)
+        for each in rounding.QUESTIONS:
+            if each.asked(self.dtype, piece.wide, True):
+                yield self._row(each.question, each.leaves(piece, traces))
+
+    def _row(
+        self,
+        question: Callable[[Masks, np.ndarray], np.ndarray],
+        rows: np.ndarray,
+        ideal: np.ndarray | None = None,
+    ) -> _Rows:
+        """``ideal``: the answers that would tell; None: whatever the summation itself answers."""
+        model = Masks(self.model)
+        expected = question(model, rows[:, None])[:, 0, 0] if len(rows) else np.zeros(0, int)
+        if ideal is not None and (expected != ideal).any():
+            raise Uncertifiable("its own answers about fusion would not tell")
+        self._spend(model.calls)
+        return _Rows(question, rows, expected, model.calls)
+
+    def _spend(self, calls: int) -> None:
+        self.left -= calls
+        if self.left < 0:
+            raise Uncertifiable("it takes more questions than are allowed")
+
+
+_kept = lru_cache(maxsize=32)(_Questions)
+
+
+def _numbered(tree: Tree, bias: int) -> Tree:
+    """The tree with its bias, where it adds one, numbered as masks do."""
+    nodes = [tuple(bias if child == BIAS else child for child in node) for node in tree.nodes]
+    return Tree(tuple(bias if leaf == BIAS else leaf for leaf in tree.leaves), tuple(nodes))

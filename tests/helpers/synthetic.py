@@ -1,0 +1,193 @@
+"""Kernels whose summation is known, output by output, and summations that differ from it a little.
+
+What reveals and certificates say of these can be held against the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from probe import floats
+from probe.order.replay import replay
+from probe.order.summation import Rounding, Summation
+from probe.order.tree import BIAS, Tree
+
+
+class Kernel:
+    """A ``MaskedOperator`` in NumPy.
+
+    ``truth``: (positions, filters), the numbers of the outputs' summations.
+    """
+
+    def __init__(self, summations, truth, summands, *, bias=False, dtype="float32"):
+        self.summations, self.truth = list(summations), np.asarray(truth)
+        self.summands, self.bias, self.dtype = summands, bias, dtype
+        self.positions, self.filters = self.truth.shape
+
+    def run(self, x, template, leaves, values):
+        out = np.empty((len(leaves), self.positions, self.filters))
+        w = np.repeat(np.repeat(template[None, None], len(leaves), 0), self.filters, 1)
+        calls, filters, slots = np.nonzero(leaves >= 0)
+        w[calls, filters, leaves[calls, filters, slots]] = np.asarray(values)[slots]
+        for number, filt in _pairs(self.truth):
+            mine = self.truth[:, filt] == number
+            out[:, mine, filt] = self._outputs(number, x, w[:, filt])[:, None]
+        return out
+
+    def each(self, weights):
+        out = np.empty((len(weights), self.positions, self.filters))
+        for number in np.unique(self.truth):
+            out[:, self.truth == number] = self._outputs(number, 1.0, weights)[:, None]
+        return out
+
+    def _outputs(self, number, x, w):
+        summation = self.summations[number]
+        held = floats.round_to(w.T, self.dtype)
+        same = np.broadcast_to(floats.round_to(np.array(x), self.dtype), held.shape)
+        bias = held[self.summands] if BIAS in summation.tree.leaves else None
+        return floats.widen(replay(summation, same, held, self.dtype, bias), self.dtype)
+
+
+def _pairs(truth):
+    """(number, filter) of all summations that some output of a filter has."""
+    return [(n, f) for f in range(truth.shape[1]) for n in np.unique(truth[:, f])]
+
+
+def trees(n: int) -> dict[str, Tree]:
+    """Orders that libraries have, and one that none has."""
+    rng = np.random.default_rng(n)
+    blocks = [list(range(start, min(start + 16, n))) for start in range(0, n, 16)]
+    return {
+        "chain": Tree.sequential(n),
+        "pairwise": Tree.pairwise(n),
+        "lanes": Tree.lanes(n, 8),
+        "blocks": joined(blocks),
+        "random": random_tree(n, rng),
+    }
+
+
+def joined(groups: list[list[int]]) -> Tree:
+    """Chains of the groups, added one after the other."""
+    nodes: list[tuple[int, ...]] = []
+    total = None
+    for group in groups:
+        part = group[0]
+        for leaf in group[1:]:
+            nodes.append((part, leaf))
+            part = ~(len(nodes) - 1)
+        if total is not None:
+            nodes.append((total, part))
+            part = ~(len(nodes) - 1)
+        total = part
+    return Tree.from_nodes(nodes)
+
+
+def random_tree(n: int, rng: np.random.Generator) -> Tree:
+    parts, nodes = list(range(n)), []
+    while len(parts) > 1:
+        one, two = (parts.pop(int(rng.integers(len(parts)))) for _ in range(2))
+        nodes.append((one, two))
+        parts.append(~(len(nodes) - 1))
+    return Tree.from_nodes(nodes)
+
+
+def with_style(tree: Tree, style: str) -> Summation:
+    """A tree with no products fused, all that can be, or every other one of these."""
+    every = Rounding.fused_everywhere(tree, "float32").fused
+    fused = {"none": (), "all": every, "some": sorted(every)[::2]}[style]
+    return Summation(tree, Rounding(frozenset(fused), accumulator_format="float32"))
+
+
+KINDS = (
+    *("fuse", "unfuse", "rotate", "swap leaves", "swap subtrees", "merge"),
+    *("wide node", "rounded node", "truncated node"),
+)
+
+
+def changed(true: Summation, kind: str, rng: np.random.Generator) -> Summation | None:
+    """A summation that differs at one place; None where this one has no such place."""
+    tree, rounding = true
+    if kind in ("fuse", "unfuse"):
+        able = [
+            child
+            for children in tree.nodes
+            for child in children
+            if 0 <= child < BIAS
+            and (child in rounding.fused) == (kind == "unfuse")
+            and (kind == "unfuse" or not rounding.fused.intersection(children))
+        ]
+        if not able:
+            return None
+        fused = rounding.fused ^ {able[int(rng.integers(len(able)))]}
+        return Summation(tree, replace(rounding, fused=fused))
+    if kind in ("wide node", "rounded node", "truncated node"):
+        return _changed_format(true, kind, int(rng.integers(len(tree.nodes) - 1)))
+    nodes = [list(children) for children in tree.nodes]
+    made = _changed_nodes(nodes, tree, kind, rng)
+    if made is None or made == tree:
+        return None
+    return Summation(made, rounding)
+
+
+def _changed_format(true: Summation, kind: str, node: int) -> Summation:
+    tree, rounding = true
+    every = frozenset(range(len(tree.nodes)))
+    wide = replace(rounding, accumulator_format="float64", product_format="float32")
+    if kind == "wide node":
+        return Summation(tree, replace(wide, rounded=every - {node}))
+    if kind == "rounded node":
+        return Summation(tree, replace(wide, rounded=every & {node}))
+    return Summation(tree, replace(wide, rounded=every, truncated=frozenset([node])))
+
+
+def _changed_nodes(
+    nodes: list[list[int]], tree: Tree, kind: str, rng: np.random.Generator
+) -> Tree | None:
+    if kind == "swap leaves":
+        one, two = (int(leaf) for leaf in rng.choice(tree.leaves, 2, replace=False))
+        swap = {one: two, two: one}
+        return Tree.from_nodes([[swap.get(child, child) for child in node] for node in nodes])
+    above = [n for n, children in enumerate(nodes) if any(child < 0 for child in children)]
+    if not above:
+        return None
+    node = above[int(rng.integers(len(above)))]
+    inner = next(child for child in nodes[node] if child < 0)
+    if kind == "merge":  # two additions become one of three
+        nodes[node] = [child for child in nodes[node] if child != inner] + nodes[~inner]
+        return _renumbered(nodes, ~inner)
+    if kind == "rotate":  # (a + b) + c becomes a + (b + c)
+        (other,) = (child for child in nodes[node] if child != inner)
+        first, second = nodes[~inner]
+        nodes[~inner], nodes[node] = [second, other], [first, inner]
+        return _sorted(nodes)
+    grand = [child for child in nodes[~inner] if child < 0]
+    outer = next((child for child in nodes[node] if child != inner), None)
+    if kind != "swap subtrees" or not grand or outer is None:
+        return None
+    nodes[~inner][nodes[~inner].index(grand[0])] = outer
+    nodes[node][nodes[node].index(outer)] = grand[0]
+    return _sorted(nodes)
+
+
+def _renumbered(nodes: list[list[int]], gone: int) -> Tree:
+    def moved(child: int) -> int:
+        return child + 1 if child < 0 and ~child > gone else child
+
+    kept = [[moved(child) for child in node] for n, node in enumerate(nodes) if n != gone]
+    return Tree.from_nodes(kept)
+
+
+def _sorted(nodes: list[list[int]]) -> Tree:
+    """The nodes with children before parents again; the last one is the root."""
+    order: list[int] = []
+    todo = [len(nodes) - 1]
+    while todo:
+        node = todo.pop()
+        order.append(node)
+        todo += [~child for child in nodes[node] if child < 0]
+    place = {node: number for number, node in enumerate(reversed(order))}
+    return Tree.from_nodes(
+        [[~place[~c] if c < 0 else c for c in nodes[node]] for node in reversed(order)]
+    )
