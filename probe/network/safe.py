@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import partial, product
+from functools import cached_property, partial
+from itertools import product
 
 import numpy as np
 
