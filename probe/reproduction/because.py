@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probe import floats
-from probe.explain.evidence import Added
+from probe.explain.evidence import Added, Evidence
 from probe.order.tree import BIAS, product
 from probe.reproduction.content import Reproduction
 
@@ -29,6 +29,8 @@ def cause(made: Reproduction) -> str:
             for name, side in (("left", evidence.left), ("right", evidence.right))
         ]
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
+    if evidence.cause == "reach":
+        return f"{_reach(evidence)} {proof}"
     if evidence.left.summation is None or evidence.right.summation is None:
         return _no_order(made) or f"{causes}: no order is known."
     words = {
@@ -47,6 +49,19 @@ def cause(made: Reproduction) -> str:
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
     return "\n\n".join([head, *sides])
+
+
+def _reach(evidence: Evidence) -> str:
+    """Returns what gets into an output without a weight."""
+    left, right = evidence.left, evidence.right
+    name, side = ("left", left) if left.reached else ("right", right)
+    place = f"out[{', '.join(map(str, side.output))}]"
+    alone = side.sums[-1].text.rpartition(" = ")[2] if side.sums else "a number"
+    return (
+        f"On the {name} {place} adds {side.reached} to the products of its own window: that is "
+        "read too, and multiplied by 0. With finite operands it is invisible; 0 * NaN and 0 * inf "
+        f"are NaN. Its own products add up to {alone}."
+    )
 
 
 def _no_order(made: Reproduction) -> str:

@@ -243,6 +243,8 @@ class Kept:
         after = effect(found, finding.label)
         if not same_cause(self.before, after):
             return False
+        if "reach" in after.causes and _numeric(self._explained) and not _numeric(found):
+            return False
         if self._bare and after.differing and not self._shown_by_products(found):
             return False
         if not named(self.before.kernels):
@@ -267,6 +269,12 @@ class Kept:
         if main is None or not set(main.split("+")) <= set(KINDS):
             return True
         return shown_by_products(found, main, first=True) is not None
+
+
+def _numeric(found: Comparison) -> bool:
+    """Whether an output that is NaN on one side is a number other than 0 on the other."""
+    values = np.stack([floats.widen(y, found.case.dtype) for y in found.values(found.differing)])
+    return bool((np.isfinite(values) & (values != 0)).any())
 
 
 def same_cause(before: Effect, after: Effect) -> bool:

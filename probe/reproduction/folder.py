@@ -58,7 +58,7 @@ def reproduce(
     """
     with failing(left, right) as failed:
         made = proved(failed, finding, tell=tell, **options)
-        if avoid and left == (right or left):
+        if avoid and left == (right or left) and "reach" not in made.explanation.causes:
             made.avoids = by_values(failed, made.finding)
     if avoid and left == (right or left):
         made.avoids += by_switches(made.finding, finding, left, tell or _silent)
@@ -258,7 +258,8 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     drawn = made.evidence is not None and all(
         side.summation is not None for side in (made.evidence.left, made.evidence.right)
     )
-    if drawn and made.evidence is not None and "window" not in made.explanation.causes:
+    alike = {"window", "reach"} & set(made.explanation.causes)  # the trees do not set them apart
+    if drawn and made.evidence is not None and not alike:
         words = program.said(made.finding, made.targets)
         trees.sides(made.evidence, (words[0], words[1])).savefig(
             out / "order.png", metadata={"Software": None}

@@ -67,7 +67,7 @@ def _filled(made: Reproduction, form: str) -> dict[str, str]:
     brief = made.short is not None and made.short.text.count("\n") <= REPEATED
     described, gpu = _described(made, form), str(machine.get("gpu") or "")
     return {
-        "title": program.title(made.finding, made.targets, *_named(made)).rstrip("."),
+        "title": _title(made).rstrip("."),
         "summary": question(made),
         "description": f"{both}\n\n{described}" if brief else described,
         "script": script,
@@ -128,9 +128,21 @@ def _output(made: Reproduction) -> str:
     return f"```\n{told.rstrip()}\n```" if len(told) <= PASTED else ""
 
 
+def _title(made: Reproduction) -> str:
+    """Returns the headline: the script's, or what reads beyond its window."""
+    sides, targets = program.said(made.finding, made.targets), made.targets
+    if set(made.explanation.causes) != {"reach"} or targets[0] != targets[1]:
+        return program.title(made.finding, targets, *_named(made))
+    at = sides[int(made.explanation.right.reached.any())]
+    what = f"{made.finding.case.op} lets NaN and infinities into outputs that don't read them"
+    return f"{made.names[0]} {made.versions[0]}: {what}, at {at}"
+
+
 def question(made: Reproduction) -> str:
     """Returns what the maintainers are asked."""
     finding, op = made.finding, made.finding.case.op
+    if set(made.explanation.causes) == {"reach"}:
+        return f"Should an output of {op} depend on inputs for which it has no weight?"
     if made.targets[0] != made.targets[1]:
         left, right = program.said(finding, made.targets)
         if _releases(made):

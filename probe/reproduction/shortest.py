@@ -242,17 +242,41 @@ def _array(name: str, array: np.ndarray, dtype: str, maker: str) -> tuple[list[s
     ending = f", {kind}{dtype}" if needs else ""
     if array.size <= LITERAL:
         return [f"{name} = {maker}({_nested(array, dtype)}{ending})"], maker == "np.array"
-    places = np.flatnonzero(array)
-    if len(places) > SPARSE:
-        raise InputError("case", name, "too many numbers", "take the long script")
-    at = ", ".join(map(str, places.tolist()))
-    values = ", ".join(_number(v, dtype) for v in array.reshape(-1)[places].tolist())
+    flat = array.reshape(-1)
+    common = 0.0 if np.count_nonzero(flat) <= SPARSE else _most_frequent(flat)
+    places = np.flatnonzero(flat != common)
     wide = dtype if dtype in ("float64", "float16") else "float32"
-    lines = [f"{name} = np.zeros({array.shape}, np.{wide})"]
-    lines += [f"{name}.flat[[{at}]] = {values}"] if len(places) else []
+    made = {0.0: "np.zeros({}, {})", 1.0: "np.ones({}, {})"}
+    filled = made.get(common, f"np.full({{}}, {_number(common, dtype)}, {{}})")
+    lines = [f"{name} = {filled.format(array.shape, f'np.{wide}')}"]
+    if len(places):
+        lines.append(f"{name}.flat[{_places(places)}] = {_values(flat[places], dtype, name)}")
     if maker != "np.array":
         lines.append(f"{name} = {maker}({name}{ending if wide != dtype else ''})")
     return lines, True
+
+
+def _most_frequent(flat: np.ndarray) -> float:
+    """Returns the number that most elements are, NaN left out."""
+    values, counts = np.unique(flat[~np.isnan(flat)], return_counts=True)
+    return float(values[np.argmax(counts)]) if len(values) else 0.0
+
+
+def _places(places: np.ndarray) -> str:
+    """Returns flat indices as they stand between brackets: a slice where they are neighbours."""
+    first, last = int(places[0]), int(places[-1])
+    if len(places) > 1 and last - first + 1 == len(places):
+        return f"{first}:{last + 1}"
+    return f"[{', '.join(map(str, places.tolist()))}]"
+
+
+def _values(values: np.ndarray, dtype: str, name: str) -> str:
+    """Returns what stands at those: one number where all are alike. InputError: too many."""
+    alike = len(np.unique(values)) == 1
+    if len(values) > SPARSE and not alike:
+        raise InputError("case", name, "too many numbers", "take the long script")
+    shown = values[:1] if alike else values
+    return ", ".join(_number(v, dtype) for v in shown.tolist())
 
 
 def _nested(array: np.ndarray, dtype: str) -> str:

@@ -308,3 +308,32 @@ def test_the_label_says_what_differs_from_the_defaults():
 def test_a_case_is_frozen():
     with pytest.raises(AttributeError):
         Case("conv1d", 5).length = 3
+
+
+def test_values_are_put_where_a_case_says():
+    case = Case("conv1d", 3, 2, 2, 6, put="x[0,1]=nan; w[2, 1]=-inf;x[0, 5, 1]=1e30", bias=0.5)
+    x, w, b = case.operands()
+    assert np.isnan(x[0, 1]).all() and np.isnan(x).sum() == 2 and x[0, 5, 1] == np.float32(1e30)
+    assert np.isneginf(w[2, 1]).all() and np.isfinite(b).all()
+    assert case.put == "x[0, 1]=nan; w[2, 1]=-inf; x[0, 5, 1]=1e+30"
+    assert Case.from_json(case.to_json()) == case and Case.from_json(case.to_json()).id == case.id
+    plain = Case("conv1d", 3, 2, 2, 6, bias=0.5)
+    assert plain.id != case.id and "put" not in plain.to_json()
+    shorter = case.with_(length=4)
+    assert np.array_equal(shorter.operands()[0], x[:, :4], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        ("x[0]", "names no operand and value"),
+        ("y[0]=1", "names no operand and value"),
+        ("x[0]=nought", "is no index=number"),
+        ("b[0]=1", "the case has no b"),
+        ("x[0, 1, 2, 3]=1", "4 numbers for the 3 axes of x"),
+    ],
+)
+def test_what_cannot_be_put_says_why(put, why):
+    with pytest.raises(InputError) as told:
+        Case("conv1d", 3, 2, 2, 6, put=put)
+    assert why in str(told.value) and "x[0, 1]=nan" in str(told.value)

@@ -327,6 +327,17 @@ def test_a_wrong_request_is_answered(request_, why):
         (Unsupported("x"), "unsupported"),
         (Unavailable("x"), "unavailable"),
         (ImportError("x"), "unavailable"),
+        (NotImplementedError("x"), "unsupported"),
+        (type("UnimplementedError", (Exception,), {})("x"), "unsupported"),
+        (RuntimeError("\"slow_conv2d_cpu\" not implemented for 'Half'"), "unsupported"),
+        (
+            type("AbortedError", (Exception,), {})(
+                "Operation received an exception:Status: 3, message: could not create a primitive "
+                "descriptor for the convolution forward propagation primitive"
+            ),
+            "unsupported",
+        ),
+        (RuntimeError("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Conv"), "unsupported"),
         (ValueError("x\ny"), "error"),
         (SystemExit(1), "error"),
     ],
