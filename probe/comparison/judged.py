@@ -22,7 +22,7 @@ from probe.launch import AnySession
 from probe.order.tree import BIAS
 
 CAUSES = (
-    *("window", "order", "rounding", "precision"),
+    *("window", "order", "rounding", "precision", "flush"),
     *("nondeterministic", "not-a-sum", "unexplained"),
 )
 
