@@ -53,6 +53,17 @@ def largest(name: str) -> float:
     return (2.0 - eps(name)) * 2.0**form.emax
 
 
+def tiny(name: str, kind=None) -> float:
+    """What a size has to be below to count as subnormal where subnormal numbers become zero.
+
+    ``kind`` None: after it is rounded as if exponents had no end, as x86 does it; ``"before"``: as
+    it is, exactly, as ARM does; ``"grid"``: after it is rounded to the format.
+    """
+    form = format_of(name)
+    spare = {None: form.precision + 1, "before": None, "grid": form.precision}[kind]
+    return 2.0**form.emin * (1.0 if spare is None or spare > 53 else 1.0 - 2.0**-spare)
+
+
 def to_container(array: np.ndarray, name: str) -> np.ndarray:
     """The same bits as a container array (a view); also takes ``ml_dtypes.bfloat16`` arrays.
 

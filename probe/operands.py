@@ -298,6 +298,25 @@ def _nan(tensor: str) -> Draw:
     return draw
 
 
+def _tiny(tensor: str) -> Draw:
+    """Numbers around the smallest normal one, or beside what makes their products that small.
+
+    The seed says which operands are small: the weights, the input, or both by half the exponent.
+    """
+
+    def draw(case: Case, shape: Shape) -> np.ndarray:
+        emin = floats.format_of(case.dtype).emin
+        small = {"x": (0, emin, emin // 2), "w": (emin, 0, emin // 2), "b": (emin,) * 3}[tensor]
+        exponent = small[case.seed % 3] if case.weighted else emin
+        drawn = hashes(case.seed, tensor, 0, shape)
+        size = 1 + (drawn & np.uint64(2**32 - 1)).astype(np.float64) * 2.0**-32
+        binade = below(6, case.seed, tensor, 1, shape) - 3
+        sign = np.where(drawn >> np.uint64(63), -1.0, 1.0)
+        return np.ldexp(sign * size, (exponent + binade).astype(np.int32))
+
+    return draw
+
+
 KINDS = {
     "normal": Kind("nearly normal numbers", _normal("x"), _normal("w"), _normal("b")),
     "ramp": Kind("x is 10 * t along the length", _ramp, _normal("w"), _normal("b")),
@@ -325,6 +344,10 @@ KINDS = {
     "nan": Kind(
         "few NaNs among normal numbers: about one window in four holds one",
         *(_nan(tensor) for tensor in "xwb"),
+    ),
+    "tiny": Kind(
+        "subnormal numbers, and such whose products and sums fall around the smallest normal one",
+        *(_tiny(tensor) for tensor in "xwb"),
     ),
     "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),
 }

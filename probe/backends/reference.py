@@ -48,6 +48,11 @@ class Arithmetic:
         """Values of the working dtype rounded to the format."""
         return array if self.native else self.widen(floats.round_float32_to(array, self.name))
 
+    def flushed(self, array):
+        """Values of the format with zeros of their sign for subnormal ones."""
+        small = np.abs(array) < floats.tiny(self.name, "before")
+        return np.where(small, np.copysign(np.zeros_like(array), array), array)
+
     def add(self, a, b):
         """a + b in the format."""
         return self.rounded(a + b)
@@ -175,6 +180,34 @@ def neighbour(n, factors, arithmetic):
     return total
 
 
+def flushing(*what):
+    """In order, with zeros for what is subnormal of ``what``, as threads in such a mode do it.
+
+    Results are flushed as x86 does it; products of float64 after they are rounded.
+    """
+
+    def algorithm(n, factors, arithmetic):
+        if arithmetic.name == "float16":
+            raise Unsupported("dtype=float16: algorithm=flush is for wider exponents")
+        total = None
+        for leaf in range(n):
+            x, w = factors(leaf)
+            x = arithmetic.flushed(x) if "inputs" in what else x
+            w = arithmetic.flushed(w) if "weights" in what else w
+            term = arithmetic.multiply(x, w)
+            if "products" in what:
+                exact = x.astype(np.float64) * w.astype(np.float64)
+                kind = "before" if arithmetic.name == "float64" else None  # there it is rounded
+                small = np.abs(exact) < floats.tiny(arithmetic.name, kind)
+                term = np.where(small, np.copysign(np.zeros_like(term), term), term)
+            total = term if total is None else arithmetic.add(total, term)
+            if "sums" in what and leaf:
+                total = arithmetic.flushed(total)
+        return total
+
+    return algorithm
+
+
 SUMS = {
     "sequential": sequential,
     "pairwise": pairwise,
@@ -183,6 +216,11 @@ SUMS = {
     "fused": fused,
     "truncated": truncated,
     "neighbour": neighbour,
+    "flush": flushing("inputs", "weights", "products", "sums"),
+    "flush_inputs": flushing("inputs"),
+    "flush_weights": flushing("weights"),
+    "flush_products": flushing("products"),
+    "flush_sums": flushing("sums"),
     "random": in_order(shuffled),
 }
 TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}
@@ -193,6 +231,7 @@ KEYS = {
         "sequential; pairwise with length_switch",
         "how products are added; fused uses FMA, truncated cuts its 16-bit results toward zero, "
         "neighbour adds 0 times the place after the window, "
+        "flush makes zeros of subnormal numbers, "
         "winograd and fft form no products, random changes from call to call",
     ),
     "length_switch": Key(

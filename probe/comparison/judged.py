@@ -34,7 +34,7 @@ from probe.layout import CONTIGUOUS
 from probe.order.tree import BIAS
 
 CAUSES = (
-    *("window", "reach", "order", "rounding", "precision"),
+    *("window", "reach", "order", "rounding", "precision", "flush"),
     *("nondeterministic", "not-a-sum", "unexplained"),
 )
 

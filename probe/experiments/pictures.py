@@ -26,6 +26,7 @@ CAUSES = {
     "rounding": "#e69f00",
     "order+rounding": "#56b4e9",
     "precision": "#cc79a7",
+    "flush": "#8c564b",
     "nondeterministic": "#f0e442",
     "place": "#d55e00",
     "not-a-sum": "#999999",

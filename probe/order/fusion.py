@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import floats
+from probe.order import flush
 from probe.order.masks import Masks, Rows, ask, classify
 from probe.order.reveal import Found, column_labels
 from probe.order.tree import BIAS, Tree
@@ -140,7 +141,8 @@ class Piece:
     """One tree at its positions, and what was answered there about its roundings.
 
     ``parts``: the batches of ``pairs``, and what they were divided into. ``answers``: by question,
-    (questions, positions). ``wide``: partial sums are kept in more bits than the dtype has.
+    (questions, positions). ``flushed``: sets of leaves, and how many of each were no zeros, as
+    ``flush`` puts them there. ``wide``: partial sums are kept in more bits than the dtype has.
     ``alone``: every leaf is asked by itself, and every node.
     """
 
@@ -149,6 +151,7 @@ class Piece:
     alone: bool
     parts: list[Part] = field(default_factory=list)
     answers: dict[str, np.ndarray] = field(default_factory=dict)
+    flushed: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
     wide: bool = False
 
     def rows(self, leaves: np.ndarray) -> Rows:
@@ -243,17 +246,20 @@ def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
 
 
 def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
-    """The tree, split where filters that share it answer the same questions about fusion otherwise.
+    """The tree, split where filters that share it fuse or flush otherwise.
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """
     batches = pairs.batches[:ALIKE]
-    if len(found.filters) < 2 or not batches:
+    if len(found.filters) < 2:
         return [found]
-    rows = in_rows(batches, max(map(len, batches)))
-    leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
-    leaves[:, found.filters] = rows[:, None]
-    answers = fused(masks, leaves)[:, found.positions][:, :, found.filters]
+    tables = [flush.signature(masks)]
+    if batches:
+        rows = in_rows(batches, max(map(len, batches)))
+        leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
+        leaves[:, found.filters] = rows[:, None]
+        tables.append(fused(masks, leaves))
+    answers = np.concatenate(tables)[:, found.positions][:, :, found.filters]
     labels = column_labels(answers.reshape(-1, len(found.filters)))
     return [
         Found(found.tree, found.filters[labels == label], found.positions)

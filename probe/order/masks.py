@@ -71,7 +71,8 @@ SCALES = {
 class Masks:
     """Puts questions to an operator and counts its calls.
 
-    ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included.
+    ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
+    ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once.
     """
 
     def __init__(self, operator: MaskedOperator) -> None:
@@ -83,6 +84,9 @@ class Masks:
         self.scale = SCALES[operator.dtype]
         self.size = operator.summands + int(operator.bias)
         self.calls = 0
+        self.flushing: np.ndarray | None = None
+        self.alike: np.ndarray | None = None
+        self._counts: np.ndarray | None = None
 
     def run(
         self,
@@ -114,8 +118,10 @@ class Masks:
         return total if self.scale.unit == 1 else total / self.scale.unit
 
     def summands(self) -> np.ndarray:
-        """How many leaves every output adds: (positions, filters)."""
-        return self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
+        """How many leaves every output adds: (positions, filters). Asked once."""
+        if self._counts is None:
+            self._counts = self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
+        return self._counts
 
     def survivors(self, leaves: np.ndarray) -> np.ndarray:
         """The question about the order: units that survive, (calls, positions, filters).

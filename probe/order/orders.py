@@ -20,6 +20,7 @@ from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
 from probe.order.certificate import certify
+from probe.order.flush import flushing
 from probe.order.masks import Masks, SessionOperator
 from probe.order.replay import replay
 from probe.order.reveal import SHORT, Answers, Refused, reveal_trees
@@ -236,6 +237,8 @@ class _Work:
         self.answers = Answers(self.masks, self.classes, self.leaves)
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
         self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
+        # what becomes of subnormal numbers is asked, or tried: of float64 that is slow work
+        self.tiny = [] if self.case.dtype == "float64" else [self._fresh("tiny", 0)]
         self._controls()
         self._count_summands()
 
@@ -297,11 +300,15 @@ class _Work:
         leaves = {self.case.summands if leaf == BIAS else leaf for leaf in summation.tree.leaves}
         fits = np.array([leaves.issuperset(read.tolist()) for read in self.leaves])
         positions, filters = np.nonzero(which & fits[self.classes][:, None])
-        for each in self.sets:
+        for each in self.sets if asked else [*self.sets, *self.tiny]:
             if not len(positions):
                 return
             agreed = each.agrees(summation, positions, filters)
             positions, filters = positions[agreed], filters[agreed]
+        if len(positions) and not asked and not self.tiny:
+            flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
+            alike = flushes == summation.rounding.flushes
+            positions, filters = positions[alike], filters[alike]
         for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
             fits_answers = like(summation.tree, positions, filters)
             positions, filters = positions[fits_answers], filters[fits_answers]

@@ -2,8 +2,9 @@
 
 Every node is the exact sum of its children rounded once to the format that partial sums are kept
 in. A child that is a leaf is its exact product where the leaf is fused, else the product rounded
-first: a node with one fused leaf is a fused multiply-add. Signs of zeros may differ from the
-operator's (many start from +0); ``ulp.POLICY`` takes +0 and -0 as equal.
+first: a node with one fused leaf is a fused multiply-add. Subnormal numbers become zeros of their
+sign where the rounding says so. Signs of zeros may differ from the operator's (many start from +0);
+``ulp.POLICY`` takes +0 and -0 as equal.
 
 Nodes of a level that do the same are evaluated together, for a block of outputs at once: rows of
 arrays are nodes, columns are outputs.
@@ -21,7 +22,8 @@ from probe import floats
 from probe.errors import InputError
 from probe.order import fma
 from probe.order.fma import Doubles, Rounder
-from probe.order.summation import Summation
+from probe.order.subnormal import Flush, tiny_doubles
+from probe.order.summation import EVERY, Summation
 from probe.order.tree import BIAS, Tree
 
 Pick = slice | np.ndarray
@@ -110,6 +112,7 @@ class _Group:
     """Nodes of a level that are evaluated alike, rows start to end; operands[i] is child i of all.
 
     ``fused``: how many exact products each node adds. ``rounded``: rows rounded to the dtype too.
+    ``flushed``: rows whose subnormal sums become zero.
     """
 
     start: int
@@ -117,16 +120,17 @@ class _Group:
     operands: tuple[tuple[_Part, ...], ...]
     fused: int
     rounded: Pick | None
+    flushed: Pick | None
 
 
 @lru_cache(maxsize=64)
 def _plan(
-    tree: Tree, exact: frozenset[int], rounded: frozenset[int]
+    tree: Tree, exact: frozenset[int], rounded: frozenset[int], flushed: frozenset[int]
 ) -> tuple[tuple[np.ndarray, tuple[_Group, ...]], ...]:
     """The levels in order of evaluation: nodes in the order of their rows, and their groups.
 
     A node's row in its level is where the next level reads it. ``exact``: leaves whose product
-    enters exactly; ``rounded``: nodes rounded to the dtype too.
+    enters exactly; ``rounded``: nodes rounded to the dtype too; ``flushed``: nodes flushed.
     """
     levels: list[tuple[np.ndarray, tuple[_Group, ...]]] = []
     row_of: dict[int, int] = {}
@@ -145,8 +149,12 @@ def _plan(
             order += [node for node, _ in members]
             sides = zip(*(children for _, children in members), strict=True)
             operands = tuple(_parts(side, exact, row_of) for side in sides)
-            rows = [i for i, (node, _) in enumerate(members) if node in rounded]
-            groups.append(_Group(start, len(order), operands, fused, _pick(rows) if rows else None))
+            picks = [
+                [i for i, (node, _) in enumerate(members) if node in some or EVERY in some]
+                for some in (rounded, flushed)
+            ]
+            picked = [_pick(rows) if rows else None for rows in picks]
+            groups.append(_Group(start, len(order), operands, fused, *picked))
         row_of = {node: row for row, node in enumerate(order)}
         levels.append((np.array(order), tuple(groups)))
     return tuple(levels)
@@ -206,7 +214,8 @@ class _Run:
         self._check(bias)
         count = self.x.shape[1]
         self.bias = None if bias is None else np.broadcast_to(_container(bias, dtype), (count,))
-        self.plan = _plan(tree, self.rounding.fused, self.rounding.rounded)
+        rounding = self.rounding
+        self.plan = _plan(tree, rounding.fused, rounding.rounded, rounding.flushed_sums)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
         self.size = max(1, min(count, max(64, fma.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
@@ -214,7 +223,11 @@ class _Run:
         tiny = dtype != "float16"  # of float16 operands even the smallest product is large
         self.sum_rounder = Rounder(self.step, width * self.size, tiny)
         self.product_rounder = Rounder(self.product_format, width * self.size)
-        self.w_once = self._values(self.w) if self.w.shape[1] == 1 else None
+        self.flush = Flush(self.rounding, dtype, len(self.x))
+        self.w_once = None
+        if self.w.shape[1] == 1:
+            self.w_once = self._values(self.w)
+            self.flush.operands(self.w_once, self.flush.weights, slice(None))
 
     def _check(self, bias: np.ndarray | float | None) -> None:
         x, w, tree, kept = self.x, self.w, self.summation.tree, self.accumulator_format
@@ -295,9 +308,14 @@ class _Run:
             terms = self._terms(group.operands, len(out), before, block)
             total, error = fma.exact_total(terms)
             np.copyto(out, total if self.step == "float64" else fma.to_odd(total, error))
+        if group.flushed is not None and self.step == self.accumulator_format:
+            out[group.flushed] = self.flush.sums(out[group.flushed], self.step)
         self.sum_rounder.settle(out)
         if self.step != self.accumulator_format:
             np.copyto(out, floats.nearest(out, self.accumulator_format))
+            if group.flushed is not None:
+                kept = self.accumulator_format
+                out[group.flushed] = self.flush.sums(out[group.flushed], kept)
 
     def _evaluate_float64(self, group: _Group, before: Doubles, out: Doubles, block: slice) -> None:
         """As ``_evaluate``, where the exact products don't fit a float64 and stay factors."""
@@ -306,11 +324,16 @@ class _Run:
         factors = []
         for (part,) in group.operands[plain:]:
             x, w = self._factors(part, block, self._rows(3, part.count, block.stop - block.start))
-            factors.append((x.copy(), np.broadcast_to(w, x.shape).copy()))
+            w = np.broadcast_to(w, x.shape).copy()
+            factors.append(self.flush.factors(x.copy(), w, part.sources))
         if len(terms) == len(factors) == 1:
             np.copyto(out, fma.fma_float64(*factors[0], terms[0]))
         else:
             np.copyto(out, fma.sum_of_products(factors, terms))
+        if group.flushed is not None:
+            below = tiny_doubles(factors, terms, out, self.rounding.tininess)
+            zeros = np.where(below, np.copysign(0.0, out), out)
+            out[group.flushed] = zeros[group.flushed]
 
     def _terms(
         self, sides: tuple[tuple[_Part, ...], ...], rows: int, before: Doubles, block: slice
@@ -331,7 +354,8 @@ class _Run:
                 out[part.rows] = before[part.sources]
             elif part.kind == "bias":
                 assert self.bias is not None
-                out[part.rows] = floats.widen(self.bias[block], self.dtype)
+                bias = floats.widen(self.bias[block], self.dtype)
+                out[part.rows] = self.flush.bias(bias)
             else:
                 space = out if alone else self._rows(5, part.count, size)
                 self._multiply(part, block, space)
@@ -341,20 +365,28 @@ class _Run:
 
     def _multiply(self, part: _Part, block: slice, out: Doubles) -> None:
         x, w = self._factors(part, block, out)
+        if self.flush.of_products and self.dtype == "float64":
+            x = x.copy()  # which is where the products go
         if part.kind == "rounded" and self.dtype == "float64" != self.product_format:
             np.copyto(out, fma.to_odd(*fma.two_product(x, w)))
         else:
             np.multiply(x, w, out=out)
         if part.kind == "rounded":
+            self.flush.products(x, w, out, part.sources, self.product_format)
             self.product_rounder.settle(out)
+        else:
+            self.flush.whole(out, part.sources)
 
     def _factors(self, part: _Part, block: slice, out: Doubles) -> tuple[Doubles, Doubles]:
         """What the leaves of a part multiply; the inputs are in ``out``."""
         x = self._values(self.x[part.sources, block], out)
+        self.flush.operands(x, self.flush.inputs, part.sources)
         if self.w_once is not None:
             return x, self.w_once[part.sources]
         space = self._rows(4, part.count, block.stop - block.start)
-        return x, self._values(self.w[part.sources, block], space)
+        w = self._values(self.w[part.sources, block], space)
+        self.flush.operands(w, self.flush.weights, part.sources)
+        return x, w
 
     def _values(self, array: np.ndarray, out: Doubles | None = None) -> Doubles:
         """Operands as float64, rounded to the format that products are taken in."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probe import floats
-from probe.order import fusion
+from probe.order import flush, fusion
 from probe.order.fusion import Piece, fusion_operands
 from probe.order.masks import Masks, ask, classify
 from probe.order.reveal import Found, column_labels
@@ -71,6 +71,7 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
     for each in QUESTIONS:
         if each.asked(masks.operator.dtype, seen, alone):
             put(each.name, each.question, each.leaves)
+    flush.put(masks, pieces, lambda piece: traces[piece.found.tree])
     return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
 
 
@@ -160,7 +161,7 @@ def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Roundin
     for each in QUESTIONS:
         if len(piece.answers.get(each.name, ())):
             rounding = each.read(rounding, piece, trace, column, dtype)
-    return rounding
+    return flush.read(rounding, piece, trace, column)
 
 
 def _kept_wider(rounding: Rounding, piece: Piece, dtype: str) -> Rounding:

@@ -23,22 +23,29 @@ from probe.order.tree import BIAS, Tree
 
 Row = dict[str, Any]
 
+EVERY = -2
+"""In a set of what is flushed: all of its kind, whatever the tree."""
+
 
 @dataclass(frozen=True)
 class Fact:
     """What is known of a field of ``Rounding``.
 
     ``key``: its name in JSON. ``rare``: left out there where there is nothing to say; answers show
-    it in any case. ``sums``: it says nothing of a single product. ``text``: it in words, {} being
-    the format or the sum; ``apart``: the same of two summations, of which one side does it. Sets of
-    nodes without ``apart``, and formats, are a difference of precision.
+    it in any case, unless it is ``quiet``. ``sums``: it says nothing of a single product.
+    ``leaves``: a set's numbers are leaves, not nodes. ``text``: it in words, {} being the format or
+    the sum; ``apart``: the same of two summations, of which one side does it. ``cause``: what a
+    difference of formats, and of sets without ``apart``, is.
     """
 
     key: str
     rare: bool = False
+    quiet: bool = False
     sums: bool = False
+    leaves: bool = False
     text: str = ""
     apart: str = ""
+    cause: str = "precision"
 
 
 def _numbers(key: str, **more: Any) -> Any:
@@ -49,6 +56,11 @@ def _numbers(key: str, **more: Any) -> Any:
 def _format(key: str, **more: Any) -> Any:
     """A field that is the name of a format; None is the default."""
     return field(default=None, metadata={"fact": Fact(key, **more)})
+
+
+def _flushed(key: str, leaves: bool) -> Any:
+    """A field that is a set of what becomes zero where it is subnormal."""
+    return _numbers(key, rare=True, quiet=True, leaves=leaves, cause="flush")
 
 
 @dataclass(frozen=True)
@@ -64,9 +76,16 @@ class Rounding:
     leaf, if that is the output. ``intermediate_format``: what every sum is rounded to before it is
     rounded to the format of partial sums, None: it is rounded once. (A float16 FMA made of a
     float32 one rounds twice.)
+
+    What is flushed becomes a zero of its sign where it is subnormal. Of leaves: ``flushed_inputs``
+    and ``flushed_weights``, before they are multiplied; ``flushed_products``, whose product is
+    rounded before it is added; ``flushed_whole``, whose exact product is. ``flushed_sums``: nodes,
+    and the output if the root is among them. ``{EVERY}``: all of that kind. ``tininess``: what
+    counts as subnormal: None: what is, rounded as if exponents had no end, below the smallest
+    normal number (x86); ``"before"``: the exact value (ARM); ``"grid"``: the value in its format.
     """
 
-    fused: frozenset[int] = _numbers("fused")
+    fused: frozenset[int] = _numbers("fused", leaves=True)
     operand_format: str | None = _format("products", text="operands rounded to {}")
     accumulator_format: str | None = _format("nodes", sums=True, text="partial sums in {}")
     rounded: frozenset[int] = _numbers("narrow", sums=True)
@@ -80,6 +99,12 @@ class Rounding:
     intermediate_format: str | None = _format(
         "through", rare=True, sums=True, text="every sum rounded to {} first"
     )
+    flushed_inputs: frozenset[int] = _flushed("flushed_inputs", leaves=True)
+    flushed_weights: frozenset[int] = _flushed("flushed_weights", leaves=True)
+    flushed_products: frozenset[int] = _flushed("flushed_products", leaves=True)
+    flushed_whole: frozenset[int] = _flushed("flushed_whole", leaves=True)
+    flushed_sums: frozenset[int] = _flushed("flushed_sums", leaves=False)
+    tininess: str | None = _format("tininess", rare=True, quiet=True, cause="flush")
 
     @classmethod
     def fused_everywhere(cls, tree: Tree, accumulator_format: str | None = None) -> Rounding:
@@ -108,7 +133,7 @@ class Rounding:
         if unknown := set(given) - set(names):
             raise ValueError(f"rounding={sorted(unknown)}: unknown; known are {sorted(names)}")
         values = {
-            names[key][0]: frozenset(value) if isinstance(names[key][1], frozenset) else value
+            names[key][0]: _set(value) if isinstance(names[key][1], frozenset) else value
             for key, value in given.items()
         }
         return cls(**values)  # type: ignore[arg-type]
@@ -129,7 +154,16 @@ class Rounding:
 
     def rare(self) -> Row:
         """The rare fields, by their keys, as answers show them."""
-        return {fact.key: _plain(value) for _, fact, value in self.facts() if fact.rare}
+        return {
+            fact.key: _plain(value)
+            for _, fact, value in self.facts()
+            if fact.rare and (value or not fact.quiet)
+        }
+
+    @property
+    def flushes(self) -> bool:
+        """Whether anything subnormal becomes zero."""
+        return any(value for _, fact, value in self.facts() if fact.cause == "flush")
 
 
 class Summation(NamedTuple):
@@ -210,12 +244,34 @@ class Summation(NamedTuple):
         return [first, *self.formats(dtype)]
 
     def formats(self, dtype: str) -> list[str]:
-        """The formats of operands and sums that are not ``dtype``, and what is truncated."""
-        return [
+        """The formats of operands and sums that are not ``dtype``, what is truncated or flushed."""
+        found = [
             fact.text.format(self._named(value) if isinstance(value, frozenset) else value)
             for _, fact, value in self.rounding.facts()
             if fact.text and value and value != dtype and (self.tree.nodes or not fact.sums)
         ]
+        return [*found, self.flushed_text] if self.flushed_text else found
+
+    @property
+    def flushed_text(self) -> str:
+        """What becomes zero where it is subnormal, in words; empty if nothing does."""
+        rounding, weights = self.rounding, len(self.tree.leaves)
+        sets = (
+            ("inputs", rounding.flushed_inputs, weights),
+            ("weights", rounding.flushed_weights, weights),
+            ("products", rounding.flushed_products, weights),
+            ("fused products", rounding.flushed_whole, weights),
+            ("sums", rounding.flushed_sums, len(self.tree.nodes)),
+        )
+        words = [
+            name if EVERY in some else f"{len(some)} of {count} {name}"
+            for name, some, count in sets
+            if some
+        ]
+        if words[:2] == ["inputs", "weights"]:
+            words[:2] = ["operands"]
+        listed = " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+        return f"subnormal {listed} become zero" if words else ""
 
     def _named(self, nodes: frozenset[int]) -> str:
         """The result, if it is among the nodes, or a sum before it; empty if there are none."""
@@ -233,6 +289,12 @@ class Summation(NamedTuple):
 
     def to_dtype(self, values: np.ndarray, nodes: np.ndarray, dtype: str) -> np.ndarray:
         """float64 values (nodes, ...) of some nodes as a container array: how each is rounded."""
+        rounding = self.rounding
+        if rounding.flushed_sums:
+            flushed = np.isin(nodes, list(rounding.flushed_sums)) | (EVERY in rounding.flushed_sums)
+            below = np.abs(values) < floats.tiny(dtype, rounding.tininess)
+            below &= flushed.reshape(-1, *[1] * (values.ndim - 1))
+            values = np.where(below, np.copysign(0.0, values), values)
         found = floats.round_to(values, dtype)
         truncated = np.isin(nodes, list(self.rounding.truncated))
         found[truncated] = floats.cut_to(values[truncated], dtype)
@@ -253,8 +315,10 @@ class Summation(NamedTuple):
             return self
         kept, old_root = self.tree.restricted(read), len(self.tree.nodes) - 1
         changed: dict[str, frozenset[int]] = {"fused": self._still_fused(read)}
-        for name, _, value in self.rounding.facts():
-            if isinstance(value, frozenset) and name != "fused":
+        for name, fact, value in self.rounding.facts():
+            if isinstance(value, frozenset) and fact.leaves and name != "fused":
+                changed[name] = value & (read | {EVERY})
+            elif isinstance(value, frozenset) and name != "fused" and EVERY not in value:
                 root = {len(kept.nodes) - 1} if old_root in value else set()
                 changed[name] = frozenset(root | ({-1} if value - {old_root} else set()))
         return Summation(kept, replace(self.rounding, **changed))  # type: ignore[arg-type]
@@ -275,7 +339,7 @@ class Summation(NamedTuple):
         return frozenset(found)
 
     def causes(self, other: Summation) -> tuple[str, ...]:
-        """Which of ``order``, ``rounding`` and ``precision`` differ; () if none.
+        """Which of ``order``, ``rounding``, ``precision`` and ``flush`` differ; () if none.
 
         Two summations that both fuse wherever they can, or both nowhere, round alike, whatever
         their trees: the tree then decides which leaves are fused.
@@ -284,15 +348,48 @@ class Summation(NamedTuple):
         found += ["rounding"] * bool(self.rounded_apart(other))
         added = bool(self.tree.nodes or other.tree.nodes)  # else there is one product, rounded once
         pairs = list(zip(self.rounding.facts(), other.rounding.facts(), strict=True))
-        precise = False
+        others = dict.fromkeys(("precision", "flush"), False)
         for (name, fact, mine), (_, _, theirs) in pairs:
-            if isinstance(mine, frozenset):
+            if fact.cause == "flush":
+                differ = self._flushed(name) != other._flushed(name)
+                alike = self.tree == other.tree and self.rounding.fused == other.rounding.fused
+                others["flush"] |= differ and (alike or self._kinds(other, name))
+            elif isinstance(mine, frozenset):
                 # the numbers of nodes mean nothing in two different trees
                 differ = mine != theirs and (not found or bool(mine) != bool(theirs))
-                precise |= differ and added and not fact.apart and name != "fused"
+                others["precision"] |= differ and added and not fact.apart and name != "fused"
             else:
-                precise |= mine != theirs and (added or not fact.sums)
-        return (*found, *["precision"] * precise)
+                others["precision"] |= mine != theirs and (added or not fact.sums)
+        return (*found, *(name for name, differ in others.items() if differ))
+
+    def _flushed(self, name: str) -> frozenset[int] | str | None:
+        """Which leaves or nodes a field of what is flushed names; a tininess is named as it is."""
+        value = getattr(self.rounding, name)
+        if not isinstance(value, frozenset) or EVERY not in value:
+            return value  # type: ignore[no-any-return]
+        return frozenset(self._able(name))
+
+    def _able(self, name: str) -> set[int]:
+        """What could be in a field of what is flushed."""
+        if name == "flushed_sums":
+            return set(range(len(self.tree.nodes)))
+        leaves, fused = set(self.tree.leaves), self.rounding.fused
+        if name in ("flushed_inputs", "flushed_weights"):
+            return leaves - {BIAS}
+        return leaves & fused if name == "flushed_whole" else leaves - fused
+
+    def _kinds(self, other: Summation, name: str) -> bool:
+        """Whether two trees flush all, some or none of one kind, and not both the same."""
+        if name == "tininess":
+            return self.rounding.flushes and other.rounding.flushes
+        kinds = []
+        for one in (self, other):
+            able = one._able(name)
+            mine = able & frozenset(one._flushed(name) or ())
+            kinds.append("all" if mine == able else "some" if mine else "none")
+            if not able:
+                return False
+        return kinds[0] != kinds[1]
 
     def rounded_apart(self, other: Summation) -> str:
         """What sets the ``rounding`` of two summations apart, in words; empty if nothing does."""
@@ -324,15 +421,20 @@ class Summation(NamedTuple):
         """A number for every node; nodes that are evaluated alike have equal ones."""
         rounding = self.rounding
         formats = rounding.formats() | {"nodes": rounding.accumulator_format or dtype}
-        sets = rounding.sets()
-        fused = sets.pop("fused")
+        sets: dict[bool, list[frozenset[int]]] = {True: [], False: []}
+        for _, fact, value in rounding.facts():
+            if isinstance(value, frozenset):
+                sets[fact.leaves].append(value)
         numbers: list[int] = []
         for node, children in enumerate(self.tree.nodes):
             terms: list[int] = []
             for child in children:
-                leaf = (child, child in fused)
+                leaf = (child, *(child in some or EVERY in some for some in sets[True]))
                 terms.append(numbers[~child] if child < 0 else table.setdefault(leaf, len(table)))
-            alike = (*formats.values(), *(node in nodes for nodes in sets.values()))
+            alike = (
+                *formats.values(),
+                *(node in some or EVERY in some for some in sets[False]),
+            )
             numbers.append(table.setdefault((alike, *sorted(terms)), len(table)))
         return numbers
 
@@ -345,7 +447,14 @@ def ranges(mask: np.ndarray) -> list[int]:
 
 
 def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
+    if isinstance(value, frozenset):
+        return "all" if EVERY in value else sorted(value)
+    return value
+
+
+def _set(value: Any) -> frozenset[int]:
+    """The inverse of ``_plain`` for a set."""
+    return frozenset([EVERY] if value == "all" else value)
 
 
 def _listed(leaves: Sequence[int]) -> str:

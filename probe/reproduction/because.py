@@ -38,6 +38,7 @@ def cause(made: Reproduction) -> str:
         "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
         or "products are rounded elsewhere",
         "precision": "products or sums are kept in a different precision",
+        "flush": "one side makes zeros of subnormal numbers that the other keeps",
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
     sides = [

@@ -27,6 +27,7 @@ import numpy as np
 SHOWN = 12  # outputs that are printed without --all
 AT_ONCE = 1 << 16  # outputs that are added up at once
 BIAS = 1 << 30  # the leaf number of the bias
+EVERY = -2  # in a set of what is flushed: all of its kind
 NOTHING_READ = -2  # in an index of summations: the window reads padding only, the output is 0
 
 # name: precision with the hidden bit, exponents of the smallest normal and largest finite value
@@ -80,6 +81,40 @@ def truncate(values: np.ndarray, name: str) -> np.ndarray:
     return (bits(found) - beyond.astype(bits(found).dtype)).view(found.dtype)
 
 
+def least(name: str, kind: str | None = None) -> float:
+    """What a size has to be below to be flushed to zero; ``kind``: how that is told."""
+    precision, emin, _ = GRIDS[name]
+    spare = {None: precision + 1, "before": 1024, "grid": precision}[kind]
+    return 2.0**emin * (1.0 if spare > 53 else 1.0 - 2.0**-spare)
+
+
+def flushed(values: np.ndarray, below: np.ndarray | float) -> np.ndarray:
+    """Values with zeros of their sign where a mask says so, or where they are below a limit."""
+    where = below if isinstance(below, np.ndarray) else np.abs(values) < below
+    return np.where(where, np.copysign(0.0, values), values)
+
+
+def below_doubles(
+    products: list[tuple[np.ndarray, np.ndarray]],
+    terms: list[np.ndarray],
+    total: np.ndarray,
+    kind: str | None,
+) -> np.ndarray:
+    """Where an exact sum of float64 products and terms is flushed; ``total``: it, rounded."""
+    small = least("float64")
+    below = np.abs(total) < small
+    limit = exact(small) * (1 if kind == "before" else 1 - exact(2.0**-54))
+    for place in [] if kind == "grid" else np.flatnonzero(np.abs(total) == small):
+        whole = sum((exact(a[place]) * exact(b[place]) for a, b in products), exact(0))
+        below[place] = abs(whole + sum((exact(term[place]) for term in terms), exact(0))) < limit
+    return below
+
+
+def exact(value: float) -> Fraction:
+    """A number as a fraction."""
+    return Fraction(float(value))
+
+
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rounded sum and its exact error (Knuth)."""
     total = a + b
@@ -127,8 +162,8 @@ def exact_sum(products: list[tuple[float, float]], terms: list[float]) -> tuple[
     return total, float((rest > 0) - (rest < 0))
 
 
-def add(terms: list[np.ndarray], name: str) -> np.ndarray:
-    """The exact sum of float64 terms rounded once to a format."""
+def add(terms: list[np.ndarray], name: str, limit: float = 0.0) -> np.ndarray:
+    """The exact sum of float64 terms, zero below a ``limit``, rounded once to a format."""
     total, error = two_sum(terms[0], terms[1])
     lost = np.zeros(total.shape, bool)
     for term in terms[2:]:
@@ -141,7 +176,9 @@ def add(terms: list[np.ndarray], name: str) -> np.ndarray:
         for place in np.flatnonzero(lost):
             values = [float(term[place]) for term in terms]
             total[place], error[place] = exact_sum([], values)
-    return total if name == "float64" else nearest(to_odd(total, error), name)
+    if name == "float64":
+        return flushed(total, limit)
+    return nearest(flushed(to_odd(total, error), limit), name)
 
 
 def add_products(
@@ -176,7 +213,9 @@ class Summation:
     ``product_format``, that of products that are not fused; ``dtype`` where one is None;
     ``through``, what every sum is rounded to first, if there is one. ``sets``: ``fused``, leaves
     whose exact product is added; ``narrow``, nodes that are rounded to the dtype too; ``cut``,
-    nodes whose last rounding, to the dtype, is toward zero; -1 where there is one leaf and no node.
+    nodes whose last rounding, to the dtype, is toward zero; -1 where there is one leaf and no node;
+    ``flushed_...``: leaves, or nodes, that are zero where they are subnormal. ``tininess``, among
+    the formats, is how that is told.
     """
 
     def __init__(self, nodes: list[list[int]], leaf: int, formats: dict, sets: dict) -> None:
@@ -195,34 +234,68 @@ class Summation:
                     products.append(self._factors(leaf))
                 elif leaf >= 0:
                     terms.append(self._leaf(leaf))
-            first = self.formats["through"]
-            total = add_products(products, terms) if products else add(terms, first or self.sums)
-            total = nearest(total, self.sums) if first else total
+            total = self._add(products, terms, self.flushes("sums", number))
             if number in self.sets["narrow"]:
                 total = widen(self.rounded(total, number, run.dtype), run.dtype)
             found[~number] = total
         return found.popitem()[1] if self.nodes else self._leaf(self.leaf)
 
+    def _add(
+        self,
+        products: list[tuple[np.ndarray, np.ndarray]],
+        terms: list[np.ndarray],
+        flush: bool,
+    ) -> np.ndarray:
+        """A node's value: the exact sum of float64 products and terms, rounded, maybe flushed."""
+        first, kind = self.formats["through"], self.formats.get("tininess")
+        if products:
+            total = add_products(products, terms)
+            below = below_doubles(products, terms, total, kind) if flush else None
+            return flushed(total, below) if below is not None else total
+        if not first:
+            return add(terms, self.sums, least(self.sums, kind) if flush else 0.0)
+        total = nearest(add(terms, first), self.sums)
+        return flushed(total, least(self.sums, kind)) if flush else total
+
+    def flushes(self, name: str, number: int) -> bool:
+        """Whether a leaf's or a node's subnormal values become zero."""
+        some = self.sets.get("flushed_" + name, ())
+        return number in some or EVERY in some
+
     def rounded(self, total: np.ndarray, number: int, dtype: str) -> np.ndarray:
         """The value of a node, or of the only leaf (-1), as an array of the dtype."""
+        if self.flushes("sums", number):
+            total = flushed(total, least(dtype, self.formats.get("tininess")))
         return (truncate if number in self.sets["cut"] else narrow)(total, dtype)
 
     def _leaf(self, leaf: int) -> np.ndarray:
         if leaf == BIAS:
             assert self.run.b is not None
-            return widen(self.run.b[self.filters], self.run.dtype)
+            bias = widen(self.run.b[self.filters], self.run.dtype)
+            return flushed(bias, least(self.run.dtype, "before") * self.flushes("products", BIAS))
         a, b = self._factors(leaf)
         if leaf in self.sets["fused"] and self.nodes:
-            return a * b  # exact: operands of 24 bits or less
-        form = self.formats["product_format"] or self.sums
+            small = least(self.run.dtype, "before") * self.flushes("whole", leaf)
+            return flushed(a * b, small)  # exact: operands of 24 bits or less
+        form, kind = self.formats["product_format"] or self.sums, self.formats.get("tininess")
+        flush = self.flushes("products", leaf)
         if self.run.dtype == "float64" and form != "float64":
             return nearest(to_odd(*two_product(a, b)), form)
-        return nearest(a * b, form)
+        if flush and form == "float64":
+            return flushed(a * b, below_doubles([(a, b)], [], a * b, kind))
+        return nearest(flushed(a * b, least(form, kind) * flush), form)
 
     def _factors(self, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         pair = self.run.operands(leaf, self.positions, self.filters)
-        grid = self.formats["products"]
-        return (nearest(pair[0], grid), nearest(pair[1], grid)) if grid else pair
+        grid, small = self.formats["products"], least(self.run.dtype, "before")
+        a, b = (nearest(pair[0], grid), nearest(pair[1], grid)) if grid else pair
+        a = flushed(a, small * self.flushes("inputs", leaf))
+        b = flushed(b, small * self.flushes("weights", leaf))
+        whole = leaf in self.sets["fused"] and self.nodes and self.flushes("whole", leaf)
+        if self.run.dtype == "float64" and whole:
+            where = below_doubles([(a, b)], [], a * b, "before")
+            a, b = flushed(a * np.copysign(1.0, b), where), np.where(where, 1.0, np.abs(b))
+        return a, b
 
 
 class Run:

@@ -152,7 +152,7 @@ class Failing:
         self.revive()
 
 
-KINDS = ("order", "rounding", "precision")
+KINDS = ("order", "rounding", "precision", "flush")
 """Causes that the sums themselves show."""
 
 MOST = 64

@@ -62,6 +62,10 @@ GOLDEN = {
     ("nan", "bfloat16"): "2253e4a46a6a76f8",
     ("nan", "float32"): "5630622ceceaa16c",
     ("nan", "float64"): "6f733305c894132b",
+    ("tiny", "float16"): "3875f10190e1286b",
+    ("tiny", "bfloat16"): "7bdfd50c19d292db",
+    ("tiny", "float32"): "818abef0a7baf4b3",
+    ("tiny", "float64"): "48ab7ef9739863b8",
 }
 
 
@@ -120,6 +124,19 @@ def test_normal_looks_normal():
         assert abs((np.abs(values) < 1).mean() - 0.683) < 0.01
         assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.01
     assert len(np.unique(x)) > 0.9 * x.size
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_tiny_is_around_the_smallest_normal_number(dtype):
+    least = 2.0 ** floats.FORMATS[dtype].emin
+    for seed, (subnormal_x, subnormal_w) in enumerate([(0, 1), (1, 0), (0, 0)]):
+        case = Case("conv1d", 3, 4, 8, 40, operands="tiny", seed=seed, dtype=dtype)
+        x, w = (np.abs(floats.widen(one, dtype)) for one in containers(case)[:2])
+        assert (x < least).any() == subnormal_x and (w < least).any() == subnormal_w
+        products = np.abs(np.longdouble(x.reshape(-1)[:96]) * w.reshape(-1)[:96]) / least
+        assert (products < 1).any() and (products > 1).any() and products.max() < 64
+    total = Case("sum", in_channels=50, length=2, operands="tiny", dtype=dtype)
+    assert (np.abs(floats.widen(containers(total)[0], dtype)) < least).any()
 
 
 def test_ramp_is_the_report_s():

@@ -27,6 +27,7 @@ MEANING = {
     "order": "adds the same products in another order",
     "rounding": "fuses other products into their additions (FMA), or cuts its result off",
     "precision": "keeps products or partial sums in another format",
+    "flush": "makes zeros of subnormal numbers that the other side keeps",
     "nondeterministic": "does not repeat its own bits: nothing can be said about the rest",
     "place": "computes a function otherwise where it lies: the remainder of a vectorised loop",
     "not-a-sum": "does not form the products (Winograd, FFT): there is no order to compare",
