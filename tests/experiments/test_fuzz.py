@@ -1,0 +1,109 @@
+"""The fuzz draws the same trials again, and its referee agrees with probe, and can disagree."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from probe import Case, Target, load, operands
+from probe.comparison import Shapes
+from probe.errors import InputError
+from probe.experiments import fuzzing, referee
+from probe.experiments.fuzzing import Drawing, Trial, tried
+from probe.launch import open_session
+from probe.store import Store
+from tests.helpers.notebooks import pictures
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+fuzz = import_module("fuzz")
+
+PLAIN = Drawing({"float32": 1, "float64": 1}, {"normal": 1, "cancel": 1}, {"matmul": 1, "sum": 1})
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """The store of a quick run."""
+    store = tmp_path_factory.mktemp("fuzz")
+    assert not fuzz.main(["--quick", "--store", str(store)], standalone_mode=False)
+    return store
+
+
+def test_a_quick_run_explains_all_that_differs(quick):
+    found = load(quick).trials
+    assert len(found) == 24 and found.compared.notna().all()
+    assert found.differing.sum() > 0 and (found.replayed == found.differing).all()
+    assert not found.causes.str.contains("unexplained").any()
+    assert found.unrefereed.notna().all(), "the reference has no library to call directly"
+
+
+def test_a_second_run_tries_nothing_again(quick):
+    before = load(quick).trials.seconds.tolist()
+    fuzz.main(["--quick", "--store", str(quick)], standalone_mode=False)
+    assert load(quick).trials.seconds.tolist() == before
+
+
+def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
+    assert pictures("fuzz", quick, tmp_path) > 0
+
+
+def test_a_longer_draw_begins_with_a_shorter_one():
+    drawing = fuzz.TARGETS["tensorflow"]
+    short, long = (drawing.trials("tensorflow", count, 3) for count in (20, 40))
+    assert long[:20] == short
+    assert drawing.trials("tensorflow", 20, 4) != short
+    assert len({one.shapes.case.op for one in long}) > 4
+
+
+@pytest.mark.parametrize("text", fuzz.TARGETS)
+def test_every_target_and_kind_that_is_drawn_exists(text):
+    try:
+        Target.parse(text)
+        assert len(fuzz.TARGETS[text].trials(text, 30, 5)) == 30
+    except InputError as error:  # pragma: no cover
+        pytest.fail(str(error))
+
+
+@pytest.mark.check
+def test_direct_calls_of_numpy_agree(tmp_path):
+    with Store.here(tmp_path) as store:
+        done = tried({"numpy": PLAIN.trials("numpy", 6, 0)}, store, "fuzz")
+    found = load(tmp_path).trials
+    assert done.found == 6 and found.refereed.notna().all()
+    assert not found[["other", "missed", "false"]].to_numpy().any()
+
+
+def test_a_referee_that_finds_other_bits_is_heard(monkeypatch):
+    case = Case("matmul", in_channels=7, filters=3)
+    trial = Trial(0, "numpy", Shapes.named(case, None, 4, 9, None))
+
+    class Wrong:
+        def outputs(self, side, given):
+            y = referee.called("numpy", {}, side, given).copy()
+            if side.length == 4:
+                y[0, 0, 0] = np.nextafter(y[0, 0, 0], np.float32(np.inf))
+            return y
+
+    with open_session(Target.parse("numpy")) as session:
+        sides = fuzzing._Sides(session, open_session)
+        monkeypatch.setattr(sides, "_referee", lambda where: Wrong())
+        row = sides.judged(trial)
+    told = row["differing"]
+    assert row["other"] == 1 and row["missed"] + row["false"] == 1
+    assert told == 0 or row["false"] <= told
+
+
+def test_what_has_no_direct_call_says_so():
+    case = Case("conv1d", 3, length=9)
+    said = pytest.raises(referee.Unrefereed, match="no direct call of numpy is written for")
+    with referee.Referee(Target.parse("numpy")) as direct, said:
+        direct.outputs(case, operands.generate(case))
+
+
+def test_a_refused_trial_keeps_its_reason(tmp_path):
+    trial = Trial(0, "numpy", Shapes.named(Case("conv1d", 3), None, 4, 9, None))
+    with Store.here(tmp_path) as store:
+        tried({"numpy": [trial]}, store, "fuzz")
+    row = load(tmp_path).trials.iloc[0]
+    assert row.compared != row.compared and "unsupported" in row.reason
