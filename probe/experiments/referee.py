@@ -78,6 +78,8 @@ def called(library: str, switches: Switches, case: Case, operands: Arrays) -> np
     import warnings
 
     warnings.simplefilter("ignore")
+    if case.layout != "contiguous" and not (library == "torch" and case.op in CONVOLUTIONS):
+        return None
     x, w, b = (None if a is None else floats.from_container(a, case.dtype) for a in operands)
     found = CALLS[library](case, x, w, b, switches)
     if found is None:
@@ -143,8 +145,10 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
         elif case.op == "dense":
             y = functional.linear(tensor(x), tensor(w.reshape(case.in_channels, -1).T), bias)
         else:
-            first = tensor(np.ascontiguousarray(np.moveaxis(x, -1, 1)))
+            first = _lying(tensor(x).movedim(-1, 1), case.layout)
             second = tensor(np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1))))
+            if case.layout == "channels_last":
+                second = second.to(memory_format=_channels_last(second))
             call = getattr(functional, f"conv{case.spatial_rank}d")
             padding = 0 if case.padding == "valid" else case.padding
             y = call(first, second, bias, case.stride, padding, case.dilation, case.groups)
@@ -153,6 +157,34 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     else:
         found = y.numpy()
     return np.moveaxis(found, 1, -1) if case.op.endswith("d") else found
+
+
+def _lying(turned: Any, layout: str) -> Any:
+    """A PyTorch tensor that was turned to channels first, as a layout says that it lies."""
+    import torch
+
+    if layout == "transposed":
+        return turned
+    if layout == "channels_last":
+        return turned.contiguous().to(memory_format=_channels_last(turned))
+    whole = turned.contiguous().clone(memory_format=torch.contiguous_format)
+    if layout == "strided":
+        room = torch.zeros((*whole.shape[:-1], 2 * whole.shape[-1]), dtype=whole.dtype)
+        found = room[..., ::2]
+    elif layout.startswith("offset:"):
+        size, count = whole.element_size(), whole.numel()
+        flat = torch.zeros(count + 64 // size + int(layout[7:]), dtype=whole.dtype)
+        start = (-flat.data_ptr() % 64 + int(layout[7:])) // size
+        found = flat[start : start + count].view(whole.shape)
+    else:
+        return torch.empty(whole.shape, dtype=whole.dtype).copy_(whole)
+    return found.copy_(whole)
+
+
+def _channels_last(tensor: Any) -> Any:
+    import torch
+
+    return torch.channels_last if tensor.ndim == 4 else torch.channels_last_3d
 
 
 def _jax(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
@@ -250,10 +282,14 @@ def _openvino(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 
 
 def _litert(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
-    if switches or case.dtype != "float32" or case.op not in ("conv2d", "depthwise_conv2d"):
+    if switches or case.dtype != "float32" or case.op not in CONVOLUTIONS or case.op == "conv3d":
         return None
     import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
+
+    strides, dilations = case.stride, case.dilation
+    if case.op == "conv1d":  # LiteRT has images alone
+        x, w, strides, dilations = x[:, None], w[None], (1, *strides), (1, *dilations)
 
     @tf.function(input_signature=[tf.TensorSpec(x.shape, tf.float32)])
     def computed(x: Any) -> Any:
@@ -261,17 +297,18 @@ def _litert(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
             kernel = w.reshape(*case.kernel, case.in_channels, -1)
             y = tf.nn.depthwise_conv2d(x, kernel, [1, *case.stride, 1], str(case.padding).upper())
         else:
-            y = tf.nn.conv2d(x, w, case.stride, str(case.padding).upper())
+            y = tf.nn.conv2d(x, w, strides, str(case.padding).upper(), dilations=dilations)
         return y if b is None else tf.nn.bias_add(y, b)
 
-    if set(case.dilation) != {1}:
+    if case.op == "depthwise_conv2d" and set(case.dilation) != {1}:
         return None
     made = tf.lite.TFLiteConverter.from_concrete_functions([computed.get_concrete_function()])
     interpreter = Interpreter(model_content=made.convert())
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
     interpreter.invoke()
-    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    y = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    return y[:, 0] if case.op == "conv1d" else y
 
 
 def _keras(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
