@@ -151,10 +151,26 @@ def make(
             for name in ("library", "library_version", "numpy_version", "threads")
         },
     )
+    plan.assumed += _other_constants(plan, lengths, padded(nothing, geometry.fixed, value))
     spread = np.linspace(0, len(contents) - 1, min(checks, len(contents))).round().astype(int)
     for seed, number in enumerate(sorted(set(spread.tolist())), 1):
         check(plan, lengths, contents[number], seed)
     return plan
+
+
+def _other_constants(plan: Plan, lengths: SafeLengths, nothing: np.ndarray) -> list[str]:
+    """Returns in which layouts of the input padding alone gives other bits than the plan's."""
+    own, run = plan.constant, lengths.runner.as_used
+    apart = [
+        word
+        for word in plan.layouts[1:]
+        if not ulp.equal(run(nothing, word), own, lengths.network.dtype)
+    ]
+    text = (
+        "the constant outputs are those of a contiguous input, and a {} one gives other bits: "
+        "complete(..., constant=model(padding alone))"
+    )
+    return [text.format(word) for word in apart]
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:

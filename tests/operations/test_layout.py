@@ -9,9 +9,12 @@ import probe
 from probe import Case, backends, layout, window
 from probe.backends import rewritten
 from probe.backends.contract import Unsupported
-from probe.comparison import Finding, Pairs, Shapes, compared, run
+from probe.comparison import Finding, Pairs, Shapes, compared
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
+from probe.network.description import from_json
+from probe.remedies.cases import exact_sums
+from probe.remedies.remedy import Measured
 from probe.schema.measurements import LAYOUTS
 from probe.target import Target, unavailable
 
@@ -233,10 +236,13 @@ def test_the_stable_convolution_has_one_set_of_bits_in_every_layout(started):
     assert len({bits(word) for word in words}) == 1
 
 
-def test_a_remedy_is_judged_in_the_cases_own_layout(started):
-    case = Case(**LINE | {"length": 4}, layout="transposed")
-    plain = run(started("torch"), case).operands.y
-    remedy = {"remedy": {"kind": "chunks", "outputs": 64}}
-    arrays = dict(zip("xw", probe.operands.generate(case), strict=False))
-    header = {"do": "run", "spec": case.spec() | remedy}
-    assert np.allclose(started("torch").request(header, arrays)[1]["y"].ravel(), plain.ravel())
+def test_remedies_are_judged_in_the_cases_own_layout_and_against_the_same_exact_sums():
+    case = Case(**LINE, layout="transposed")
+    for one, other in zip(exact_sums(case), exact_sums(Case(**LINE)), strict=True):
+        assert (one == other).all()
+    measured = Measured(case, Target.parse("torch"), (4,), 9, 4, [])
+    assert measured.layouts == ["transposed"]
+    network = from_json({"layers": [{"op": "conv1d", "kernel": 2}]})
+    given = (network, (4,), 9, 4, [])
+    for text, words in (("torch", ["contiguous", "transposed"]), ("jax", ["contiguous"])):
+        assert Measured(given[0], Target.parse(text), *given[1:]).layouts == words
