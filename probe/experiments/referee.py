@@ -79,6 +79,8 @@ def called(library: str, switches: Switches, case: Case, operands: Arrays) -> np
 
     warnings.simplefilter("ignore")
     x, w, b = (None if a is None else floats.from_container(a, case.dtype) for a in operands)
+    if case.layout != "contiguous" and library != "torch":
+        return None
     found = CALLS[library](case, x, w, b, switches)
     if found is None:
         return None
@@ -126,6 +128,8 @@ def _tensorflow(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     if set(switches) - {"mkldnn"} or (case.padding == "same" and set(case.stride) != {1}):
         return None
+    if case.layout != "contiguous" and case.op in ("sum", "matmul", "dense"):
+        return None
     import torch
     import torch.nn.functional as functional
 
@@ -143,8 +147,10 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
         elif case.op == "dense":
             y = functional.linear(tensor(x), tensor(w.reshape(case.in_channels, -1).T), bias)
         else:
-            first = tensor(np.ascontiguousarray(np.moveaxis(x, -1, 1)))
+            first = _laid_out(torch, case, tensor(x))
             second = tensor(np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1))))
+            if case.layout == "channels_last":
+                second = second.to(memory_format=_images(torch, case))
             call = getattr(functional, f"conv{case.spatial_rank}d")
             padding = 0 if case.padding == "valid" else case.padding
             y = call(first, second, bias, case.stride, padding, case.dilation, case.groups)
@@ -153,6 +159,30 @@ def _torch(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     else:
         found = y.numpy()
     return np.moveaxis(found, 1, -1) if case.op.endswith("d") else found
+
+
+def _images(torch: Any, case: Case) -> Any:
+    return torch.channels_last_3d if case.spatial_rank == 3 else torch.channels_last
+
+
+def _laid_out(torch: Any, case: Case, x: Any) -> Any:
+    """The channels-last tensor x with its channels first, and in memory as the case says."""
+    rank, word = case.spatial_rank, case.layout
+    turned = x.permute(0, rank + 1, *range(1, rank + 1))
+    if word == "transposed":
+        return turned
+    plain = torch.empty(turned.shape, dtype=x.dtype).copy_(turned)
+    if word == "channels_last":
+        return plain.to(memory_format=_images(torch, case))
+    if word == "strided":
+        every = torch.zeros(*plain.shape[:-1], 2 * plain.shape[-1], dtype=x.dtype)
+        every[..., ::2] = plain
+        return every[..., ::2]
+    if word != "contiguous":
+        count = int(word.partition(":")[2]) // x.element_size()
+        room = torch.zeros(plain.numel() + count, dtype=x.dtype)[count:]
+        return room.view(plain.shape).copy_(plain)
+    return plain
 
 
 def _jax(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
