@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import ulp
+from probe import backends, ulp
 from probe.errors import InputError
 from probe.layout import CONTIGUOUS
 from probe.network.geometry import Requirement
@@ -259,7 +259,7 @@ def assumptions(lengths: SafeLengths) -> list[str]:
         "with this release and as many threads (OMP_DYNAMIC, where it is set, lets a busy machine "
         "take threads away, and that changes bits)"
     ]
-    if len(lengths.layouts) > 1:
+    if len(lengths.layouts) > 1 or len(backends.get(lengths.session.target.name).layouts) > 1:
         found.append(
             f"the input lies in memory as {' or '.join(lengths.layouts)}, in a tensor of its own, "
             "and the weights as the library's layers hold them"

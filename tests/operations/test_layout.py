@@ -9,7 +9,7 @@ import probe
 from probe import Case, backends, layout, window
 from probe.backends import rewritten
 from probe.backends.contract import Unsupported
-from probe.comparison import Finding, Pairs, Shapes, compared
+from probe.comparison import Finding, Pairs, Shapes, compared, run
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
 from probe.network.description import from_json
@@ -192,6 +192,25 @@ def test_a_turned_tensor_of_pytorch_takes_another_kernel_which_replays(started, 
             assert "unexplained" not in shown.causes
             return
     raise AssertionError("the orders differ, and 50 sets of operands agree")
+
+
+def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
+    where = "onnxruntime"
+    if why := unavailable(Target.parse(where)):
+        pytest.skip(why)
+    case = Case("sum", in_channels=100, length=4, operands="cancel")
+    for count in (4, 8, 16, 32):
+        found = compared(
+            Shapes.named(case, "layout", f"offset:{count}", "offset:0"), *[started(where)] * 2
+        ).reveal(started(where), started(where), Revealer())
+        assert found.compared == found.replayed == 4
+        assert found.left.control == found.right.control == "equal"
+        if found.by_order:
+            plain = run(started(where), case)  # wherever NumPy put it, and once elsewhere
+            hinted = "at another address; --layout offset:0" in plain.evidence
+            assert hinted == (plain.control == "alignment differs")
+            return
+    pytest.skip("ONNX Runtime adds in one order at every address of this processor")
 
 
 def test_a_finding_keeps_its_layouts_and_is_made_smaller_with_them():
