@@ -17,6 +17,7 @@ from probe.remedies.cases import exact_sums
 from probe.remedies.remedy import Measured
 from probe.schema.measurements import LAYOUTS
 from probe.target import Target, unavailable
+from probe.thresholds import by_order, search
 
 EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
 
@@ -253,6 +254,17 @@ def test_the_stable_convolution_has_one_set_of_bits_in_every_layout(started):
 
     words = ("contiguous", "transposed", "strided", "offset:4")
     assert len({bits(word) for word in words}) == 1
+
+
+def test_promises_name_the_layouts_that_they_hold_for(started):
+    case = Case("sum", in_channels=9, layout="transposed")
+    found = search.find(started("numpy"), case, 12, scanned=4, checks=0)
+    assert found.to_json()["layouts"] == ["transposed"]
+    assert "operands lie in memory as transposed" in found.assumed
+    swept = by_order.sweep(started("numpy"), case, [2, 5]).to_json()
+    assert swept["layouts"] == ["transposed"]
+    both = by_order.sweep(started("numpy"), case.with_(length=2), [2], "layout").to_json()
+    assert "layouts" not in both and both["against"] == "contiguous"
 
 
 def test_remedies_are_judged_in_the_cases_own_layout_and_against_the_same_exact_sums():
