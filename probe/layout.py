@@ -7,7 +7,8 @@ over; the weights of a convolution are a layer's own and stay ``contiguous``, bu
 ``channels_last``, which PyTorch's users apply to the model and the input. A bias is contiguous.
 
 ``contiguous``     row by row (C order) in the library's own order of the axes, with the strides
-                   that follow from the sizes, those of axes of size one too
+                   that follow from the sizes, those of axes of size one too; at an address that
+                   PyTorch (a multiple of 64) or NumPy (of 16) chose
 ``transposed``     a view made by turning an array of the other order: of windows the channels-last
                    array (batch, length, channels) turned to (batch, channels, length), of a matrix
                    (a, b) the array (b, a), of a stack of them each. Axes of size one keep the

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from probe import floats, operands, window
+from probe import backends, floats, layout, operands, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
@@ -228,10 +228,20 @@ def run(session: AnySession, case: Case, given: Arrays | None = None, windows: b
     made = Run(session.target, case, header["control"], Operands(case, x, w, b, y))
     made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
     if made.control != "equal":
-        made.refusal, made.evidence = "nondeterministic", "the same shape again gives other bits"
+        made.refusal, made.evidence = "nondeterministic", _unsteady(session.target, made.control)
     if windows:
         made.windows = read_windows(session, case)
     return made
+
+
+def _unsteady(where: Target, control: str) -> str:
+    """What a control showed: other bits, which an offset may pin to an address."""
+    found = "the same shape again gives other bits"
+    if control != "alignment differs":
+        return found
+    found += " where its operands lie at another address"
+    kept = layout.kept("offset:0", backends.get(where.name).layouts)
+    return found + "; --layout offset:0 and the like fix that" * kept
 
 
 def revealed(

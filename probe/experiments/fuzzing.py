@@ -82,6 +82,8 @@ class Drawing:
         arguments, largest = self._case(rng)
         vary = rng.choice(AXES.get(arguments["op"], ("length", "length", "batch", "filters")))
         other = rng.choice(self.others) if self.others and rng.random() < 0.15 else None
+        if other is not None:  # which may keep no layouts
+            arguments.pop("layout", None)
         try:
             case = Case(**arguments)
             if other is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import ulp
+from probe import backends, ulp
 from probe.errors import InputError
 from probe.layout import CONTIGUOUS
 from probe.network.geometry import Requirement
@@ -160,6 +160,7 @@ def make(
             for name in ("library", "library_version", "numpy_version", "threads")
         },
     )
+    plan.assumed += _other_constants(plan, lengths, padded(nothing, geometry.fixed, value))
     spread = np.linspace(0, len(contents) - 1, min(checks, len(contents))).round().astype(int)
     for seed, number in enumerate(sorted(set(spread.tolist())), 1):
         check(plan, lengths, contents[number], seed)
@@ -169,6 +170,21 @@ def make(
 def uncertified(lengths: SafeLengths, table: dict[int, int]) -> str:
     """Returns what was not asked for all it adds, at any padded length of the table."""
     return "; ".join(dict.fromkeys(filter(None, map(lengths.uncertified, table.values()))))
+
+
+def _other_constants(plan: Plan, lengths: SafeLengths, nothing: np.ndarray) -> list[str]:
+    """Returns in which layouts of the input padding alone gives other bits than the plan's."""
+    own, run = plan.constant, lengths.runner.as_used
+    apart = [
+        word
+        for word in plan.layouts[1:]
+        if not ulp.equal(run(nothing, word), own, lengths.network.dtype)
+    ]
+    text = (
+        "the constant outputs are those of a contiguous input, and a {} one gives other bits: "
+        "complete(..., constant=model(padding alone))"
+    )
+    return [text.format(word) for word in apart]
 
 
 def check(plan: Plan, lengths: SafeLengths, length: int, seed: int) -> bool:
@@ -257,7 +273,7 @@ def assumptions(lengths: SafeLengths) -> list[str]:
         "with this release and as many threads (OMP_DYNAMIC, where it is set, lets a busy machine "
         "take threads away, and that changes bits)"
     ]
-    if len(lengths.layouts) > 1:
+    if len(lengths.layouts) > 1 or len(backends.get(lengths.session.target.name).layouts) > 1:
         found.append(
             f"the input lies in memory as {' or '.join(lengths.layouts)}, in a tensor of its own, "
             "and the weights as the library's layers hold them"

@@ -18,6 +18,7 @@ from probe.campaign import Tell, silent
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, Arrays, InlineSession, open_session
+from probe.layout import CONTIGUOUS
 from probe.network.running import Changed
 from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
 from probe.target import Target
@@ -335,7 +336,7 @@ def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
     The float64 sums of the formats' own operands are nearer to the exact ones than any float32
     result by nine digits; of float64 cases they are the reference's.
     """
-    wide = case.spec() | {"dtype": "float64"}
+    wide = case.with_(layout=CONTIGUOUS).spec() | {"dtype": "float64"}
     operands = {name: floats.widen(array, case.dtype) for name, array in _operands(case).items()}
     sizes = {name: np.abs(array) for name, array in operands.items()}
     with InlineSession(Target.parse("reference")) as session:

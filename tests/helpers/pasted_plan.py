@@ -30,11 +30,13 @@ def torch(path):
 
     def run(x):
         with torch.no_grad():
-            y = module(torch.from_numpy(np.moveaxis(x, -1, 1).copy()))
+            y = module(x)
         return np.moveaxis(y.numpy(), 1, -1)
 
     first = next(one for one in module.modules() if hasattr(one, "in_channels"))
-    yield "module", first.in_channels, run
+    of = first.in_channels
+    yield "module", of, lambda x: run(torch.from_numpy(np.moveaxis(x, -1, 1).copy()))
+    yield "turned", of, lambda x: run(torch.from_numpy(x.copy()).movedim(-1, 1))
 
 
 def onnxruntime(path):

