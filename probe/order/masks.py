@@ -22,6 +22,7 @@ from probe import floats, memory
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import AnySession
+from probe.order.tree import Tree
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
@@ -65,10 +66,23 @@ SCALES = {
 }
 
 
+@dataclass(frozen=True)
+class Proved:
+    """A tree, the leaves in it as masks number them, and the outputs that it was proved for.
+
+    ``fits``: bool (positions, filters), false also where nothing was asked.
+    """
+
+    tree: Tree
+    read: np.ndarray
+    fits: np.ndarray
+
+
 class Masks:
     """Puts questions to an operator and counts its calls.
 
-    ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included.
+    ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
+    ``proved``: what ``proof`` has shown so far.
     """
 
     def __init__(self, operator: MaskedOperator) -> None:
@@ -80,6 +94,7 @@ class Masks:
         self.scale = SCALES[operator.dtype]
         self.size = operator.summands + int(operator.bias)
         self.calls = 0
+        self.proved: list[Proved] = []
 
     def run(
         self,
