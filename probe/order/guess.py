@@ -59,18 +59,24 @@ class Asker:
     """Asks one output how many leaves its pairs of leaves meet over; ``most`` questions, then Lost.
 
     ``filters`` are taken to add alike and share the questions. ``read``: the leaves that the output
-    at ``position`` reads.
+    at ``position`` reads. ``digits``: counts are read in two calls each, instead of in parts.
     """
 
     def __init__(
-        self, masks: Masks, filters: np.ndarray, position: int, read: np.ndarray, most: int
+        self,
+        masks: Masks,
+        filters: np.ndarray,
+        position: int,
+        read: np.ndarray,
+        most: int,
+        digits: bool = False,
     ) -> None:
         self.masks, self.filters, self.position = masks, filters, position
         self.read, self.left = read, most
-        self.wide = masks.size > masks.scale.limit
+        self.digits = digits
         # a leaf on the other side of the root than each: no mask among the others reaches it
         self.across = np.full(masks.size, -1)
-        if self.wide:
+        if self.digits:
             self._find_across()
 
     def sizes(self, first: int, others: np.ndarray) -> np.ndarray:
@@ -79,7 +85,7 @@ class Asker:
         if self.left < 0:
             raise Lost
         pairs = np.stack([np.full(len(others), first), others], axis=1)
-        survive = self._exact(pairs) if self.wide else self._ask(pairs, self.masks.survivors)
+        survive = self._exact(pairs) if self.digits else self._ask(pairs, self.masks.survivors)
         found = len(self.read) - survive
         if not ((found >= 2) & (found <= len(self.read)) & (found == np.rint(found))).all():
             raise Lost
@@ -87,7 +93,7 @@ class Asker:
 
     def split(self, first: int, others: np.ndarray, sizes: np.ndarray) -> None:
         """Told what ``first`` answers beside all others, where it can be used."""
-        if self.wide:
+        if self.digits:
             far = others[sizes == len(self.read)]
             if not len(far):
                 raise Lost

@@ -120,7 +120,6 @@ def _regular(masks: Masks, team: _Team, group: _Group, found: list[Found]) -> li
     was proved of any output before is not asked again.
     """
     size, filters, positions = len(group.read), team.filters, group.positions
-    bias = masks.operator.summands
     for each in masks.proved:
         if np.array_equal(each.read, group.read):
             positions = _settled(each, filters, positions, found)
@@ -129,10 +128,8 @@ def _regular(masks: Masks, team: _Team, group: _Group, found: list[Found]) -> li
     for _ in range(GUESSES):
         if not len(positions):
             return []
-        try:
-            asker = Asker(masks, filters, int(positions[0]), group.read, 2 * size)
-            tree = guess(asker, bias)
-        except Lost:
+        tree = _guess(masks, filters, int(positions[0]), group.read)
+        if tree is None:
             break
         place = np.ix_(positions, filters)
         fits = proved(masks, tree, place)
@@ -144,6 +141,22 @@ def _regular(masks: Masks, team: _Team, group: _Group, found: list[Found]) -> li
             break
         positions = left
     return [group.part(positions)] if len(positions) else []
+
+
+def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
+    """What the tree of an output looks like; None: like no regular one.
+
+    Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
+    garble, then in parts.
+    """
+    most = len(read) * len(read).bit_length() // 2
+    for digits in [True, False] if masks.size > masks.scale.limit else [False]:
+        try:
+            asker = Asker(masks, filters, position, read, most, digits)
+            return guess(asker, masks.operator.summands)
+        except Lost:
+            continue
+    return None
 
 
 def _settled(

@@ -189,13 +189,26 @@ def test_counts_beyond_the_dtype_are_read_in_two_digits():
     tree = Tree.lanes(700, 4)
     operator = Rounded(tree)
     masks = Masks(operator)
-    asker = Asker(masks, np.array([0]), 0, np.arange(700), 2000)
+    asker = Asker(masks, np.array([0]), 0, np.arange(700), 2000, digits=True)
     sizes = dict(zip(tree.leaves, tree.lca_sizes(0), strict=True))
     others = np.arange(1, 700, 13)
     before = masks.calls
     assert asker.sizes(0, others).tolist() == [sizes[k] for k in others]
     assert masks.calls - before <= 2 * len(others)
-    assert guess(Asker(masks, np.array([0]), 0, np.arange(700), 2000), 700) == tree
+    again = Asker(masks, np.array([0]), 0, np.arange(700), 2000, digits=True)
+    assert guess(again, 700) == tree
+
+
+def test_sums_in_16_bits_garble_digits_and_are_counted_in_parts():
+    """Partial sums of float16 hold 2^11 units; beyond, they are counted a few leaves at a time."""
+    tree = Tree.lanes(2300, 32)
+    masks = Masks(Known(everywhere(tree, 1, 1), 2300, dtype="float16"))
+    with pytest.raises(Lost):
+        guess(Asker(masks, np.array([0]), 0, np.arange(2300), 5000, digits=True), 2300)
+    parts = Asker(masks, np.array([0]), 0, np.arange(2300), 5000)
+    sizes = dict(zip(tree.leaves, tree.lca_sizes(0), strict=True))
+    others = np.arange(1, 2300, 60)
+    assert parts.sizes(0, others).tolist() == [sizes[k] for k in others]
 
 
 class Rounded(Known):
