@@ -50,6 +50,23 @@ TARGETS = """
     tensorflow,xla=1
 """.split()
 
+LONG = (
+    *(Case("sum", 1, n, 1, 1) for n in (64, 256, 1024, 4096, 16384, 100_000)),
+    *(
+        Case("sum", 1, n, 1, 1, dtype=dtype)
+        for dtype in ("float16", "bfloat16")
+        for n in (4096, 8192)
+    ),
+    *(Case("dot", 1, n, 1, 1) for n in (64, 256, 1024, 4096)),
+    *(Case("matmul", 1, n, 1, n) for n in (64, 256, 1024)),
+    *(Case("matmul", 1, n, n, n) for n in (64, 256)),
+    *(Case("matmul", 1, 4096, filters, 1, dtype="bfloat16") for filters in (1, 8)),
+    Case("conv2d", (3, 5), 256, 1, 5, height=3, dtype="bfloat16"),
+)
+"""Long sums of one output, and FPRev's own cases: sum, dot, GEMV (many rows) and GEMM."""
+
+LONG_TARGETS = "torch tensorflow tensorflow,xla=1 jax".split()
+
 QUICK = "reference reference,algorithm=pairwise".split()
 
 REPEATS, ENOUGH = 5, 3.0
@@ -58,6 +75,10 @@ REPEATS, ENOUGH = 5, 3.0
 
 def cases(target: str) -> Iterator[Case]:
     """What is measured on a target."""
+    if target in LONG_TARGETS:
+        yield from LONG
+    if target not in TARGETS + QUICK:
+        return
     for kernel, channels in WINDOWS:
         for filters in FILTERS:
             yield Case("conv1d", kernel, channels, filters, LENGTH)
@@ -74,7 +95,7 @@ def cases(target: str) -> Iterator[Case]:
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     on_one_core()
-    targets = QUICK if quick else TARGETS
+    targets = QUICK if quick else list(dict.fromkeys(TARGETS + LONG_TARGETS))
     with Store.here(store) as kept, Output().progress("reveal cost") as tell:
         try:
             for number, text in enumerate(targets):

@@ -22,10 +22,17 @@ from probe.order.tree import BIAS, Tree
 FEW = 12  # leaves of a branch that are all asked
 INSTANCES = 6  # branches of as many leaves on one path that are asked; others are taken to be alike
 SAMPLES = 3  # questions that tell whether a branch is shaped as an earlier one
-WINDOWS = (16, 48, 160, 512)  # answers in a row from which the steps of the lanes are read
+WINDOWS = (
+    16,
+    48,
+    160,
+    512,
+    2048,
+    8192,
+)  # answers in a row from which the steps of the lanes are read
 PIECE = 4  # questions that every end of a run takes, or thereabouts
 DEEP = 100  # branches within branches, after which a tree is not regular
-FIRST = 8  # leaves among which one across the root is looked for
+FIRST = 8  # leaves all over, and at the end, among which one across the root is looked for
 
 
 class Lost(Exception):
@@ -52,18 +59,24 @@ class Asker:
     """Asks one output how many leaves its pairs of leaves meet over; ``most`` questions, then Lost.
 
     ``filters`` are taken to add alike and share the questions. ``read``: the leaves that the output
-    at ``position`` reads.
+    at ``position`` reads. ``digits``: counts are read in two calls each, instead of in parts.
     """
 
     def __init__(
-        self, masks: Masks, filters: np.ndarray, position: int, read: np.ndarray, most: int
+        self,
+        masks: Masks,
+        filters: np.ndarray,
+        position: int,
+        read: np.ndarray,
+        most: int,
+        digits: bool = False,
     ) -> None:
         self.masks, self.filters, self.position = masks, filters, position
         self.read, self.left = read, most
-        self.wide = masks.size > masks.scale.limit
+        self.digits = digits
         # a leaf on the other side of the root than each: no mask among the others reaches it
         self.across = np.full(masks.size, -1)
-        if self.wide:
+        if self.digits:
             self._find_across()
 
     def sizes(self, first: int, others: np.ndarray) -> np.ndarray:
@@ -72,7 +85,7 @@ class Asker:
         if self.left < 0:
             raise Lost
         pairs = np.stack([np.full(len(others), first), others], axis=1)
-        survive = self._exact(pairs) if self.wide else self._ask(pairs, self.masks.survivors)
+        survive = self._exact(pairs) if self.digits else self._ask(pairs, self.masks.survivors)
         found = len(self.read) - survive
         if not ((found >= 2) & (found <= len(self.read)) & (found == np.rint(found))).all():
             raise Lost
@@ -80,7 +93,7 @@ class Asker:
 
     def split(self, first: int, others: np.ndarray, sizes: np.ndarray) -> None:
         """Told what ``first`` answers beside all others, where it can be used."""
-        if self.wide:
+        if self.digits:
             far = others[sizes == len(self.read)]
             if not len(far):
                 raise Lost
@@ -96,7 +109,7 @@ class Asker:
                 answers[part.start : part.stop] = part.table(table)[:, self.position]
         return answers
 
-    def _units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
+    def _units(self, leaves: np.ndarray, values: Sequence[float] | np.ndarray) -> np.ndarray:
         """Units that survive, rounded to the dtype: all leaves hold one."""
         template = np.full(self.masks.size, self.masks.scale.unit)
         answers = self._ask(leaves, lambda ask: self.masks.run(ask, values, template=template))
@@ -125,7 +138,8 @@ class Asker:
     def _find_across(self) -> None:
         """A leaf that meets the first one at the root: beside it nothing survives."""
         first, last = int(self.read[0]), len(self.read) - 1
-        tried = self.read[np.unique(np.linspace(1, last, FIRST).astype(int))]
+        places = np.concatenate([np.linspace(1, last, FIRST).astype(int), last - np.arange(FIRST)])
+        tried = self.read[np.unique(places[places > 0])]
         pairs = np.stack([np.full(len(tried), first), tried], axis=1)
         self.left -= len(pairs)
         left = self._units(pairs, [self.masks.scale.big, -self.masks.scale.big])
@@ -247,21 +261,26 @@ class Row:
 
     def _step(self) -> int:
         """After how many leaves the answers go on as before."""
-        count = len(self.others)
+        count, step, costs = len(self.others), 0, {0: float(len(self.others))}
         for window in WINDOWS:
-            self._ask(np.arange(min(window, count)))
+            if 2 * window > count:
+                break
+            self._ask(np.arange(window))
             row = self.found[:window]
             costs = {}
-            for step in range(1, len(row) // 4 + 1):
+            for step in range(1, window // 4 + 1):
                 rises = row[step:] - row[:-step]
-                breaks = (rises[step:] != rises[:-step])[len(row) // 2 - step :]
+                breaks = (rises[step:] != rises[:-step])[window // 2 - step :]
                 costs[step] = 4 * step + PIECE * breaks.mean() * count
             step = min(costs, key=lambda one: (costs[one], one))
-            if costs[step] <= 2 * window or window >= count:
+            if costs[step] <= 2 * window:
                 return step
-        if costs[step] > count // 4:
+        if costs[step] < count // 2:
+            return step
+        if count > 2 * WINDOWS[-1]:
             raise Lost
-        return step
+        self._ask(np.arange(count))
+        return 1
 
     def _gaps(self, line: np.ndarray) -> list[np.ndarray]:
         """What is not known of a line of places, each gap with the known places on both sides."""

@@ -22,6 +22,7 @@ from probe import floats, memory
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import AnySession
+from probe.order.tree import Tree
 
 ANSWERS_AT_ONCE = 1 << 23  # 32 MiB of float32
 
@@ -68,11 +69,24 @@ SCALES = {
 }
 
 
+@dataclass(frozen=True)
+class Proved:
+    """A tree, the leaves in it as masks number them, and the outputs that it was proved for.
+
+    ``fits``: bool (positions, filters), false also where nothing was asked.
+    """
+
+    tree: Tree
+    read: np.ndarray
+    fits: np.ndarray
+
+
 class Masks:
     """Puts questions to an operator and counts its calls.
 
     ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
     ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once.
+    ``proved``: what ``proof`` has shown so far.
     """
 
     def __init__(self, operator: MaskedOperator) -> None:
@@ -87,6 +101,7 @@ class Masks:
         self.flushing: np.ndarray | None = None
         self.alike: np.ndarray | None = None
         self._counts: np.ndarray | None = None
+        self.proved: list[Proved] = []
 
     def run(
         self,

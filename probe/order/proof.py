@@ -84,24 +84,27 @@ def _log2(paths: int) -> int:
 
 
 def proved(
-    masks: Masks, tree: Tree, filters: np.ndarray, positions: np.ndarray, scales: bool = True
+    masks: Masks, tree: Tree, wanted: tuple[np.ndarray, ...], scales: bool = True
 ) -> np.ndarray:
     """Which outputs add their products in the order of ``tree``: bool (positions, filters).
 
-    All of the tree's nodes must have two children, and its leaves be what these outputs read.
-    True is a proof, for an operator that adds its products in some tree at all. ``scales``: whether
-    nodes within each other may share a call; False holds for partial sums of any format.
+    All of the tree's nodes must have two children. ``wanted`` picks, as an index, outputs that read
+    the tree's leaves and no others; all others are False. True is a proof, for an operator that
+    adds its products in some tree at all. ``scales``: whether nodes within each other may share a
+    call; False holds for partial sums of any format.
     """
-    form = Format.of(masks.operator.dtype, scales)
-    fits = np.ones((len(positions), len(filters)), bool)
-    if scales and form.levels(1) == 1:
-        return fits & False
-    chunk = max(1, ANSWERS_AT_ONCE // (masks.operator.positions * masks.operator.filters))
-    calls = schedule(tree, masks.operator.summands, form)
+    operator = masks.operator
+    form = Format.of(operator.dtype, scales)
+    fits = np.zeros((operator.positions, operator.filters), bool)
+    if any(len(children) > 2 for children in tree.nodes):
+        return fits
+    fits[wanted] = True
+    chunk = max(1, ANSWERS_AT_ONCE // fits.size)
+    calls = schedule(tree, operator.summands, form)
     for (levels, wide), alike in itertools.groupby(calls, lambda call: (call.levels, call.wide)):
         while some := list(itertools.islice(alike, min(chunk, BATCH))):
             triples = [call.triples for call in some]
-            fits &= _ask(masks, form, levels, 1 << wide, triples)[positions][:, filters]
+            fits &= _ask(masks, form, levels, 1 << wide, triples)
             if not fits.any():
                 return fits
     return fits
@@ -156,7 +159,8 @@ class _Path:
 
     def take(self, most: int) -> list[Triple]:
         """Triples of items that do not overlap, innermost first; fewer where a subtree is open."""
-        limit, last, taken = self.ready(), -1, []
+        limit, last = self.ready(), -1
+        taken: list[Triple] = []
         left: list[tuple[int, int, Triple]] = []
         while self.jobs and len(taken) < most and len(left) < WORDS * most:
             job = self.jobs[0]

@@ -19,7 +19,7 @@ import numpy as np
 
 from probe import operands
 from probe.order.guess import Asker, Lost, guess
-from probe.order.masks import ANSWERS_AT_ONCE, Masks, spread
+from probe.order.masks import ANSWERS_AT_ONCE, Masks, Proved, spread
 from probe.order.proof import proved
 from probe.order.tree import BIAS, Tree
 
@@ -102,11 +102,10 @@ def reveal_trees(
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
                 found.append(Found(alone, team.filters, members))
-    if not apart:
-        for team in teams:
-            team.groups = [
-                left for group in team.groups for left in _regular(masks, team, group, found)
-            ]
+    for team in teams:
+        team.groups = [
+            left for group in team.groups for left in _regular(masks, team, group, found)
+        ]
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:
@@ -117,27 +116,57 @@ def reveal_trees(
 def _regular(masks: Masks, team: _Team, group: _Group, found: list[Found]) -> list[_Group]:
     """Guesses the tree of a long sum and proves it: what is left of the group, to be asked for all.
 
-    The guess is that of one position; where others add otherwise, one of them is asked next.
+    The guess is that of one position; where others add otherwise, one of them is asked next. What
+    was proved of any output before is not asked again.
     """
-    size, filters = len(group.read), team.filters
+    size, filters, positions = len(group.read), team.filters, group.positions
+    for each in masks.proved:
+        if np.array_equal(each.read, group.read):
+            positions = _settled(each, filters, positions, found)
     if size < LONG * len(filters):
-        return [group]
-    positions = group.positions
+        return [group.part(positions)] if len(positions) else []
     for _ in range(GUESSES):
-        try:
-            asker = Asker(masks, filters, int(positions[0]), group.read, 2 * size)
-            tree = guess(asker, masks.operator.summands)
-        except Lost:
+        if not len(positions):
+            return []
+        tree = _guess(masks, filters, int(positions[0]), group.read)
+        if tree is None:
             break
-        fits = proved(masks, tree, filters, positions).all(axis=1)
-        if not fits[0]:
-            fits = proved(masks, tree, filters, positions, scales=False).all(axis=1)
-        if fits.any():
-            found.append(Found(tree, filters, positions[fits]))
-            positions = positions[~fits]
-        if not fits.any() or not len(positions):
+        place = np.ix_(positions, filters)
+        fits = proved(masks, tree, place)
+        if not fits[place][0].all():
+            fits |= proved(masks, tree, place, scales=False)
+        masks.proved.append(Proved(tree, group.read, fits))
+        left = _settled(masks.proved[-1], filters, positions, found)
+        if len(left) == len(positions):
             break
+        positions = left
     return [group.part(positions)] if len(positions) else []
+
+
+def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
+    """What the tree of an output looks like; None: like no regular one.
+
+    Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
+    garble, then in parts.
+    """
+    most = len(read) * len(read).bit_length() // 2
+    for digits in [True, False] if masks.size > masks.scale.limit else [False]:
+        try:
+            asker = Asker(masks, filters, position, read, most, digits)
+            return guess(asker, masks.operator.summands)
+        except Lost:
+            continue
+    return None
+
+
+def _settled(
+    each: Proved, filters: np.ndarray, positions: np.ndarray, found: list[Found]
+) -> np.ndarray:
+    """Notes the positions at which all of the filters were proved; returns the others."""
+    fits = each.fits[np.ix_(positions, filters)].all(axis=1)
+    if fits.any():
+        found.append(Found(each.tree, filters, positions[fits]))
+    return positions[~fits]
 
 
 def _absorb_all(

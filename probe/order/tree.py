@@ -247,16 +247,12 @@ def fprev_calls(tree: Tree) -> int:
     Implementations", USENIX ATC 2025, algorithm 4: the first leaf of a set is paired with every
     other one, and every set of leaves that meets it at one node is worked on in the same way.
     """
-    calls, waiting = 0, [np.array(tree.leaves)]
-    place = {leaf: number for number, leaf in enumerate(tree.leaves)}
-    while waiting:
-        leaves = waiting.pop()
-        if len(leaves) < 2:
-            continue
-        first, rest = leaves[0], leaves[1:]
-        calls += len(rest)
-        sizes = tree.lca_sizes(int(first))[[place[int(leaf)] for leaf in rest]]
-        waiting += [rest[sizes == size] for size in np.unique(sizes)]
+    calls = len(tree.leaves) - 1
+    sizes: list[int] = []
+    for children in tree.nodes:  # the first child holds the first leaf; the others are sets
+        counts = [1 if child >= 0 else sizes[~child] for child in children]
+        sizes.append(sum(counts))
+        calls += sum(sum(counts[place:]) - 1 for place in range(1, len(counts)))
     return calls
 
 
