@@ -62,6 +62,7 @@ def explain(
     against_target: str | Target | None = None,
     against_padding: object = None,
     kernels: str = "said",
+    zeros: str = "equal",
 ) -> Explained:
     """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
 
@@ -69,8 +70,9 @@ def explain(
     ``against_target`` (another library, device or switch) or ``against_padding`` the two sides may
     have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
-    symbols sampled while it runs) or ``none``; each source starts the target again. Costs a start
-    and a reveal on each side. Errors: InputError; TargetError where a target fails.
+    symbols sampled while it runs) or ``none``; each source starts the target again. ``zeros``:
+    ``differ`` makes +0 against -0 a difference, at 0 ulp; ``equal`` counts them. Costs a start and
+    a reveal on each side. Errors: InputError; TargetError where a target fails.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
@@ -84,6 +86,7 @@ def explain(
         vary=vary,
         against_target=other,
         against_padding=against_padding,
+        zeros=zeros,
     )
     evidence = example(found)
     found.kernels = named(found, kernels)

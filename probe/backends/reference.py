@@ -197,6 +197,14 @@ def flushing(*what):
     return algorithm
 
 
+def from_zero(n, factors, arithmetic):
+    """In order, onto +0: a sum of negative zeros is +0."""
+    total = np.zeros(1, arithmetic.working)
+    for leaf in range(n):
+        total = arithmetic.add(total, arithmetic.multiply(*factors(leaf)))
+    return total
+
+
 SUMS = {
     "sequential": sequential,
     "pairwise": pairwise,
@@ -209,6 +217,7 @@ SUMS = {
     "flush_weights": flushing("weights"),
     "flush_products": flushing("products"),
     "flush_sums": flushing("sums"),
+    "from_zero": from_zero,
     "random": in_order(shuffled),
 }
 TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}

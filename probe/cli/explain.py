@@ -25,6 +25,7 @@ from probe.cli.options import (
     sized_case,
     target_option,
     targets_of,
+    zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
 
@@ -49,6 +50,7 @@ AT = (
     type=PATH,
 )
 @kernels_option("said", "Kernels to name beside the causes")
+@zeros_option
 @option("--workers", "N", "With --from: processes; one a processor if not given.")
 @fail_on_option(
     differing="an output differs",
@@ -61,6 +63,7 @@ def explain(
     sides: Sides,
     store: Path | None,
     kernels: str,
+    zeros: str,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -72,6 +75,7 @@ def explain(
     """
     if store is not None:
         given = any(value is not None for name, value in sides.items() if name != "vary")
+        given |= zeros != "equal"
         refuse_beside(store, bool(words) or given, "leave out the other options")
         return _explain_store(store, number("workers", workers), fail_on, out)
     from probe.answers.explain import explain as explained
@@ -91,6 +95,7 @@ def explain(
             against_target=targets[-1],
             against_padding=sides["against_padding"],
             kernels=kernels,
+            zeros=zeros,
         )
     shown = (found.found, found.evidence, out.results.width)
     out.give(found.report(), lambda: show.explanation(*shown))

@@ -39,6 +39,7 @@ def explain(
     against_target: Target | None = None,
     against_padding: object = None,
     inline: bool = False,
+    zeros: str = "equal",
 ) -> Comparison:
     """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
 
@@ -46,8 +47,10 @@ def explain(
     With ``against_target`` (another library, device or switch) or ``against_padding`` (another
     convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
     read off both sides, and outputs whose windows differ are told apart from rounding. Costs a
-    reveal on each side. InputError: there is nothing to compare. TargetError: a target failed.
+    reveal on each side. ``zeros`` ``"differ"``: zeros of other signs are differences too, at a
+    distance of 0 ulp. InputError: there is nothing to compare. TargetError: a target failed.
     """
+    choice("zeros", zeros, ulp.ZEROS)
     shapes = Shapes.named(case, vary, at, against, against_padding)
     other = against_target or target
     if shapes.left == shapes.right and other == target:
@@ -57,7 +60,7 @@ def explain(
             raise InputError(name, None, "the length is open", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
-        found = compared(shapes, first, second)
+        found = compared(shapes, first, second, zeros=zeros)
         found.case = shapes.case
         return found.reveal(first, second, Revealer(tried=None))
 

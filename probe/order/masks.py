@@ -69,10 +69,11 @@ class Masks:
     """Puts questions to an operator and counts its calls.
 
     ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
-    ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once.
+    ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once, and
+    ``zeros``: what ``zero`` did, which is asked if ``signed``.
     """
 
-    def __init__(self, operator: MaskedOperator) -> None:
+    def __init__(self, operator: MaskedOperator, signed: bool = False) -> None:
         if operator.dtype not in SCALES:
             raise InputError(
                 "dtype", operator.dtype, "no masks are known for it", "use " + ", ".join(SCALES)
@@ -82,6 +83,8 @@ class Masks:
         self.size = operator.summands + int(operator.bias)
         self.calls = 0
         self.flushing: np.ndarray | None = None
+        self.signed = signed
+        self.zeros: np.ndarray | None = None
         self.alike: np.ndarray | None = None
         self._counts: np.ndarray | None = None
 

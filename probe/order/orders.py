@@ -18,6 +18,7 @@ from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
+from probe.order import zero
 from probe.order.flush import flushing
 from probe.order.masks import Masks, SessionOperator
 from probe.order.replay import replay
@@ -92,13 +93,17 @@ def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
 
 @dataclass
 class Operands:
-    """Container operands of one call, cut into what each leaf meets, and the library's outputs."""
+    """Container operands of one call, cut into what each leaf meets, and the library's outputs.
+
+    ``zeros``: whether a replay has to give their sign, as ``ulp.differences`` has it.
+    """
 
     case: Case
     x: np.ndarray
     w: np.ndarray
     b: np.ndarray | None
     y: np.ndarray
+    zeros: str = "equal"
     columns: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -125,7 +130,7 @@ class Operands:
     ) -> np.ndarray:
         """Where the replay gives the library's bits: one bool a pair."""
         replayed = self.replay(summation, positions, filters)
-        return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype)
+        return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype, self.zeros)
 
 
 def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -139,18 +144,20 @@ def reveal(
     case: Case,
     known: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
+    zeros: str = "equal",
 ) -> Orders:
     """The order and rounding of every output of ``case`` (its length set) on ``session``.
 
     ``known``: summations of other lengths, tried by replay before any question is asked.
-    ``wanted``: bool (positions, filters), the outputs to reveal; None for all.
+    ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``zeros``
+    ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reads what its windows hold")
     started = time.perf_counter()
-    work = _Work(SessionOperator(session, case), wanted)
+    work = _Work(SessionOperator(session, case), wanted, zeros == "differ")
     for summation in known if case.summands > SHORT else ():
         work.settle(summation, work.open)
     while work.open.any():
@@ -174,9 +181,11 @@ def check_sets(summands: int) -> list[str]:
 class _Work:
     """The outputs of one call on their way from open to settled."""
 
-    def __init__(self, operator: SessionOperator, wanted: np.ndarray | None) -> None:
+    def __init__(
+        self, operator: SessionOperator, wanted: np.ndarray | None, signed: bool = False
+    ) -> None:
         self.operator, self.case, self.checks = operator, operator.case, 0
-        self.masks = Masks(operator)
+        self.masks = Masks(operator, signed)
         classes, leaves = window.read_classes(self.case)
         self.classes = np.tile(classes, self.case.batch)
         bias = [operator.summands] if operator.bias else []
@@ -264,6 +273,9 @@ class _Work:
         if len(positions) and not asked and not self.tiny:
             flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
             alike = flushes == summation.rounding.flushes
+            positions, filters = positions[alike], filters[alike]
+        if len(positions) and self.masks.signed and not asked:
+            alike = zero.names(self.masks)[positions, filters] == (summation.rounding.zero or "")
             positions, filters = positions[alike], filters[alike]
         for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
             fits_answers = like(summation.tree, positions, filters)

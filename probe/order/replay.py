@@ -3,8 +3,8 @@
 Every node is the exact sum of its children rounded once to the format that partial sums are kept
 in. A child that is a leaf is its exact product where the leaf is fused, else the product rounded
 first: a node with one fused leaf is a fused multiply-add. Subnormal numbers become zeros of their
-sign where the rounding says so. Signs of zeros may differ from the operator's (many start from +0);
-``ulp.POLICY`` takes +0 and -0 as equal.
+sign where the rounding says so. Signs of zeros may differ from the operator's where the rounding
+does not say how sums start (many do from +0); ``ulp.POLICY`` takes +0 and -0 as equal.
 
 Nodes of a level that do the same are evaluated together, for a block of outputs at once: rows of
 arrays are nodes, columns are outputs.
@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.order import fma
+from probe.order import fma, zero
 from probe.order.fma import Doubles, Rounder
 from probe.order.subnormal import Flush, tiny_doubles
 from probe.order.summation import EVERY, Summation
@@ -224,6 +224,10 @@ class _Run:
         self.sum_rounder = Rounder(self.step, width * self.size, tiny)
         self.product_rounder = Rounder(self.product_format, width * self.size)
         self.flush = Flush(self.rounding, dtype, len(self.x))
+        self.signed = rounding.zero is not None
+        self.starts: np.ndarray | None = None  # products that +0 is added to
+        if rounding.zero in (zero.ADDED, zero.FUSED):
+            self.starts = np.isin(np.arange(len(self.x)), list(zero.starts(tree, rounding.fused)))
         self.w_once = None
         if self.w.shape[1] == 1:
             self.w_once = self._values(self.w)
@@ -307,7 +311,12 @@ class _Run:
         else:
             terms = self._terms(group.operands, len(out), before, block)
             total, error = fma.exact_total(terms)
+            if self.signed:
+                negative = [np.signbit(term) & (term == 0) for term in terms]
+                total[np.logical_and.reduce(negative)] = -0.0
             np.copyto(out, total if self.step == "float64" else fma.to_odd(total, error))
+        if self.starts is not None and group.fused == len(group.operands):
+            np.add(out, 0.0, out=out)
         if group.flushed is not None and self.step == self.accumulator_format:
             out[group.flushed] = self.flush.sums(out[group.flushed], self.step)
         self.sum_rounder.settle(out)
@@ -365,7 +374,7 @@ class _Run:
 
     def _multiply(self, part: _Part, block: slice, out: Doubles) -> None:
         x, w = self._factors(part, block, out)
-        if self.flush.of_products and self.dtype == "float64":
+        if self.starts is not None or (self.flush.of_products and self.dtype == "float64"):
             x = x.copy()  # which is where the products go
         if part.kind == "rounded" and self.dtype == "float64" != self.product_format:
             np.copyto(out, fma.to_odd(*fma.two_product(x, w)))
@@ -374,6 +383,10 @@ class _Run:
         if part.kind == "rounded":
             self.flush.products(x, w, out, part.sources, self.product_format)
             self.product_rounder.settle(out)
+            if self.starts is not None:
+                added = self.rounding.zero == zero.ADDED
+                nothing = (out == 0) if added else (x == 0) | (w == 0)
+                out[nothing & self.starts[part.sources][:, None]] = 0.0
         else:
             self.flush.whole(out, part.sources)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probe import floats
-from probe.order import flush, fusion
+from probe.order import flush, fusion, zero
 from probe.order.fusion import Piece, fusion_operands
 from probe.order.masks import Masks, ask, classify
 from probe.order.reveal import Found, column_labels
@@ -71,6 +71,9 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
     for each in QUESTIONS:
         if each.asked(masks.operator.dtype, seen, alone):
             put(each.name, each.question, each.leaves)
+    for piece in pieces if masks.signed else ():
+        here = zero.signs(masks)[:, piece.found.positions, piece.found.filters[0]]
+        piece.answers["zero"] = here.astype(np.int32)
     flush.put(masks, pieces, lambda piece: traces[piece.found.tree])
     return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
 
@@ -161,6 +164,8 @@ def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Roundin
     for each in QUESTIONS:
         if len(piece.answers.get(each.name, ())):
             rounding = each.read(rounding, piece, trace, column, dtype)
+    if masks.signed:
+        rounding = replace(rounding, zero=zero.name(piece.answers["zero"][:, column]))
     return flush.read(rounding, piece, trace, column)
 
 

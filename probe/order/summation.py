@@ -83,6 +83,7 @@ class Rounding:
     and the output if the root is among them. ``{EVERY}``: all of that kind. ``tininess``: what
     counts as subnormal: None: what is, rounded as if exponents had no end, below the smallest
     normal number (x86); ``"before"``: the exact value (ARM); ``"grid"``: the value in its format.
+    ``zero``: what becomes of a sum of negative zeros, as ``zero`` names it; None: it is not known.
     """
 
     fused: frozenset[int] = _numbers("fused", leaves=True)
@@ -105,6 +106,7 @@ class Rounding:
     flushed_whole: frozenset[int] = _flushed("flushed_whole", leaves=True)
     flushed_sums: frozenset[int] = _flushed("flushed_sums", leaves=False)
     tininess: str | None = _format("tininess", rare=True, quiet=True, cause="flush")
+    zero: str | None = _format("zero", rare=True, quiet=True, cause="zero", text="-0: {}")
 
     @classmethod
     def fused_everywhere(cls, tree: Tree, accumulator_format: str | None = None) -> Rounding:
@@ -348,9 +350,11 @@ class Summation(NamedTuple):
         found += ["rounding"] * bool(self.rounded_apart(other))
         added = bool(self.tree.nodes or other.tree.nodes)  # else there is one product, rounded once
         pairs = list(zip(self.rounding.facts(), other.rounding.facts(), strict=True))
-        others = dict.fromkeys(("precision", "flush"), False)
+        signed, others = False, dict.fromkeys(("precision", "flush"), False)
         for (name, fact, mine), (_, _, theirs) in pairs:
-            if fact.cause == "flush":
+            if fact.cause == "zero":
+                signed |= None not in (mine, theirs) and mine != theirs
+            elif fact.cause == "flush":
                 differ = self._flushed(name) != other._flushed(name)
                 alike = self.tree == other.tree and self.rounding.fused == other.rounding.fused
                 others["flush"] |= differ and (alike or self._kinds(other, name))
@@ -360,7 +364,8 @@ class Summation(NamedTuple):
                 others["precision"] |= differ and added and not fact.apart and name != "fused"
             else:
                 others["precision"] |= mine != theirs and (added or not fact.sums)
-        return (*found, *(name for name, differ in others.items() if differ))
+        found += [name for name, differ in others.items() if differ]
+        return tuple(found) or ("rounding",) * signed
 
     def _flushed(self, name: str) -> frozenset[int] | str | None:
         """Which leaves or nodes a field of what is flushed names; a tininess is named as it is."""
