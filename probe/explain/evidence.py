@@ -243,7 +243,7 @@ def _add_up(
     replayed = found.side.operands.replay(summation, np.array([position]), np.array([filter_]))
     found.result = _bits(replayed[0], found.dtype)
     kept = [*read, BIAS] if bias is not None else read
-    found.summation = summation if summation.rounding.rounded else summation.restricted(kept)
+    found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
     added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
     found.sums = partial_sums(found.summation, x, w, found.dtype, added)
 
@@ -294,7 +294,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
 
 def _without_zeros(side: Added, whole: int) -> Added | None:
     """Returns one side over the products that are not 0; None where that is not the same."""
-    if side.summation is None or side.summation.rounding.rounded:
+    if side.summation is None or side.summation.rounding.by_node:
         return None
     leaves = side.summation.tree.leaves
     if len(leaves) <= whole:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -117,6 +117,22 @@ class Masks:
         if self._counts is None:
             self._counts = self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
         return self._counts
+
+    def count_fewer(self) -> bool:
+        """Counts no more units at once than bfloat16 counts exactly; False if it did so before."""
+        limit = SCALES["bfloat16"].limit
+        if self.scale.limit <= limit or self.size <= limit:
+            return False
+        self.scale, self._counts = replace(self.scale, limit=limit), None
+        return True
+
+    def mask_smaller(self) -> bool:
+        """Takes masks that fit formats of fewer bits; False if there are none, or it did before."""
+        name = {"float32": "float16", "float64": "bfloat16"}.get(self.operator.dtype)
+        if name is None or self.scale.big == SCALES[name].big:
+            return False
+        self.scale, self._counts = SCALES[name], None
+        return True
 
     def survivors(self, leaves: np.ndarray) -> np.ndarray:
         """The question about the order: units that survive, (calls, positions, filters).

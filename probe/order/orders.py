@@ -247,6 +247,9 @@ class _Work:
         expected = self.sizes[self.classes]
         counted = self.masks.summands()
         wrong = self.wanted & (counted != expected[:, None])
+        if wrong.any() and self.masks.count_fewer():  # some sum may be kept in 16 bits
+            counted = self.masks.summands()
+            wrong = self.wanted & (counted != expected[:, None])
         if wrong.any():
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
             seen, read = float(counted[position, filt]), expected[position]
@@ -296,6 +299,8 @@ class _Work:
         chosen = here[np.argmax(self.sizes[here])]
         wanted &= (self.classes == chosen)[:, None]
         found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
+        if apart and refused and self._asked_coarser([one.evidence for one in refused]):
+            return  # some sum may have fewer bits than the dtype: the same is asked again
         for piece in refused:
             if apart:
                 self._refuse(_grid(piece, wanted), piece.evidence)
@@ -314,6 +319,11 @@ class _Work:
                 self.open &= ~left
             else:
                 self.apart |= left
+
+    def _asked_coarser(self, evidence: list[str]) -> bool:
+        """Whether there are masks left that sums kept in 16 bits can answer."""
+        over = any("nan" in one or "inf" in one for one in evidence)
+        return self.masks.mask_smaller() if over else self.masks.count_fewer()
 
     def judge(self) -> None:
         """Outputs that did not replay: sums in an unknown rounding, or no sums at all?
@@ -349,9 +359,13 @@ class _Work:
         columns = window.columns(case, x)
         group = filters // (case.filters // case.groups)
         met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
-        exact = floats.widen(met, case.dtype) * floats.widen(weights[leaf, filters], case.dtype)
-        wrong: np.ndarray = np.abs(y - exact) > 2 * floats.eps(case.dtype) * np.abs(exact)
-        return wrong
+        x, w = floats.widen(met, case.dtype), floats.widen(weights[leaf, filters], case.dtype)
+        fits = np.abs(y - x * w) <= 2 * floats.eps(case.dtype) * np.abs(x * w)
+        for grid in ("bfloat16", "tf32"):  # operands, or the result too, may be kept in fewer bits
+            exact = floats.nearest(x, grid) * floats.nearest(w, grid)
+            near = np.where(y == floats.nearest(y, grid), floats.eps(grid), floats.eps(case.dtype))
+            fits |= np.abs(y - exact) <= 2 * near * np.abs(exact)
+        return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
         """The input with its elements scaled by powers of two: whoever mixes them loses bits."""

@@ -112,7 +112,8 @@ class _Group:
     """Nodes of a level that are evaluated alike, rows start to end; operands[i] is child i of all.
 
     ``fused``: how many exact products each node adds. ``rounded``: rows rounded to the dtype too.
-    ``flushed``: rows whose subnormal sums become zero.
+    ``flushed``: rows whose subnormal sums become zero. ``shortened``: rows rounded to a narrower
+    format than the dtype.
     """
 
     start: int
@@ -121,16 +122,17 @@ class _Group:
     fused: int
     rounded: Pick | None
     flushed: Pick | None
+    shortened: Pick | None
 
 
 @lru_cache(maxsize=64)
 def _plan(
-    tree: Tree, exact: frozenset[int], rounded: frozenset[int], flushed: frozenset[int]
+    tree: Tree, exact: frozenset[int], *sets: frozenset[int]
 ) -> tuple[tuple[np.ndarray, tuple[_Group, ...]], ...]:
     """The levels in order of evaluation: nodes in the order of their rows, and their groups.
 
     A node's row in its level is where the next level reads it. ``exact``: leaves whose product
-    enters exactly; ``rounded``: nodes rounded to the dtype too; ``flushed``: nodes flushed.
+    enters exactly; ``sets``: nodes that are rounded to the dtype too, flushed, and shortened.
     """
     levels: list[tuple[np.ndarray, tuple[_Group, ...]]] = []
     row_of: dict[int, int] = {}
@@ -151,7 +153,7 @@ def _plan(
             operands = tuple(_parts(side, exact, row_of) for side in sides)
             picks = [
                 [i for i, (node, _) in enumerate(members) if node in some or EVERY in some]
-                for some in (rounded, flushed)
+                for some in sets
             ]
             picked = [_pick(rows) if rows else None for rows in picks]
             groups.append(_Group(start, len(order), operands, fused, *picked))
@@ -215,7 +217,8 @@ class _Run:
         count = self.x.shape[1]
         self.bias = None if bias is None else np.broadcast_to(_container(bias, dtype), (count,))
         rounding = self.rounding
-        self.plan = _plan(tree, rounding.fused, rounding.rounded, rounding.flushed_sums)
+        sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
+        self.plan = _plan(tree, rounding.fused, *sets)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
         self.size = max(1, min(count, max(64, fma.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
@@ -276,7 +279,8 @@ class _Run:
         before = self._rows(0, 1, size)
         if not self.plan:
             only = _parts(self.summation.tree.leaves[:1], frozenset(), {})
-            return self._operand(only, 1, before, block, 1)[0]
+            value = self._operand(only, 1, before, block, 1)[0]
+            return self._short(value) if -1 in self.rounding.shortened else value
         for number, (nodes, groups) in enumerate(self.plan):
             values = self._rows(1 - number % 2, len(nodes), size)
             for group in groups:
@@ -286,10 +290,17 @@ class _Run:
                     which = nodes[group.start : group.end][group.rounded]
                     rounded = self.summation.to_dtype(part[group.rounded], which, self.dtype)
                     part[group.rounded] = floats.widen(rounded, self.dtype)
+                if group.shortened is not None:
+                    part[group.shortened] = self._short(part[group.shortened])
             if record:
                 record(nodes, values)
             before = values
         return before[0]
+
+    def _short(self, values: Doubles) -> Doubles:
+        """Sums that are kept in fewer bits than the dtype has."""
+        assert self.rounding.short_format is not None
+        return floats.nearest(values, self.rounding.short_format)
 
     def _rows(self, which: int, rows: int, size: int) -> Doubles:
         return self.memory[which][: rows * size].reshape(rows, size)
@@ -364,6 +375,8 @@ class _Run:
             elif part.kind == "bias":
                 assert self.bias is not None
                 bias = floats.widen(self.bias[block], self.dtype)
+                if self.rounding.bias_format:
+                    bias = floats.nearest(bias, self.rounding.bias_format)
                 out[part.rows] = self.flush.bias(bias)
             else:
                 space = out if alone else self._rows(5, part.count, size)

@@ -77,6 +77,9 @@ class Rounding:
     rounded to the format of partial sums, None: it is rounded once. (A float16 FMA made of a
     float32 one rounds twice.)
 
+    ``shortened``: nodes whose value is then rounded to ``short_format``, which is narrower than the
+    dtype; -1 in a tree of one leaf. ``bias_format``: what the bias is rounded to first.
+
     What is flushed becomes a zero of its sign where it is subnormal. Of leaves: ``flushed_inputs``
     and ``flushed_weights``, before they are multiplied; ``flushed_products``, whose product is
     rounded before it is added; ``flushed_whole``, whose exact product is. ``flushed_sums``: nodes,
@@ -99,6 +102,13 @@ class Rounding:
     )
     intermediate_format: str | None = _format(
         "through", rare=True, sums=True, text="every sum rounded to {} first"
+    )
+    shortened: frozenset[int] = _numbers("shortened", rare=True, quiet=True, sums=True)
+    short_format: str | None = _format(
+        "short_format", rare=True, quiet=True, text="some sums rounded to {}"
+    )
+    bias_format: str | None = _format(
+        "bias_format", rare=True, quiet=True, text="bias rounded to {}"
     )
     flushed_inputs: frozenset[int] = _flushed("flushed_inputs", leaves=True)
     flushed_weights: frozenset[int] = _flushed("flushed_weights", leaves=True)
@@ -161,6 +171,11 @@ class Rounding:
             for _, fact, value in self.facts()
             if fact.rare and (value or not fact.quiet)
         }
+
+    @property
+    def by_node(self) -> bool:
+        """Whether some nodes round or flush otherwise, so that their numbers matter."""
+        return bool(self.rounded | self.shortened | (self.flushed_sums - {EVERY}))
 
     @property
     def flushes(self) -> bool:
