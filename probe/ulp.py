@@ -16,7 +16,11 @@ NAN = -(2**63)
 
 _LARGEST = 2**63 - 1
 
-#: What is compared, whether it counts as equal, and the distance (None: there is none).
+#: What is done with zeros of other signs: they are equal, or a difference of distance 0.
+ZEROS = ("equal", "differ")
+
+#: What is compared, whether it counts as equal, and the distance (None: there is none). "To the
+#: last bit" means this: +0 and -0 are counted beside (``signed_zeros``), or differ where asked.
 POLICY = (
     ("the same bits", True, 0),
     ("+0 against -0", True, 0),
@@ -107,11 +111,12 @@ def _with_nans(steps: np.ndarray, a: np.ndarray, b: np.ndarray, name: str) -> np
     return np.where(nan_a != nan_b, NAN, steps)
 
 
-def differences(a: np.ndarray, b: np.ndarray, name: str) -> Differences:
+def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> Differences:
     """Every place where two container arrays of the same shape differ, by ``POLICY``.
 
-    Slices need not be contiguous. Costs a read of both where they are equal: raw bits are compared
-    first, and the policy and the distances are worked out only where those differ.
+    ``zeros`` ``"differ"``: +0 against -0 too, at a distance of 0. Slices need not be contiguous.
+    Costs a read of both where they are equal: raw bits are compared first, and the policy and the
+    distances are worked out only where those differ.
     """
     a, b = _pair(a, b, name)
     index = _raw_differences(a, b)
@@ -126,15 +131,33 @@ def differences(a: np.ndarray, b: np.ndarray, name: str) -> Differences:
     found = Differences(index, bits_a, bits_b, steps)
     if steps.all():
         return found
-    keep = np.flatnonzero(steps)
+    wanted = steps != 0
+    if zeros == "differ":
+        wanted |= _zeros(bits_a, name) & _zeros(bits_b, name)
+    keep = np.flatnonzero(wanted)
     return Differences(*[column[keep] for column in found])
 
 
-def apart(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    """Where two container arrays of the same shape differ, by ``POLICY``: bool of that shape."""
+def apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
+    """Where two container arrays of the same shape differ, as ``differences``: bool, that shape."""
     found = np.zeros(a.size, dtype=bool)
-    found[differences(a, b, name).index] = True
+    found[differences(a, b, name, zeros).index] = True
     return found.reshape(a.shape)
+
+
+def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
+    """How often +0 stands against -0 in two container arrays of the same shape."""
+    a, b = _pair(a, b, name)
+    index = _raw_differences(a, b)
+    if not index.size:
+        return 0
+    return int((_zeros(_taken(a, index), name) & _zeros(_taken(b, index), name)).sum())
+
+
+def _zeros(bits: np.ndarray, name: str) -> np.ndarray:
+    """Which bit patterns are zeros of either sign."""
+    sign = np.array(1 << (floats.format_of(name).bits - 1), dtype=bits.dtype)
+    return (bits & ~sign) == 0
 
 
 def largest(ulps: np.ndarray):

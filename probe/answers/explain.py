@@ -65,6 +65,7 @@ def explain(
     against_padding: object = None,
     kernels: str = "said",
     certify: bool = False,
+    zeros: str = "equal",
 ) -> Explained:
     """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
 
@@ -74,7 +75,8 @@ def explain(
     have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
     symbols sampled while it runs) or ``none``; each source starts the target again. ``certify``:
-    ask every output about every addition and fusion. Costs a start and a reveal on each side.
+    ask every output about every addition and fusion. ``zeros``: ``differ`` makes +0 against -0 a
+    difference, at 0 ulp; ``equal`` counts them. Costs a start and a reveal on each side.
     Errors: InputError; TargetError where a target fails.
 
     >>> import probe
@@ -90,6 +92,7 @@ def explain(
         against_target=other,
         against_padding=against_padding,
         budget=BUDGET if certify else 0,
+        zeros=zeros,
     )
     evidence = example(found)
     found.kernels = named(found, kernels)

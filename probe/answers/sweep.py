@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe import backends, layout
+from probe import backends, layout, ulp
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
 from probe.campaign import Campaign, Part, Tell, case_row, run_row
@@ -42,7 +42,14 @@ class Swept(Answer):
         report = self.found.to_json()
         if "targets" in report:
             parts = list(report["targets"].values())
-            for name in ("compared", "differing", "not_compared", "comparisons", "stored_before"):
+            for name in (
+                "compared",
+                "differing",
+                "not_compared",
+                "comparisons",
+                "stored_before",
+                "signed_zero",
+            ):
                 report[name] = sum(part[name] for part in parts)
             ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
             report["max_ulp"] = max(ulps) if ulps else None
@@ -201,6 +208,7 @@ def sweep(
     keep: int | None = None,
     workers: int | None = None,
     progress: Tell | None = None,
+    zeros: str = "equal",
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
@@ -213,7 +221,9 @@ def sweep(
     again; None keeps nothing. ``control``:
     ``every`` shape runs again, or only ``differing`` ones.
     ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
-    side. Errors: InputError before anything runs. A target's failure is part of the answer.
+    side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps nothing;
+    ``equal`` counts them. Errors: InputError before anything runs. A target's failure is part of
+    the answer.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
@@ -223,6 +233,10 @@ def sweep(
     values = _layouts(lengths, case, chosen) if vary == "layout" else _values(lengths)
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
+    if choice("zeros", zeros, ulp.ZEROS) == "differ" and (store is not None or by == "order"):
+        why = "in a store zeros are equal" if store is not None else "an order has no zeros"
+        todo = "keep nothing: --no-store (store=None)" if store is not None else "use --by bits"
+        raise InputError("zeros", zeros, why, todo)
     Plans([case], vary, *axis_values(values, vary))
     with Store.here(store) if isinstance(store, str | Path) else nullcontext(store) as kept:
         if by == "order":
@@ -236,6 +250,7 @@ def sweep(
             workers=workers,
             keep=keep,
             progress=progress,
+            zeros=zeros,
         )
     return Swept(found, case, values)
 

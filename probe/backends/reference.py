@@ -208,6 +208,35 @@ def flushing(*what):
     return algorithm
 
 
+def short(n, factors, arithmetic):
+    """In order, in float32; the result is rounded to bfloat16, as where that is computed in it."""
+    if arithmetic.name != "float32":
+        raise Unsupported("dtype={}: algorithm=short is float32 alone".format(arithmetic.name))
+    total = sequential(n, factors, arithmetic)
+    kept = floats.widen(floats.round_float32_to(total, "bfloat16"), "bfloat16")
+    return kept.astype(np.float32)
+
+
+def short_sums(n, factors, arithmetic):
+    """In order, in float32; every second sum is rounded to float16."""
+    if arithmetic.name != "float32":
+        raise Unsupported("dtype={}: algorithm=short_sums is float32 alone".format(arithmetic.name))
+    total = arithmetic.multiply(*factors(0))
+    for leaf in range(1, n):
+        total = arithmetic.add(total, arithmetic.multiply(*factors(leaf)))
+        if leaf % 2 == 0:
+            total = floats.round_to(total, "float16").astype(np.float32)
+    return total
+
+
+def from_zero(n, factors, arithmetic):
+    """In order, onto +0: a sum of negative zeros is +0."""
+    total = np.zeros(1, arithmetic.working)
+    for leaf in range(n):
+        total = arithmetic.add(total, arithmetic.multiply(*factors(leaf)))
+    return total
+
+
 SUMS = {
     "sequential": sequential,
     "pairwise": pairwise,
@@ -221,6 +250,9 @@ SUMS = {
     "flush_weights": flushing("weights"),
     "flush_products": flushing("products"),
     "flush_sums": flushing("sums"),
+    "from_zero": from_zero,
+    "short": short,
+    "short_sums": short_sums,
     "random": in_order(shuffled),
 }
 TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}
@@ -231,7 +263,7 @@ KEYS = {
         "sequential; pairwise with length_switch",
         "how products are added; fused uses FMA, truncated cuts its 16-bit results toward zero, "
         "neighbour adds 0 times the place after the window, "
-        "flush makes zeros of subnormal numbers, "
+        "flush makes zeros of subnormal numbers, short rounds float32 results to bfloat16, "
         "winograd and fft form no products, random changes from call to call",
     ),
     "length_switch": Key(

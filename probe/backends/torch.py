@@ -30,6 +30,7 @@ KEYS = {
     "isa": onednn.KEY,
     "threads": Key(None, "one a core", "threads within an operator"),
     "deterministic": Key(("0", "1"), "0", "torch.use_deterministic_algorithms"),
+    "flush": Key(("0", "1"), "0", "torch.set_flush_denormal: subnormal numbers become zero"),
     "linear": Key(
         ("0", "1"), "1 with a bias and for dense, else 0", "products as F.linear; 0: torch.matmul"
     ),
@@ -43,6 +44,7 @@ SETUP = {
     "threads": "torch.set_num_threads({})",
     "mkldnn": "torch.backends.mkldnn.set_flags({})",
     "deterministic": "torch.use_deterministic_algorithms({})",
+    "flush": "torch.set_flush_denormal({})",
     "tf32": "torch.backends.cudnn.allow_tf32 = {}",
     "benchmark": "torch.backends.cudnn.benchmark = {}",
 }

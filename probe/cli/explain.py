@@ -25,6 +25,7 @@ from probe.cli.options import (
     sized_case,
     target_option,
     targets_of,
+    zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
 
@@ -53,6 +54,7 @@ CERTIFY = "Ask every output about every addition and fusion: n / 3 calls and mor
 )
 @kernels_option("said", "Kernels to name beside the causes")
 @option("--certify", None, CERTIFY, is_flag=True)
+@zeros_option
 @option("--workers", "N", "With --from: processes; one a processor if not given.")
 @fail_on_option(
     differing="an output differs",
@@ -66,6 +68,7 @@ def explain(
     store: Path | None,
     kernels: str,
     certify: bool,
+    zeros: str,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -77,6 +80,7 @@ def explain(
     """
     if store is not None:
         given = any(value is not None for name, value in sides.items() if name != "vary")
+        given |= zeros != "equal"
         refuse_beside(store, bool(words) or given, "leave out the other options")
         return _explain_store(store, number("workers", workers), fail_on, out)
     from probe.answers.explain import explain as explained
@@ -97,6 +101,7 @@ def explain(
             against_padding=sides["against_padding"],
             kernels=kernels,
             certify=certify,
+            zeros=zeros,
         )
     shown = (found.found, found.evidence, out.results.width)
     out.give(found.report(), lambda: show.explanation(*shown))

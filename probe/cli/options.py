@@ -368,6 +368,12 @@ def kernels_option(default: str, what: str) -> Callable[[Command], Command]:
     return option("--kernels", "WHICH", doc, default=default, show_default=True)
 
 
+def zeros_option(command: Command) -> Command:
+    """Adds ``--zeros``."""
+    doc = "equal: +0 and -0 are the same, and counted; differ: they are a difference of 0 ulp."
+    return option("--zeros", "WHICH", doc, default="equal", show_default=True)(command)
+
+
 def budget_options(command: Command) -> Command:
     """Adds ``--by``, ``--most`` and ``--any-cause``."""
     by = (

@@ -23,6 +23,7 @@ from probe.cli.options import (
     output_options,
     target_option,
     targets_of,
+    zeros_option,
 )
 from probe.errors import INTERRUPTED, InputError
 
@@ -64,6 +65,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @option("--keep", "N", KEEP)
 @option("--control", "WHICH", CONTROL, default="every", show_default=True)
 @option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
+@zeros_option
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, or a shape does not repeat its own bits",
@@ -79,6 +81,7 @@ def sweep(
     no_store: bool,
     keep: str | None,
     control: str,
+    zeros: str,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -122,6 +125,7 @@ def sweep(
             progress=tell,
             keep=kept,
             workers=side_by_side,
+            zeros=zeros,
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):

@@ -155,7 +155,17 @@ class Comparison:
     @cached_property
     def differences(self) -> ulp.Differences:
         """The pairs whose bits differ, by how much."""
-        return ulp.differences(*self.values(), self.left.case.dtype)
+        return ulp.differences(*self.values(), self.left.case.dtype, self.zeros)
+
+    @property
+    def zeros(self) -> str:
+        """``"equal"``, or ``"differ"``: zeros of other signs are differences too."""
+        return self.left.operands.zeros
+
+    @cached_property
+    def signed_zero(self) -> int:
+        """How many pairs are zeros of other signs."""
+        return ulp.signed_zeros(*self.values(), self.left.case.dtype)
 
     @property
     def differing(self) -> np.ndarray:
@@ -296,6 +306,7 @@ class Comparison:
             "compared": self.compared,
             "differing": len(self.differing),
             "max_ulp": self.max_ulp,
+            "signed_zero": self.signed_zero,
             "causes": self.causes,
             "replayed": self.replayed,
             "by_order": self.by_order,
@@ -360,16 +371,17 @@ def compared(
     first: AnySession,
     second: AnySession,
     operands: Callable[[Case], Arrays] | None = None,
+    zeros: str = "equal",
 ) -> Comparison:
     """Runs both sides and pairs their outputs; nothing is revealed yet.
 
     On one session with one padding those are compared that must agree. Else the windows are read
     off both sides, and outputs of the same place are compared. ``operands``: gives a side's, the
-    cases' own if None. TargetError.
+    cases' own if None. ``zeros``: as ``ulp.differences`` has it. TargetError.
     """
     conventions = first is not second or shapes.padding is not None
     left, right = (
-        run(session, case, None if operands is None else operands(case), conventions)
+        run(session, case, None if operands is None else operands(case), conventions, zeros)
         for session, case in ((first, shapes.left), (second, shapes.right))
     )
     pairs = Pairs.same_place(left, right) if conventions else Pairs.must_agree(shapes)

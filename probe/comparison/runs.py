@@ -174,7 +174,7 @@ class Run:
         if self.refusal:
             return self
         try:
-            self.orders = reveal(session, self.case, known, wanted, budget)
+            self.orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
         except Nondeterministic as error:
             self.refusal, self.evidence = "nondeterministic", str(error)
         except NotASum as error:
@@ -216,16 +216,22 @@ def outputs(session: AnySession, case: Case, given: Arrays | None = None) -> np.
     return y
 
 
-def run(session: AnySession, case: Case, given: Arrays | None = None, windows: bool = False) -> Run:
+def run(
+    session: AnySession,
+    case: Case,
+    given: Arrays | None = None,
+    windows: bool = False,
+    zeros: str = "equal",
+) -> Run:
     """Runs ``case`` (its length set) once, and again for control; reveals no order yet.
 
     ``given``: x, w and b as container arrays of the case's shapes, instead of its own operands.
-    ``windows``: also reads which input every output reads.
+    ``windows``: also reads which input every output reads. ``zeros``: as ``ulp.differences``.
     """
     x, w, b = operands.generate(case) if given is None else given
     header, found = _asked(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
-    made = Run(session.target, case, header["control"], Operands(case, x, w, b, y))
+    made = Run(session.target, case, header["control"], Operands(case, x, w, b, y, zeros))
     made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
     if made.control != "equal":
         made.refusal, made.evidence = "nondeterministic", _unsteady(session.target, made.control)

@@ -40,6 +40,7 @@ def explain(
     against_padding: object = None,
     inline: bool = False,
     budget: int = 0,
+    zeros: str = "equal",
 ) -> Comparison:
     """Why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by output.
 
@@ -47,9 +48,11 @@ def explain(
     With ``against_target`` (another library, device or switch) or ``against_padding`` (another
     convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
     read off both sides, and outputs whose windows differ are told apart from rounding. ``budget``:
-    questions to each side that may be spent on certifying it. Costs a reveal on each side.
+    questions to each side that may be spent on certifying it. ``zeros`` ``"differ"``: zeros of
+    other signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
     InputError: there is nothing to compare. TargetError: a target failed.
     """
+    choice("zeros", zeros, ulp.ZEROS)
     shapes = Shapes.named(case, vary, at, against, against_padding)
     other = against_target or target
     if shapes.left == shapes.right and other == target:
@@ -59,7 +62,7 @@ def explain(
             raise InputError(name, None, "the length is open", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
-        found = compared(shapes, first, second)
+        found = compared(shapes, first, second, zeros=zeros)
         found.case = shapes.case
         return found.reveal(first, second, Revealer(tried=None, budget=budget))
 
@@ -272,7 +275,7 @@ def _add_up(
     replayed = found.side.operands.replay(summation, np.array([position]), np.array([filter_]))
     found.result = _bits(replayed[0], found.dtype)
     kept = [*read, BIAS] if bias is not None else read
-    found.summation = summation if summation.rounding.rounded else summation.restricted(kept)
+    found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
     added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
     found.sums = partial_sums(found.summation, x, w, found.dtype, added)
 
@@ -323,7 +326,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
 
 def _without_zeros(side: Added, whole: int) -> Added | None:
     """Returns one side over the products that are not 0; None where that is not the same."""
-    if side.summation is None or side.summation.rounding.rounded:
+    if side.summation is None or side.summation.rounding.by_node:
         return None
     leaves = side.summation.tree.leaves
     if len(leaves) <= whole:

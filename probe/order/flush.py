@@ -378,6 +378,8 @@ def read(rounding: Rounding, piece: Piece, trace: Traces, column: int) -> Roundi
     """The rounding with what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
+    if rounding.short_format == "float16":  # which has no numbers as small as those asked about
+        return rounding
     tree = piece.found.tree
     leaves = frozenset(tree.leaves)
     whole = rounding.fused & leaves if tree.nodes else frozenset()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import floats
-from probe.order import flush
+from probe.order import flush, zero
 from probe.order.masks import Masks, Rows, ask, classify
 from probe.order.reveal import Found, column_labels
 from probe.order.tree import BIAS, Tree
@@ -254,6 +254,8 @@ def _by_filter(masks: Masks, found: Found, pairs: Pairs) -> list[Found]:
     if len(found.filters) < 2:
         return [found]
     tables = [flush.signature(masks)]
+    if masks.signed:
+        tables.append(zero.signs(masks).astype(np.float64))
     if batches:
         rows = in_rows(batches, max(map(len, batches)))
         leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -85,11 +85,12 @@ class Masks:
     """Puts questions to an operator and counts its calls.
 
     ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
-    ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once.
-    ``proved``: what ``proof`` has shown so far.
+    ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once, and
+    ``zeros``: what ``zero`` did, which is asked if ``signed``; ``proved``: what ``proof`` has shown
+    so far.
     """
 
-    def __init__(self, operator: MaskedOperator) -> None:
+    def __init__(self, operator: MaskedOperator, signed: bool = False) -> None:
         if operator.dtype not in SCALES:
             raise InputError(
                 "dtype", operator.dtype, "no masks are known for it", "use " + ", ".join(SCALES)
@@ -99,6 +100,8 @@ class Masks:
         self.size = operator.summands + int(operator.bias)
         self.calls = 0
         self.flushing: np.ndarray | None = None
+        self.signed = signed
+        self.zeros: np.ndarray | None = None
         self.alike: np.ndarray | None = None
         self._counts: np.ndarray | None = None
         self.proved: list[Proved] = []
@@ -137,6 +140,22 @@ class Masks:
         if self._counts is None:
             self._counts = self._of_units(np.full((1, self.operator.filters, 1), -1), [0.0])[0]
         return self._counts
+
+    def count_fewer(self) -> bool:
+        """Counts no more units at once than bfloat16 counts exactly; False if it did so before."""
+        limit = SCALES["bfloat16"].limit
+        if self.scale.limit <= limit or self.size <= limit:
+            return False
+        self.scale, self._counts = replace(self.scale, limit=limit), None
+        return True
+
+    def mask_smaller(self) -> bool:
+        """Takes masks that fit formats of fewer bits; False if there are none, or it did before."""
+        name = {"float32": "float16", "float64": "bfloat16"}.get(self.operator.dtype)
+        if name is None or self.scale.big == SCALES[name].big:
+            return False
+        self.scale, self._counts = SCALES[name], None
+        return True
 
     def survivors(self, leaves: np.ndarray) -> np.ndarray:
         """The question about the order: units that survive, (calls, positions, filters).

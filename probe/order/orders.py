@@ -19,6 +19,7 @@ from probe import floats, operands, ulp, window
 from probe.case import Case
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import AnySession
+from probe.order import zero
 from probe.order.certificate import certify
 from probe.order.flush import flushing
 from probe.order.masks import Masks, SessionOperator
@@ -117,13 +118,17 @@ def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
 
 @dataclass
 class Operands:
-    """Container operands of one call, cut into what each leaf meets, and the library's outputs."""
+    """Container operands of one call, cut into what each leaf meets, and the library's outputs.
+
+    ``zeros``: whether a replay has to give their sign, as ``ulp.differences`` has it.
+    """
 
     case: Case
     x: np.ndarray
     w: np.ndarray
     b: np.ndarray | None
     y: np.ndarray
+    zeros: str = "equal"
     columns: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -164,7 +169,7 @@ class Operands:
     ) -> np.ndarray:
         """Where the replay gives the library's bits: one bool a pair."""
         replayed = self.replay(summation, positions, filters)
-        return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype)
+        return ~ulp.apart(replayed, self.y[positions, filters], self.case.dtype, self.zeros)
 
 
 def _by_group(filters: np.ndarray, per_group: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -179,20 +184,22 @@ def reveal(
     known: Sequence[Summation] = (),
     wanted: np.ndarray | None = None,
     budget: int = 0,
+    zeros: str = "equal",
 ) -> Orders:
     """The order and rounding of every output of ``case`` (its length set) on ``session``.
 
     ``known``: summations of other lengths, tried by replay before any question is asked.
     ``wanted``: bool (positions, filters), the outputs to reveal; None for all. ``budget``: how many
     questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
-    that answers otherwise is revealed anew, from its own filter's answers.
+    that answers otherwise is revealed anew, from its own filter's answers. ``zeros``
+    ``"differ"``: the sign of a sum of zeros is asked too.
     Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
         raise NotASum(f"{case.op} has no weights: `probe window` reads what its windows hold")
     started = time.perf_counter()
-    work = _Work(SessionOperator(session, case), wanted)
+    work = _Work(SessionOperator(session, case), wanted, zeros == "differ")
     for summation in known if case.summands > SHORT else ():
         work.settle(summation, work.open)
     while work.open.any():
@@ -218,9 +225,11 @@ def check_sets(summands: int) -> list[str]:
 class _Work:
     """The outputs of one call on their way from open to settled."""
 
-    def __init__(self, operator: SessionOperator, wanted: np.ndarray | None) -> None:
+    def __init__(
+        self, operator: SessionOperator, wanted: np.ndarray | None, signed: bool = False
+    ) -> None:
         self.operator, self.case, self.checks = operator, operator.case, 0
-        self.masks = Masks(operator)
+        self.masks = Masks(operator, signed)
         classes, leaves = window.read_classes(self.case)
         self.classes = np.tile(classes, self.case.batch)
         bias = [operator.summands] if operator.bias else []
@@ -282,6 +291,9 @@ class _Work:
         expected = self.sizes[self.classes]
         counted = self.masks.summands()
         wrong = self.wanted & (counted != expected[:, None])
+        if wrong.any() and self.masks.count_fewer():  # some sum may be kept in 16 bits
+            counted = self.masks.summands()
+            wrong = self.wanted & (counted != expected[:, None])
         if wrong.any():
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
             seen, read = float(counted[position, filt]), expected[position]
@@ -309,6 +321,9 @@ class _Work:
             flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
             alike = flushes == summation.rounding.flushes
             positions, filters = positions[alike], filters[alike]
+        if len(positions) and self.masks.signed and not asked:
+            alike = zero.names(self.masks)[positions, filters] == (summation.rounding.zero or "")
+            positions, filters = positions[alike], filters[alike]
         for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
             fits_answers = like(summation.tree, positions, filters)
             positions, filters = positions[fits_answers], filters[fits_answers]
@@ -328,6 +343,8 @@ class _Work:
         chosen = here[np.argmax(self.sizes[here])]
         wanted &= (self.classes == chosen)[:, None]
         found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
+        if apart and refused and self._asked_coarser([one.evidence for one in refused]):
+            return  # some sum may have fewer bits than the dtype: the same is asked again
         for piece in refused:
             if apart:
                 self._refuse(_grid(piece, wanted), piece.evidence)
@@ -387,6 +404,11 @@ class _Work:
                 refuted[places] = ~told.holds
         return refuted
 
+    def _asked_coarser(self, evidence: list[str]) -> bool:
+        """Whether there are masks left that sums kept in 16 bits can answer."""
+        over = any("nan" in one or "inf" in one for one in evidence)
+        return self.masks.mask_smaller() if over else self.masks.count_fewer()
+
     def judge(self) -> None:
         """Outputs that did not replay: sums in an unknown rounding, or no sums at all?
 
@@ -421,9 +443,13 @@ class _Work:
         columns = window.columns(case, x)
         group = filters // (case.filters // case.groups)
         met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
-        exact = floats.widen(met, case.dtype) * floats.widen(weights[leaf, filters], case.dtype)
-        wrong: np.ndarray = np.abs(y - exact) > 2 * floats.eps(case.dtype) * np.abs(exact)
-        return wrong
+        x, w = floats.widen(met, case.dtype), floats.widen(weights[leaf, filters], case.dtype)
+        fits = np.abs(y - x * w) <= 2 * floats.eps(case.dtype) * np.abs(x * w)
+        for grid in ("bfloat16", "tf32"):  # operands, or the result too, may be kept in fewer bits
+            exact = floats.nearest(x, grid) * floats.nearest(w, grid)
+            near = np.where(y == floats.nearest(y, grid), floats.eps(grid), floats.eps(case.dtype))
+            fits |= np.abs(y - exact) <= 2 * near * np.abs(exact)
+        return ~fits
 
     def _uneven(self, x: np.ndarray, seed: int) -> np.ndarray:
         """The input with its elements scaled by powers of two: whoever mixes them loses bits."""

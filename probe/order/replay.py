@@ -3,8 +3,8 @@
 Every node is the exact sum of its children rounded once to the format that partial sums are kept
 in. A child that is a leaf is its exact product where the leaf is fused, else the product rounded
 first: a node with one fused leaf is a fused multiply-add. Subnormal numbers become zeros of their
-sign where the rounding says so. Signs of zeros may differ from the operator's (many start from +0);
-``ulp.POLICY`` takes +0 and -0 as equal.
+sign where the rounding says so. Signs of zeros may differ from the operator's where the rounding
+does not say how sums start (many do from +0); ``ulp.POLICY`` takes +0 and -0 as equal.
 
 Nodes of a level that do the same are evaluated together, for a block of outputs at once: rows of
 arrays are nodes, columns are outputs.
@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.order import fma
+from probe.order import fma, zero
 from probe.order.fma import Doubles, Rounder
 from probe.order.subnormal import Flush, tiny_doubles
 from probe.order.summation import EVERY, Summation
@@ -112,7 +112,8 @@ class _Group:
     """Nodes of a level that are evaluated alike, rows start to end; operands[i] is child i of all.
 
     ``fused``: how many exact products each node adds. ``rounded``: rows rounded to the dtype too.
-    ``flushed``: rows whose subnormal sums become zero.
+    ``flushed``: rows whose subnormal sums become zero. ``shortened``: rows rounded to a narrower
+    format than the dtype.
     """
 
     start: int
@@ -121,16 +122,17 @@ class _Group:
     fused: int
     rounded: Pick | None
     flushed: Pick | None
+    shortened: Pick | None
 
 
 @lru_cache(maxsize=64)
 def _plan(
-    tree: Tree, exact: frozenset[int], rounded: frozenset[int], flushed: frozenset[int]
+    tree: Tree, exact: frozenset[int], *sets: frozenset[int]
 ) -> tuple[tuple[np.ndarray, tuple[_Group, ...]], ...]:
     """The levels in order of evaluation: nodes in the order of their rows, and their groups.
 
     A node's row in its level is where the next level reads it. ``exact``: leaves whose product
-    enters exactly; ``rounded``: nodes rounded to the dtype too; ``flushed``: nodes flushed.
+    enters exactly; ``sets``: nodes that are rounded to the dtype too, flushed, and shortened.
     """
     levels: list[tuple[np.ndarray, tuple[_Group, ...]]] = []
     row_of: dict[int, int] = {}
@@ -151,7 +153,7 @@ def _plan(
             operands = tuple(_parts(side, exact, row_of) for side in sides)
             picks = [
                 [i for i, (node, _) in enumerate(members) if node in some or EVERY in some]
-                for some in (rounded, flushed)
+                for some in sets
             ]
             picked = [_pick(rows) if rows else None for rows in picks]
             groups.append(_Group(start, len(order), operands, fused, *picked))
@@ -215,7 +217,8 @@ class _Run:
         count = self.x.shape[1]
         self.bias = None if bias is None else np.broadcast_to(_container(bias, dtype), (count,))
         rounding = self.rounding
-        self.plan = _plan(tree, rounding.fused, rounding.rounded, rounding.flushed_sums)
+        sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
+        self.plan = _plan(tree, rounding.fused, *sets)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
         self.size = max(1, min(count, max(64, fma.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
@@ -224,6 +227,10 @@ class _Run:
         self.sum_rounder = Rounder(self.step, width * self.size, tiny)
         self.product_rounder = Rounder(self.product_format, width * self.size)
         self.flush = Flush(self.rounding, dtype, len(self.x))
+        self.signed = rounding.zero is not None
+        self.starts: np.ndarray | None = None  # products that +0 is added to
+        if rounding.zero in (zero.ADDED, zero.FUSED):
+            self.starts = np.isin(np.arange(len(self.x)), list(zero.starts(tree, rounding.fused)))
         self.w_once = None
         if self.w.shape[1] == 1:
             self.w_once = self._values(self.w)
@@ -272,7 +279,8 @@ class _Run:
         before = self._rows(0, 1, size)
         if not self.plan:
             only = _parts(self.summation.tree.leaves[:1], frozenset(), {})
-            return self._operand(only, 1, before, block, 1)[0]
+            value = self._operand(only, 1, before, block, 1)[0]
+            return self._short(value) if -1 in self.rounding.shortened else value
         for number, (nodes, groups) in enumerate(self.plan):
             values = self._rows(1 - number % 2, len(nodes), size)
             for group in groups:
@@ -282,10 +290,17 @@ class _Run:
                     which = nodes[group.start : group.end][group.rounded]
                     rounded = self.summation.to_dtype(part[group.rounded], which, self.dtype)
                     part[group.rounded] = floats.widen(rounded, self.dtype)
+                if group.shortened is not None:
+                    part[group.shortened] = self._short(part[group.shortened])
             if record:
                 record(nodes, values)
             before = values
         return before[0]
+
+    def _short(self, values: Doubles) -> Doubles:
+        """Sums that are kept in fewer bits than the dtype has."""
+        assert self.rounding.short_format is not None
+        return floats.nearest(values, self.rounding.short_format)
 
     def _rows(self, which: int, rows: int, size: int) -> Doubles:
         return self.memory[which][: rows * size].reshape(rows, size)
@@ -307,7 +322,12 @@ class _Run:
         else:
             terms = self._terms(group.operands, len(out), before, block)
             total, error = fma.exact_total(terms)
+            if self.signed:
+                negative = [np.signbit(term) & (term == 0) for term in terms]
+                total[np.logical_and.reduce(negative)] = -0.0
             np.copyto(out, total if self.step == "float64" else fma.to_odd(total, error))
+        if self.starts is not None and group.fused == len(group.operands):
+            np.add(out, 0.0, out=out)
         if group.flushed is not None and self.step == self.accumulator_format:
             out[group.flushed] = self.flush.sums(out[group.flushed], self.step)
         self.sum_rounder.settle(out)
@@ -355,6 +375,8 @@ class _Run:
             elif part.kind == "bias":
                 assert self.bias is not None
                 bias = floats.widen(self.bias[block], self.dtype)
+                if self.rounding.bias_format:
+                    bias = floats.nearest(bias, self.rounding.bias_format)
                 out[part.rows] = self.flush.bias(bias)
             else:
                 space = out if alone else self._rows(5, part.count, size)
@@ -365,7 +387,7 @@ class _Run:
 
     def _multiply(self, part: _Part, block: slice, out: Doubles) -> None:
         x, w = self._factors(part, block, out)
-        if self.flush.of_products and self.dtype == "float64":
+        if self.starts is not None or (self.flush.of_products and self.dtype == "float64"):
             x = x.copy()  # which is where the products go
         if part.kind == "rounded" and self.dtype == "float64" != self.product_format:
             np.copyto(out, fma.to_odd(*fma.two_product(x, w)))
@@ -374,6 +396,10 @@ class _Run:
         if part.kind == "rounded":
             self.flush.products(x, w, out, part.sources, self.product_format)
             self.product_rounder.settle(out)
+            if self.starts is not None:
+                added = self.rounding.zero == zero.ADDED
+                nothing = (out == 0) if added else (x == 0) | (w == 0)
+                out[nothing & self.starts[part.sources][:, None]] = 0.0
         else:
             self.flush.whole(out, part.sources)
 

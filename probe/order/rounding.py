@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probe import floats
-from probe.order import flush, fusion
+from probe.order import flush, fusion, zero
 from probe.order.fusion import Piece, fusion_operands
 from probe.order.masks import Masks, ask, classify
 from probe.order.reveal import Found, column_labels
@@ -71,6 +71,9 @@ def reveal_roundings(masks: Masks, found: list[Found], alone: bool = False) -> l
     for each in QUESTIONS:
         if each.asked(masks.operator.dtype, seen, alone):
             put(each.name, each.question, each.leaves)
+    for piece in pieces if masks.signed else ():
+        here = zero.signs(masks)[:, piece.found.positions, piece.found.filters[0]]
+        piece.answers["zero"] = here.astype(np.int32)
     flush.put(masks, pieces, lambda piece: traces[piece.found.tree])
     return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
 
@@ -113,6 +116,15 @@ class Traces:
         if nodes and BIAS in last[0] and last[0][0] < 0:
             last.append(nodes[~last[0][0]])
         self.ends = np.array([[self._leaf(child) for child in node[:2]] for node in last])
+
+    @property
+    def biased(self) -> np.ndarray:
+        """The bias with a product that it is added to: one row, none where there is no such."""
+        tree = self.tree
+        if BIAS not in tree.leaves or not tree.nodes:
+            return np.zeros((0, 2), int)
+        other = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
+        return np.array([[self.bias, self._leaf(other)]])
 
     def _leaf(self, child: int) -> int:
         leaf = child if child >= 0 else self.first[~child]
@@ -161,6 +173,8 @@ def _rounding(masks: Masks, piece: Piece, trace: Traces, column: int) -> Roundin
     for each in QUESTIONS:
         if len(piece.answers.get(each.name, ())):
             rounding = each.read(rounding, piece, trace, column, dtype)
+    if masks.signed:
+        rounding = replace(rounding, zero=zero.name(piece.answers["zero"][:, column]))
     return flush.read(rounding, piece, trace, column)
 
 
@@ -221,6 +235,8 @@ def _read_truncated(
     rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
     """Truncated is the root, or the sum that the bias is added to."""
+    if rounding.shortened:
+        return rounding
     nodes, root = piece.found.tree.nodes, len(piece.found.tree.nodes) - 1
     asked = [root, ~nodes[-1][0] if nodes else -1]
     answers = zip(asked, piece.answers["truncated"][:, column], strict=False)
@@ -272,7 +288,86 @@ def _short(dtype: str) -> bool:
     return floats.format_of(dtype).bits == 16
 
 
+def shortened(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Is a sum rounded to 16 bits, though the dtype has more?
+
+    Per (p, q, r): p and q are 1 and a little that only some formats keep beside it, r is -1 or, -1
+    in its place, nothing, where the sum is the output. What is left of the little says how many
+    bits were kept: 1 bfloat16's, 2 float16's, 0 all.
+    """
+    answer = []
+    for little in LITTLE:
+        given = masks.run(leaves, [1.0, little, -1.0]).astype(np.float64)
+        alone = (leaves[:, :, 2] < 0)[:, None, :]
+        answer.append(classify(given - alone, 0.0, little))
+    lost = np.where(answer[0] == 0, 1, np.where(answer[1] == 0, 2, 0))
+    return np.where((answer[0] < 0) | (answer[1] < 0), -1, lost).astype(np.int32)
+
+
+def rounded_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """Per (bias, p): is the bias, 1 and a little, rounded to 16 bits before -1, p, is added?"""
+    lost = []
+    for little in LITTLE:
+        answer = masks.run(leaves, [1.0 + little, -1.0])
+        lost.append(classify(answer, little, 0.0))
+    found = np.where(lost[0] == 1, 1, np.where(lost[1] == 1, 2, 0))
+    return np.where((lost[0] < 0) | (lost[1] < 0), -1, found).astype(np.int32)
+
+
+def _read_bias(
+    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    return replace(rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column])))
+
+
+LITTLE = (2.0**-9, 2.0**-12)
+"""A quarter of an ulp of 1 in bfloat16, and in float16."""
+SHORT_FORMATS = {1: "bfloat16", 2: "float16"}
+
+
+def _every_node(piece: Piece, trace: Traces) -> np.ndarray:
+    """(p, q, r) of all nodes, the root last; of a tree of one leaf none."""
+    if not piece.found.tree.nodes:
+        return np.zeros((0, 3), int)
+    root = np.append(trace.ends[0], -1)
+    return np.concatenate([trace.triples, root[None]])
+
+
+def _read_shortened(
+    rounding: Rounding, piece: Piece, trace: Traces, column: int, dtype: str
+) -> Rounding:
+    """Nodes of one narrower format; what else was asked of such sums says nothing."""
+    answers = piece.answers["shortened"][:, column]
+    nodes = [*trace.triple_nodes, len(piece.found.tree.nodes) - 1]
+    for number, name in SHORT_FORMATS.items():
+        found = frozenset(n for n, one in zip(nodes, answers, strict=True) if one == number)
+        if found:
+            return replace(
+                rounding,
+                accumulator_format=dtype,
+                product_format=None,
+                rounded=frozenset(),
+                shortened=found,
+                short_format=name,
+            )
+    return rounding
+
+
 QUESTIONS = (
+    Question(
+        "shortened",
+        leaves=_every_node,
+        question=shortened,
+        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        read=_read_shortened,
+    ),
+    Question(
+        "bias",
+        leaves=lambda piece, trace: trace.biased,
+        question=rounded_bias,
+        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        read=_read_bias,
+    ),
     Question(
         "truncated",
         leaves=lambda piece, trace: trace.ends,

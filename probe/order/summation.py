@@ -77,12 +77,16 @@ class Rounding:
     rounded to the format of partial sums, None: it is rounded once. (A float16 FMA made of a
     float32 one rounds twice.)
 
+    ``shortened``: nodes whose value is then rounded to ``short_format``, which is narrower than the
+    dtype; -1 in a tree of one leaf. ``bias_format``: what the bias is rounded to first.
+
     What is flushed becomes a zero of its sign where it is subnormal. Of leaves: ``flushed_inputs``
     and ``flushed_weights``, before they are multiplied; ``flushed_products``, whose product is
     rounded before it is added; ``flushed_whole``, whose exact product is. ``flushed_sums``: nodes,
     and the output if the root is among them. ``{EVERY}``: all of that kind. ``tininess``: what
     counts as subnormal: None: what is, rounded as if exponents had no end, below the smallest
     normal number (x86); ``"before"``: the exact value (ARM); ``"grid"``: the value in its format.
+    ``zero``: what becomes of a sum of negative zeros, as ``zero`` names it; None: it is not known.
     """
 
     fused: frozenset[int] = _numbers("fused", leaves=True)
@@ -99,12 +103,20 @@ class Rounding:
     intermediate_format: str | None = _format(
         "through", rare=True, sums=True, text="every sum rounded to {} first"
     )
+    shortened: frozenset[int] = _numbers("shortened", rare=True, quiet=True, sums=True)
+    short_format: str | None = _format(
+        "short_format", rare=True, quiet=True, text="some sums rounded to {}"
+    )
+    bias_format: str | None = _format(
+        "bias_format", rare=True, quiet=True, text="bias rounded to {}"
+    )
     flushed_inputs: frozenset[int] = _flushed("flushed_inputs", leaves=True)
     flushed_weights: frozenset[int] = _flushed("flushed_weights", leaves=True)
     flushed_products: frozenset[int] = _flushed("flushed_products", leaves=True)
     flushed_whole: frozenset[int] = _flushed("flushed_whole", leaves=True)
     flushed_sums: frozenset[int] = _flushed("flushed_sums", leaves=False)
     tininess: str | None = _format("tininess", rare=True, quiet=True, cause="flush")
+    zero: str | None = _format("zero", rare=True, quiet=True, cause="zero", text="-0: {}")
 
     @classmethod
     def fused_everywhere(cls, tree: Tree, accumulator_format: str | None = None) -> Rounding:
@@ -159,6 +171,11 @@ class Rounding:
             for _, fact, value in self.facts()
             if fact.rare and (value or not fact.quiet)
         }
+
+    @property
+    def by_node(self) -> bool:
+        """Whether some nodes round or flush otherwise, so that their numbers matter."""
+        return bool(self.rounded | self.shortened | (self.flushed_sums - {EVERY}))
 
     @property
     def flushes(self) -> bool:
@@ -348,9 +365,11 @@ class Summation(NamedTuple):
         found += ["rounding"] * bool(self.rounded_apart(other))
         added = bool(self.tree.nodes or other.tree.nodes)  # else there is one product, rounded once
         pairs = list(zip(self.rounding.facts(), other.rounding.facts(), strict=True))
-        others = dict.fromkeys(("precision", "flush"), False)
+        signed, others = False, dict.fromkeys(("precision", "flush"), False)
         for (name, fact, mine), (_, _, theirs) in pairs:
-            if fact.cause == "flush":
+            if fact.cause == "zero":
+                signed |= None not in (mine, theirs) and mine != theirs
+            elif fact.cause == "flush":
                 differ = self._flushed(name) != other._flushed(name)
                 alike = self.tree == other.tree and self.rounding.fused == other.rounding.fused
                 others["flush"] |= differ and (alike or self._kinds(other, name))
@@ -360,7 +379,8 @@ class Summation(NamedTuple):
                 others["precision"] |= differ and added and not fact.apart and name != "fused"
             else:
                 others["precision"] |= mine != theirs and (added or not fact.sums)
-        return (*found, *(name for name, differ in others.items() if differ))
+        found += [name for name, differ in others.items() if differ]
+        return tuple(found) or ("rounding",) * signed
 
     def _flushed(self, name: str) -> frozenset[int] | str | None:
         """Which leaves or nodes a field of what is flushed names; a tininess is named as it is."""

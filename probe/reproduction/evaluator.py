@@ -214,6 +214,7 @@ class Summation:
     ``through``, what every sum is rounded to first, if there is one. ``sets``: ``fused``, leaves
     whose exact product is added; ``narrow``, nodes that are rounded to the dtype too; ``cut``,
     nodes whose last rounding, to the dtype, is toward zero; -1 where there is one leaf and no node;
+    ``shortened``, nodes that are rounded to ``short_format``, of fewer bits, last;
     ``flushed_...``: leaves, or nodes, that are zero where they are subnormal. ``tininess``, among
     the formats, is how that is told.
     """
@@ -237,8 +238,13 @@ class Summation:
             total = self._add(products, terms, self.flushes("sums", number))
             if number in self.sets["narrow"]:
                 total = widen(self.rounded(total, number, run.dtype), run.dtype)
-            found[~number] = total
-        return found.popitem()[1] if self.nodes else self._leaf(self.leaf)
+            found[~number] = self._short(total, number)
+        return found.popitem()[1] if self.nodes else self._short(self._leaf(self.leaf), -1)
+
+    def _short(self, total: np.ndarray, number: int) -> np.ndarray:
+        """A node's value, rounded to fewer bits than the dtype has where it is kept so."""
+        short = number in self.sets.get("shortened", ())
+        return nearest(total, self.formats["short_format"]) if short else total
 
     def _add(
         self,
@@ -272,6 +278,8 @@ class Summation:
         if leaf == BIAS:
             assert self.run.b is not None
             bias = widen(self.run.b[self.filters], self.run.dtype)
+            if self.formats.get("bias_format"):
+                bias = nearest(bias, self.formats["bias_format"])
             return flushed(bias, least(self.run.dtype, "before") * self.flushes("products", BIAS))
         a, b = self._factors(leaf)
         if leaf in self.sets["fused"] and self.nodes:

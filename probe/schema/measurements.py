@@ -162,6 +162,7 @@ COMPARISONS = (
     Column("digest_against", "text", "hash of the right outputs that were compared"),
     Column("kept", "int", "how many differing outputs are rows of `differences`", "outputs"),
     Column("seconds", "float", "time of the left call in the library", "s", null="not timed"),
+    Column("signed_zero", "int", "compared outputs, +0 against -0", "outputs", null="not counted"),
 )
 
 DIFFERENCES = (

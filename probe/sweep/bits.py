@@ -48,6 +48,7 @@ def sweep(
     sessions: Callable[[Target], AnySession] = open_session,
     close: bool = True,
     whole: Mapping[Case, Sequence[int]] | None = None,
+    zeros: str = "equal",
 ) -> Summary:
     """Runs every case on every target at every value and compares with the largest value.
 
@@ -59,7 +60,8 @@ def sweep(
     outputs stored of each comparison, the first ones and the largest; None: all. ``progress``
     counts comparisons and is called from several threads, one at a time. ``sessions`` opens a
     target, which is left running unless ``close``. ``whole``: values of the axis at which all
-    outputs of a case are stored, whether they differ or not.
+    outputs of a case are stored, whether they differ or not. ``zeros`` ``"differ"``: zeros of other
+    signs are differences, of 0 ulp.
 
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
@@ -74,7 +76,9 @@ def sweep(
             raise InputError(name, "(none)", "there is nothing to run", "give one or more")
     values, against = axis_values(lengths, vary := window.axis_of(cases[0], vary))
     plans = Plans(cases, vary, values, against)
-    job = _Sweep(plans, control, keep, whole or {}, store, experiment, progress, sessions, close)
+    job = _Sweep(
+        plans, (control, zeros), keep, whole or {}, store, experiment, progress, sessions, close
+    )
     job.found = {target.text: TargetSummary(target.text) for target in targets}
     if store is not None:
         store.flush()
@@ -94,13 +98,14 @@ class _Sweep(Campaign[int]):
     def __init__(
         self,
         plans: Plans,
-        control: str,
+        how: tuple[str, str],
         most_kept: int | None,
         whole: Mapping[Case, Sequence[int]],
         *options: Any,
     ) -> None:
         super().__init__(*options)
-        self.plans, self.control, self.most_kept, self.whole = plans, control, most_kept, whole
+        self.plans, self.most_kept, self.whole = plans, most_kept, whole
+        self.control, self.zeros = how
         self.found: dict[str, TargetSummary] = {}
         self.stored: dict[str, dict[tuple[str, int], Row]] = {}
 
@@ -206,6 +211,7 @@ class _CaseSweep:
             "against": plan.against,
             "items": list(self.todo.values()),
             "control": self.job.control,
+            "zeros": self.job.zeros,
         }
         if self.careful:
             request["interval"] = 0
@@ -293,6 +299,7 @@ class TargetSummary:
     differing: int = 0
     max_ulp: int | None = 0
     nondeterministic: int = 0
+    signed_zero: int = 0
     differences: list[Difference] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
@@ -303,6 +310,7 @@ class TargetSummary:
         self.compared += row["compared"]
         self.not_compared += row["not_compared"]
         self.differing += row["differing"]
+        self.signed_zero += row.get("signed_zero") or 0
         self.nondeterministic += row["control"] not in (None, "equal")
         if not row["differing"]:
             return
@@ -328,6 +336,7 @@ class TargetSummary:
             "compared": self.compared,
             "differing": self.differing,
             "max_ulp": self.max_ulp,
+            "signed_zero": self.signed_zero,
             "lengths": lengths,
             "not_compared": self.not_compared,
             "comparisons": self.comparisons,

@@ -170,7 +170,7 @@ def comparison_rows(
     ``pair``: the key columns other than ``at``. ``not_compared``: by value of the axis.
     """
     found = {name: arrays[name].tolist() for name in _COLUMNS} | {
-        name: header[name] for name in ("control", "digest_at", "digest_against")
+        name: header[name] for name in ("control", "digest_at", "digest_against", "signed_zero")
     }
     found["not_compared"] = [not_compared[at] for at in found["at"]]
     by_row = zip(*found.values(), strict=True)

@@ -26,7 +26,7 @@ EQUAL, DIFFERS, ALIGNMENT = "equal", "differs", "alignment differs"
 
 _ROW = (
     *("at", "compared", "differing", "max_ulp", "first"),
-    *("seconds", "control", "digest_at", "digest_against"),
+    *("seconds", "control", "digest_at", "digest_against", "signed_zero"),
 )
 
 
@@ -48,15 +48,17 @@ def sweep(call, header, describe):
     ``[at, blocks]``: the value of the axis, and the blocks of outputs that must agree, each
     ``[left, right]``: ``[start, stop, step]`` for each axis of the output at ``at`` and of the one
     at ``against``; a left of None means all of it.
+    ``zeros``: as ``ulp.differences`` has it; ``equal`` if it is left out.
     ``interval``: seconds between answers; 0 answers every item at once, and before the first, with
     no item, when the base has been computed. ``describe``: exception -> ``(kind, message)``; an
     item that fails is listed under ``failures`` and the others go on.
 
     Each answer has the columns ``at``, ``compared``, ``differing``, ``max_ulp`` (-1: no distance
     is a number), ``first`` (-1: none), ``seconds``, the lists ``control`` (None: not run),
-    ``digest_at`` and ``digest_against``, and of all differing outputs, one item after the other,
-    ``index`` (flat in the whole output at ``at``), ``index_against`` (flat in the other),
-    ``bits_at``, ``bits_against`` and ``ulps``. ``shape_against`` is the shape of the base.
+    ``digest_at``, ``digest_against`` and ``signed_zero`` (zeros of other signs), and of all
+    differing outputs, one item after the other, ``index`` (flat in the whole output at ``at``),
+    ``index_against`` (flat in the other), ``bits_at``, ``bits_against`` and ``ulps``.
+    ``shape_against`` is the shape of the base.
     """
     base = _Base(call, header)
     batch = _Batch(base)
@@ -80,6 +82,7 @@ class _Base:
 
     def __init__(self, call, header):
         self.call, self.vary = call, header["vary"]
+        self.zeros = header.get("zeros", "equal")
         self.every = header.get("control", "every") == "every"
         self.dtype = call.spec["dtype"]
         prepared = call.at({self.vary: header["against"]})
@@ -94,6 +97,7 @@ class _Base:
         output, seconds = prepared.run()
         mine, theirs = _sides(output, self.output, blocks)
         digest_at, digest_against, found = self._match(mine, theirs)
+        signed = 0 if found is None else ulp.signed_zeros(mine, theirs, self.dtype)
         places, checked, differing, largest, first = None, None, 0, 0, -1
         if found is not None and len(found.index):
             places = _places(found, output, self.output, blocks)
@@ -101,8 +105,8 @@ class _Base:
         if self.every or differing:
             checked = control(prepared, output, self.dtype)
             checked = self.control if checked == EQUAL else checked
-        row = at, mine.size, differing, largest, first, seconds, checked, digest_at, digest_against
-        return row, places
+        row = at, mine.size, differing, largest, first, seconds, checked
+        return row + (digest_at, digest_against, signed), places
 
     def _match(self, mine, theirs):
         """Both digests, and the differences unless the bytes are the same."""
@@ -114,7 +118,11 @@ class _Base:
             against = self.digest.of(theirs)
             bits, others = floats.to_bits(mine, self.dtype), floats.to_bits(theirs, self.dtype)
             at = against if np.array_equal(bits, others) else digest(mine)
-        return at, against, None if at == against else ulp.differences(mine, theirs, self.dtype)
+        return (
+            at,
+            against,
+            None if at == against else ulp.differences(mine, theirs, self.dtype, self.zeros),
+        )
 
 
 def _sides(mine, theirs, blocks):

@@ -88,6 +88,8 @@ def headline(found: Comparison) -> Text:
                 f", but {found.by_order:,} are added in another way: other operands will differ",
                 "yellow",
             )
+    if found.signed_zero and found.zeros == "equal":
+        text.append(f" ({found.signed_zero:,} are zeros of other signs: --zeros differ)")
     style = "green" if found.replayed == compared else "yellow"
     return text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
 
