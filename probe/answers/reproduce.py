@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from probe import floats
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
@@ -163,12 +165,23 @@ def shrunk(
 
 
 def _operands(finding: Finding) -> dict[str, Any] | None:
-    """x, w and b as nested lists, exact in JSON's numbers; None for large cases."""
+    """x, w and b as nested lists, exact in JSON's numbers; None for large cases.
+
+    JSON has no infinities and no NaN: they are the texts inf, -inf and nan.
+    """
     if finding.x.size + finding.w.size > LISTED:
         return None
     found = {"x": finding.x, "w": finding.w} | ({} if finding.b is None else {"b": finding.b})
     dtype = finding.case.dtype
-    return {name: floats.widen(array, dtype).tolist() for name, array in found.items()}
+    return {name: _plain(floats.widen(array, dtype)) for name, array in found.items()}
+
+
+def _plain(values: np.ndarray) -> list[Any]:
+    listed = values.astype(object)
+    odd = ~np.isfinite(values)
+    listed[odd] = [str(value) for value in values[odd].tolist()]
+    found: list[Any] = listed.tolist()
+    return found
 
 
 def emulated(

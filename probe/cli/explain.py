@@ -139,6 +139,9 @@ def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: O
 def window(words: dict[str, str], target: str, fail_on: str | None, out: Output) -> int:
     """Reveals which inputs every output reads, and compares that with the case's padding.
 
+    That is of finite operands. What else gets into an output if it is infinite or NaN, because the
+    kernel multiplies it by a zero of its own, is asked too: `reaches`, where there is something.
+
     Give the length with --length. With --json, `reads` has for every product the flat index into x
     (of shape `input_shape`), null where it meets padding; of the filters of a group the first is
     shown, all read alike.

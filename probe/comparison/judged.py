@@ -239,7 +239,7 @@ class Comparison:
         sides = ((self.left.orders, self.pairs.left), (self.right.orders, self.pairs.right))
         known = [orders.replayed[tuple(places[same].T)] for orders, places in sides]
         proved = same[known[0] & known[1]]
-        kinds, number = np.unique(self._kinds(proved)[:, 4:], axis=0, return_inverse=True)
+        kinds, number = np.unique(self._kinds(proved)[:, 5:], axis=0, return_inverse=True)
         names = [self._verdict(*kind) for kind in kinds.tolist()]
         found = np.array(names, object)[number.reshape(-1)]
         apart = {name: proved[found == name] for name in dict.fromkeys(names) if name}
@@ -260,11 +260,22 @@ class Comparison:
         same, read = self.pairs.same_window[which], self._classes[0][one[0]]
         no_sum = left.not_a_sum[one] | right.not_a_sum[two]
         reached = self.left.reached[one] ^ self.right.reached[two]
-        proved = self.proved(which)
-        columns = [same, no_sum, proved, reached, left.index[one], right.index[two], read]
+        proved, early = self.proved(which), self._early(which)
+        columns = [same, no_sum, proved, reached, early, left.index[one], right.index[two], read]
         return np.stack(columns, axis=1).astype(np.int64)
 
-    def _name(self, same: int, no_sum: int, replayed: int, reached: int, *sums: int) -> str:
+    def _early(self, which: np.ndarray) -> np.ndarray:
+        """Which pairs have a product that overflows before it is added, on one side or both."""
+        sides = ((self.left, self.pairs.left[which]), (self.right, self.pairs.right[which]))
+        found = np.zeros(len(sides[0][1]), bool)
+        for side, places in sides:
+            if side.variants:
+                found |= np.array([tuple(at) in side.variants for at in places.tolist()], bool)
+        return found
+
+    def _name(
+        self, same: int, no_sum: int, replayed: int, reached: int, early: int, *sums: int
+    ) -> str:
         if not same:
             return "window"
         if no_sum:
@@ -272,7 +283,8 @@ class Comparison:
         if reached and replayed:
             return "reach"
         one, two, read = sums
-        return self._verdict(one, two, read) * replayed or "unexplained"
+        name = self._verdict(one, two, read) or "rounding" * early
+        return name * replayed or "unexplained"
 
     def _verdict(self, one: int, two: int, read: int) -> str:
         """What sets two summations apart over the leaves that are read; empty if nothing does."""

@@ -13,12 +13,13 @@ import numpy as np
 
 from probe import backends, floats, layout, operands, window
 from probe.case import Case
+from probe.comparison.odd import settle
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders, reveal
-from probe.order.reach import Reach, reached_by
+from probe.order.reach import Reach
 from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
 from probe.target import Target
@@ -126,7 +127,8 @@ class Run:
     filters): the replay gave the library's bits on the run's operands. ``windows``: what every
     output reads, as ``read_windows`` gives it, where that was asked. ``reach``: which outputs the
     operands' infinities and NaNs reach from elsewhere; None where all are finite. ``reached``:
-    outputs that are NaN by that alone, (positions, filters).
+    outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs are added
+    whose products overflow before that, by (position, filter).
     """
 
     target: Target
@@ -140,10 +142,13 @@ class Run:
     windows: np.ndarray | None = None
     reach: Reach | None = None
     reached: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    variants: dict[tuple[int, int], Summation] = field(default_factory=dict)
 
     def summation(self, place: Sequence[int] | np.ndarray) -> Summation | None:
         """Returns how the output at (position, filter) is added; None where that is not known."""
         position, filter_ = place
+        if variant := self.variants.get((int(position), int(filter_))):
+            return variant
         number = -1 if self.orders is None else int(self.orders.index[position, filter_])
         return None if number < 0 or self.orders is None else self.orders.summations[number]
 
@@ -186,22 +191,10 @@ class Run:
         return self
 
     def prove(self, session: AnySession, orders: Orders) -> None:
-        """Takes these orders and replays them on the run's operands.
-
-        An output that an infinity or a NaN reaches from outside of its window adds 0 times that: it
-        replays if it is NaN.
-        """
+        """Takes these orders and replays them on the run's operands."""
         self.orders, self.evidence = orders, orders.evidence
         self.replays = replays(orders, self.operands)
-        given = self.operands
-        if given.finite:
-            return
-        if self.reach is None:
-            self.reach = reached_by(session, self.case, given.x, given.w, given.b)
-        some, nan = self.reach.any, np.isnan(floats.widen(given.y, self.case.dtype))
-        self.reached = some & nan & ~_nans(orders, given, some & nan)
-        known = (orders.index >= 0) | orders.replayed
-        self.replays = np.where(some, nan & known, self.replays)
+        settle(self, session, orders)
 
 
 def _asked(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
@@ -275,17 +268,6 @@ def replays(orders: Orders, operands: Operands) -> np.ndarray:
         if len(positions):
             agreed[positions, filters] = operands.agrees(summation, positions, filters)
     return agreed
-
-
-def _nans(orders: Orders, operands: Operands, which: np.ndarray) -> np.ndarray:
-    """Where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
-    found = np.zeros_like(which)
-    for number, summation in enumerate(orders.summations):
-        positions, filters = np.nonzero(which & (orders.index == number))
-        if len(positions):
-            y = operands.replay(summation, positions, filters)
-            found[positions, filters] = np.isnan(floats.widen(y, operands.case.dtype))
-    return found
 
 
 class Revealer:

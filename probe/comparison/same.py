@@ -31,14 +31,17 @@ def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
     mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
     if not len(mine):
         return
-    filters = np.unique(np.stack([mine[:, 1], theirs[:, 1]], axis=1), axis=0).T
+    filters = _met(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
-    places = np.unique(np.stack([mine[:, 0], theirs[:, 0]], axis=1), axis=0)
+    moved = np.flatnonzero((np.diff(mine[:, 0]) != 0) | (np.diff(theirs[:, 0]) != 0)) + 1
+    starts = np.concatenate([[0], moved])  # filters of one place follow each other
+    places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
-    groups = np.unique(np.stack([filters[0] // widths[0], filters[1] // widths[1]], axis=1), axis=0)
-    for first, second in groups.tolist():
+    ours, others = filters[0] // widths[0], filters[1] // widths[1]
+    groups = _met(ours, others, left.case.groups, right.case.groups)
+    for first, second in groups.T.tolist():
         ours, others = one.columns[first], two.columns[second]
         step = max(1, AT_ONCE // max(len(ours), 1))
         for start in range(0, len(places), step):
@@ -47,6 +50,13 @@ def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
             for name, a, b in (met_here, *met):
                 _check_bits(name, a, b, dtype)
             met = []
+
+
+def _met(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
+    """The pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
+    found = np.zeros((count, others), bool)
+    found[mine, theirs] = True
+    return np.stack(np.nonzero(found))
 
 
 def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:

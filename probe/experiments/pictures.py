@@ -22,6 +22,7 @@ from probe.plots import DIFFERS, QUIET, STABLE, ULPS, draw_ulps, ulp_class, ulp_
 
 CAUSES = {
     "window": "#009e73",
+    "reach": "#8c6bb1",
     "order": "#0072b2",
     "rounding": "#e69f00",
     "order+rounding": "#56b4e9",

@@ -2,7 +2,8 @@
 
 Decided by order, not by luck: each output's summation is recognised at the size
 that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
-outputs agree only if they are added in the same order with the same roundings. Functions of an
+outputs agree only if they are added in the same order with the same roundings: of all finite
+activations, since an infinity or a NaN may get into outputs that do not read it. Functions of an
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 

@@ -108,7 +108,10 @@ def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray
         why = f"its outputs are {side.refusal}: there is no order to replay"
         raise InputError("target", side.target.text, why, "take another target, or a nearby length")
     case, operands, orders = side.case, side.operands, side.orders
-    index = _index(orders, side.replays & ~side.reached)
+    kept = side.replays & ~side.reached
+    for place in side.variants:
+        kept[place] = False
+    index = _index(orders, kept)
     missing = int((index == -1).sum())
     if missing and not partial:
         why = f"{missing} of {index.size} outputs did not replay"

@@ -350,6 +350,7 @@ class _Search:
             if result.period
             else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
         ]
+        result.assumed.append("operands are finite; `probe window` asks what NaN gets into")
         if any(not found.whole for found in self.seen.values()):
             result.assumed.append(
                 f"calls of more than {ALL} outputs: rows that were not looked at are like the "

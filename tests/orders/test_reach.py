@@ -1,15 +1,18 @@
 """What reaches an output without a weight: every element found, and named as a cause."""
 
+import io
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from probe import floats
 from probe.answers.explain import predicted, window
 from probe.case import Case
+from probe.cli.show import orders
 from probe.errors import TargetError
 from probe.explain import explain
 from probe.explain.evidence import example
@@ -139,12 +142,37 @@ def test_overflow_in_one_order_alone_is_order():
     assert found.causes == {"order": 1} and found.replayed == found.compared == 2
 
 
+def test_a_product_that_overflows_before_it_is_added_replays():
+    # 1.5 * 3e38 - 1.5 * 2.8e38 is a number, unless the first product is rounded to float32 alone.
+    large = "x[0, 0, 0]=3e38; x[0, 0, 1]=-2.8e38; w[0]=1.5"
+    case = Case("matmul", in_channels=3, filters=1, length=1, dtype="bfloat16", put=large)
+    target = Target.parse("reference,algorithm=truncated")
+    found = explain(case, target, against_target=PLAIN, inline=True)
+    assert np.isinf(floats.widen(found.values()[0], "bfloat16")).all()
+    assert found.replayed == found.compared == 1
+    assert found.left.summation((0, 0)).rounding.fused < {0, 1, 2}
+
+
 def test_window_tells_what_reaches_an_output():
     told = window(SHAPES["matmul"], NEIGHBOUR).to_json()
     assert told["reach"] == {"inputs": 36 * 3} and told["windows"][0]["reaches"] == [*range(5, 10)]
     assert "reaches" not in told["windows"][-1]
     quiet = window(SHAPES["matmul"], PLAIN).to_json()
     assert "reach" not in quiet and not any("reaches" in one for one in quiet["windows"])
+
+
+def test_window_says_it_in_words():
+    def text(found):
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(orders.windows(found))
+        return console.export_text()
+
+    told = text(window(SHAPES["groups"], NEIGHBOUR))
+    assert "outputs multiply inputs by a zero of their own: an infinity there" in told
+    assert "out[0, 0, 0], filter 2 is reached by x[0, 2, 2, 2..3]" in told
+    assert "infinities and NaN elsewhere do not reach any" in text(window(SHAPES["sum"], PLAIN))
+    pool = Case("max_pool1d", 2, 2, length=6)
+    assert "this holds for finite operands" in text(window(pool, PLAIN))
 
 
 def test_by_order_says_where_infinities_get_in():

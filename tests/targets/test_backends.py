@@ -15,6 +15,8 @@ from probe.backends import conformance, rewritten, tensorflow
 from probe.backends.contract import Backend, Key, Unsupported
 from probe.backends.source import Shapes
 from probe.backends.tensorflow import TensorFlow
+from probe.case import Case
+from probe.comparison import outputs
 from probe.errors import TargetError
 from probe.target import Target
 
@@ -317,3 +319,21 @@ def test_a_stable_operator_of_a_pool_or_of_two_calls_is_refused(words):
     spec = {**conformance.spec("conv1d", [3]), **words, "remedy": {"kind": "stable"}}
     with pytest.raises(Unsupported, match="remedies are for single convolutions"):
         rewritten.operator(backend, spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("op", ["conv2d", "depthwise_conv2d"])
+def test_what_onednn_has_no_primitive_for_is_unsupported(op, dtype):
+    limited = Target.parse("tensorflow,isa=avx2")
+    if why := target.unavailable(limited):
+        pytest.skip(why)
+    case = Case(op, 3, 4, 4, 12, dtype=dtype)
+    with launch.open_session(limited) as session:
+        try:
+            outputs(session, case)
+        except TargetError as error:
+            refused = error
+        else:
+            pytest.skip("AVX2 has a primitive for it in this release")
+    assert refused.kind == "unsupported" and "refuses" in refused.why

@@ -112,7 +112,10 @@ def _reach(found: Windows) -> Iterator[Text]:
         shape = case.input_shape()
         apart = (np.diff(one.inputs) > 1) | (np.diff(one.inputs // case.in_channels) > 0)
         runs = np.split(one.inputs, np.flatnonzero(apart) + 1)
-        some = " ".join(_span(int(run[0]), len(run), shape) for run in runs[:READS])
+        some = " ".join(
+            _span(int(run[0]), len(run), shape) if len(run) > 1 else _input(int(run[0]), shape)
+            for run in runs[:READS]
+        )
         more = f" ... ({len(runs) - READS} more)" if len(runs) > READS else ""
         which = f", filter {one.group * (case.filters // case.groups)}" * (case.groups > 1)
         how = "" if one.exact else "some of "
