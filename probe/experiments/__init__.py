@@ -3,5 +3,6 @@
 ``frame`` is what a script begins with, and runs a script and its notebook.
 ``conventions`` measures which inputs outputs read, ``padding`` how networks change with it,
 ``trials`` makes findings into scripts, ``reports`` asks every target what public reports ask.
-``notebook`` reads results; ``pictures``, ``networks``, ``windows`` and ``sums`` draw them.
+``notebook`` reads results, ``machines`` those of several processors; ``pictures``, ``networks``,
+``windows`` and ``sums`` draw them.
 """

@@ -6,6 +6,7 @@ A script has two options, a bar, and every error as one line; its notebook is ex
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import signal
@@ -113,6 +114,21 @@ def reported(store: Path, asked: Tally) -> bool:
     rows = load(store).findings
     shown = f"{asked.found} findings made, {asked.before} were stored before; "
     return told(asked, f"{shown}{len(rows[rows.differing > 0])} of {len(rows)} differ")
+
+
+def fuzzed(store: Path, done: Tally) -> bool:
+    """Prints what became of all stored trials; whether Ctrl-C ended it."""
+    rows = load(store).trials
+    judged = rows[rows.compared.notna()]
+    refereed = judged[judged.refereed.notna()]
+    unexplained = sum(each.get("unexplained", 0) for each in judged.causes.map(json.loads))
+    shown = (
+        f"{done.found} trials now, {done.before} were stored before. Of {len(rows)}: "
+        f"{len(judged)} compared, {int(judged.differing.sum()):,} outputs differ, {unexplained} "
+        f"unexplained; {len(refereed)} refereed: {int(refereed.missed.sum())} outputs missed, "
+        f"{int(refereed.false.sum())} false, {int(refereed.other.sum())} other than direct calls'"
+    )
+    return told(done, shown)
 
 
 def reproduced(tried: Tally, source: str, drawn: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,9 +69,13 @@ def key(
     return Column(name, type, meaning, unit, null, key=True, since=since)
 
 
-def second(*columns: Column) -> tuple[Column, ...]:
-    """Columns of a table that the second version of the format brought."""
-    return tuple(replace(column, since=2) for column in columns)
+def since(version: int, *columns: Column) -> tuple[Column, ...]:
+    """Columns of a table that a version of the format brought."""
+    return tuple(replace(column, since=version) for column in columns)
+
+
+second = partial(since, 2)
+"""Columns of a table that the second version brought."""
 
 
 RUN = key("run_id", "text", "the run that measured it: `runs.run_id`")

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from probe.schema import measurements
-from probe.schema.measurements import PAIR, RUN, TARGET, TYPES, Column, key, second
+from probe.schema.measurements import PAIR, RUN, TARGET, TYPES, Column, key, second, since
 
 if TYPE_CHECKING:
     import pyarrow
@@ -197,6 +197,8 @@ REMEDIES = second(
     Column("recommended", "flag", "whether it is the cheapest exact one; never of a part"),
 )
 
+REFUSED = "refused: see `reason`"
+NO_REFEREE = "no direct call of this library, or refused"
 EARLIER = "not confirmed, not a number, or stored before this was kept"
 
 REPRODUCTIONS = second(
@@ -241,13 +243,40 @@ REPRODUCTIONS = second(
     Column("seconds_proof", "float", "of these, in fresh processes", "s", null="not confirmed"),
 )
 
-VERSION = 2
+TRIALS = since(
+    3,
+    RUN,
+    key("number", "int", "the trial's place in the draw"),
+    TARGET,
+    Column("case_id", "text", "the left side's case: `cases.case_id`"),
+    Column("against_target", "text", "where the right side ran", null="on the same target"),
+    Column("vary", "text", "the axis that sets the sides apart", null="none does"),
+    Column("at", "int", "its value on the left side", "elements of `vary`", null="no axis"),
+    Column("against", "int", "its value on the right side", "elements of `vary`", null="no axis"),
+    Column("compared", "int", "outputs that were compared", "outputs", null=REFUSED),
+    Column("differing", "int", "of these, with other values", "outputs", null=REFUSED),
+    Column("max_ulp", "int", "largest absolute distance", "ulp", null="none is a number"),
+    Column("causes", "json", "these by cause: `order`, `rounding`, ...", null=REFUSED),
+    Column("replayed", "int", "differing outputs replayed on both sides", "outputs", null=REFUSED),
+    Column("by_order", "int", "outputs that are added in another way", "outputs", null=REFUSED),
+    Column("unknown", "int", "outputs whose summation is not known", "outputs", null=REFUSED),
+    Column("refereed", "int", "outputs of direct calls, both sides", "outputs", null=NO_REFEREE),
+    Column("other", "int", "of these, with other bits than probe's", "outputs", null=NO_REFEREE),
+    Column("missed", "int", "outputs that differ by the referee alone", "outputs", null=NO_REFEREE),
+    Column("false", "int", "outputs that differ by probe alone", "outputs", null=NO_REFEREE),
+    Column("unrefereed", "text", "why there is no referee", null="there is one", foreign=True),
+    Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
+    Column("seconds", "float", "for both sides, their reveals and the referee", "s"),
+)
+
+VERSION = 3
 """Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not said to be younger.",
     2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
     "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
+    3: "`trials`.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
 
@@ -261,6 +290,7 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "findings": FINDINGS,
     "remedies": REMEDIES,
     "reproductions": REPRODUCTIONS,
+    "trials": TRIALS,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -276,6 +306,8 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "remedies": "One row a remedy of a case or network on a target. The exact sums are float64's; "
     "the scale is sum|x*w|, of a network the largest |output|.",
     "reproductions": "One row a finding that was drawn, made small, and run by its script.",
+    "trials": "One row a random pair of runs: what probe says of it, and what direct calls of the "
+    "libraries say.",
 }
 """What a row of each table is."""
 

@@ -1,0 +1,83 @@
+"""Is every difference explained, none missed and none made up? Random cases on every target here.
+
+Random operations, shapes, strides, dilations, groups, formats and layouts, at two lengths, batches
+or numbers of filters, or on two targets; with operands that are normal, that cancel, that are
+tiny, infinite or NaN. Each pair is explained, and refereed by the libraries' own calls, which
+share no line with what probe runs: they say whether the outputs are right, whether a difference
+was missed, and whether one was told that there is not. An hour on two processors.
+
+Writes results/fuzz/<machine>/*.parquet; notebooks/fuzz.ipynb draws them. Another `SEED` draws
+other trials, a larger `TRIALS` goes on from here; what is stored already is not tried again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe import Store
+from probe.experiments import frame
+from probe.experiments.fuzzing import OPERATIONS, Drawing, tried
+
+NAME = "fuzz"
+
+SEED = 0
+TRIALS = 330
+"""Of each target."""
+
+FEW = {"openvino": 60, "openvino,precision=f32": 60}
+"""Of targets that compile a model for each mask, which takes seconds a trial."""
+
+HERE = {"normal": 3, "cancel": 3, "tiny": 2, "infinite": 1, "nan": 1}
+"""Kinds of operands, and how often each is drawn."""
+
+ALL = {"float32": 5, "bfloat16": 2, "float16": 2, "float64": 1}
+WIDE = {"float32": 4, "float64": 1}
+NARROW = {"float32": 4, "float16": 1}
+SINGLE = {"float32": 1}
+PRODUCTS = {"matmul": 3, "dense": 2, "sum": 1}
+WINDOWS = {name: often for name, often in OPERATIONS.items() if name not in PRODUCTS}
+
+LAYOUTS = ("transposed", "channels_last", "strided", "offset:4", "offset:16")
+"""Drawn where a library keeps them."""
+
+# Limited to older instructions, TensorFlow refuses 16-bit formats, or its process dies (SIGSEGV).
+TARGETS = {
+    "tensorflow": Drawing(ALL, HERE, OPERATIONS, others=["torch", "jax", "tensorflow,onednn=0"]),
+    "tensorflow,onednn=0": Drawing(ALL, HERE, OPERATIONS, others=["tensorflow"]),
+    "tensorflow,onednn=0,contraction=0": Drawing(ALL, HERE, OPERATIONS),
+    "tensorflow,isa=avx2": Drawing(WIDE, HERE, OPERATIONS, others=["tensorflow"]),
+    "tensorflow,isa=sse41": Drawing(WIDE, HERE, OPERATIONS),
+    "tensorflow,xla=1": Drawing(ALL, HERE, OPERATIONS, others=["jax", "tensorflow"]),
+    "torch": Drawing(ALL, HERE, OPERATIONS, LAYOUTS, ["torch,mkldnn=0", "tensorflow", "jax"]),
+    "torch,mkldnn=0": Drawing(ALL, HERE, OPERATIONS, LAYOUTS),
+    "jax": Drawing(ALL, HERE, OPERATIONS, others=["torch"]),
+    "onnxruntime": Drawing(NARROW, HERE, OPERATIONS, others=["torch"]),
+    "onnxruntime,weights=argument": Drawing(NARROW, HERE, OPERATIONS),
+    "openvino": Drawing(NARROW, HERE, OPERATIONS),
+    "openvino,precision=f32": Drawing(SINGLE, HERE, OPERATIONS, others=["onnxruntime"]),
+    "litert": Drawing(SINGLE, HERE, WINDOWS, others=["tensorflow"]),
+    "litert,xnnpack=0": Drawing(SINGLE, HERE, WINDOWS),
+    "opencv": Drawing(SINGLE, HERE, WINDOWS, others=["onnxruntime"]),
+    "keras": Drawing(ALL, HERE, {**OPERATIONS, "sum": 0, "matmul": 0}, others=["torch"]),
+    "numpy": Drawing({"float32": 3, "float64": 1, "float16": 1}, HERE, PRODUCTS),
+}
+
+QUICK = {
+    text: Drawing(SINGLE, {"normal": 1, "cancel": 1}, {"conv1d": 2, "matmul": 1})
+    for text in ("reference", "reference,algorithm=pairwise,length_switch=9")
+}
+
+
+@frame.script
+def main(store: Path, quick: bool) -> bool:
+    """Tries, stores and prints; whether Ctrl-C ended it."""
+    drawings = QUICK if quick else TARGETS
+    count = 12 if quick else TRIALS
+    trials = {text: one.trials(text, FEW.get(text, count), SEED) for text, one in drawings.items()}
+    with Store.here(store) as kept, frame.bar("trials") as progress:
+        done = tried(trials, kept, NAME, progress, None if quick else 2)
+    return frame.fuzzed(store, done)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What several kinds of processor gave to the same questions, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+
+from probe.experiments import pictures
+from probe.experiments.notebook import in_order, newest
+from probe.store.results import Results, load
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+PLACE = ["target", "case_id", "vary", "at", "against"]
+"""The columns that name a question that can be put to every machine."""
+
+COLOURS = ("#d9d9d9", "#56b4e9", "#d55e00", "#0072b2")
+"""Of ``agreement``'s columns: the same bits, other bits, and unstable on one machine alone."""
+
+
+def by_machine(store: str | Path) -> dict[str, Results]:
+    """The results of every machine of an experiment, by its processor's name.
+
+    Processors of one name are told by their labels too. Errors: StoreError where there are none.
+    """
+    found = {label: load(Path(store) / label) for label in load(store).machines}
+    names = {label: _processor(one) for label, one in found.items()}
+    alone = {label: list(names.values()).count(name) == 1 for label, name in names.items()}
+    return {names[at] if alone[at] else f"{names[at]} ({at})": one for at, one in found.items()}
+
+
+def _processor(found: Results) -> str:
+    """Such as ``AMD EPYC`` or ``Intel Xeon``: the model without its marks."""
+    model = str(found.runs.cpu_model.dropna().iloc[0])
+    for mark in ("(R)", "(TM)", " Processor", " CPU"):
+        model = model.replace(mark, "")
+    return " ".join(model.split()[:2])
+
+
+def pairs(found: Mapping[str, Results]) -> list[tuple[str, str]]:
+    """All pairs of machines."""
+    return list(combinations(found, 2))
+
+
+def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
+    """Comparisons that both machines have, by target (rows) and by what is alike (columns).
+
+    ``same bits``; ``other bits``: stable, or unstable, on both; and ``unstable on`` either alone.
+    The bits are those of the shorter side (``digest_at``); of the same library version alone.
+    """
+    import pandas as pd
+
+    one, other = (_comparisons(found[name]) for name in pair)
+    both = one.merge(other, on=[*PLACE, "library_version"], suffixes=("", "_other"))
+    unstable = both.differing > 0, both.differing_other > 0
+    kind = (both.digest_at == both.digest_at_other).map({True: "same bits", False: "other bits"})
+    kind[unstable[0] & ~unstable[1]] = f"unstable on {pair[0]} alone"
+    kind[unstable[1] & ~unstable[0]] = f"unstable on {pair[1]} alone"
+    columns = ["same bits", "other bits", *(f"unstable on {name} alone" for name in pair)]
+    counts = pd.crosstab(both.target, kind)
+    return counts.reindex(index=in_order(both.target), columns=columns, fill_value=0)
+
+
+def _comparisons(found: Results) -> pandas.DataFrame:
+    versions = found.runs[["run_id", "library_version"]]
+    return newest(found, "comparisons").merge(versions, on="run_id")
+
+
+def summations(found: Mapping[str, Results]) -> pandas.DataFrame:
+    """How many ways to add (tree and rounding) each target has on every machine, and on all.
+
+    Of targets and cases that were revealed on all of them; a column a machine, for those that no
+    other one has, and ``on all``. In which outputs they are met may differ.
+    """
+    import pandas as pd
+
+    asked = {name: _revealed(one) for name, one in found.items()}
+    places = [set(zip(rows.target, rows.case_id, strict=True)) for rows in asked.values()]
+    shared = set.intersection(*places)
+    known: dict[str, dict[str, set[object]]] = {}
+    for name, rows in asked.items():
+        for row in rows.itertuples():
+            if (row.target, row.case_id) in shared:
+                mine = known.setdefault(str(row.target), {each: set() for each in found})
+                mine[name].add((row.case_id, row.order_id, row.rounding_id))
+    table = {
+        target: {"on all": len(set.intersection(*mine.values()))}
+        | {
+            f"on {name} alone": len(mine[name] - set().union(*(mine[n] for n in mine if n != name)))
+            for name in mine
+        }
+        for target, mine in known.items()
+    }
+    return pd.DataFrame.from_dict(table, orient="index").reindex(in_order(table))
+
+
+def _revealed(found: Results) -> pandas.DataFrame:
+    rows = newest(found, "reveals")
+    return rows[rows.order_id.notna()]
+
+
+def draw(found: Mapping[str, Results], pair: tuple[str, str]) -> Figure:
+    """``agreement`` as bars, a row a target; how many comparisons both have stands at the end."""
+    counts = agreement(found, pair)
+    figure, axes = plt.subplots(figsize=(8.5, 0.3 * len(counts) + 1.3), layout="constrained")
+    pictures.stacked_shares(axes, counts, COLOURS)
+    same, total = int(counts["same bits"].sum()), int(counts.to_numpy().sum())
+    axes.set_title(
+        f"{' and '.join(pair)}: the same bits in {same:,} of {total:,} comparisons", fontsize=10
+    )
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+    return figure
