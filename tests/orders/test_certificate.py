@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from probe import floats
 from probe.order import certificate
 from probe.order.certificate import certify
 from probe.order.masks import Masks
+from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from tests.helpers.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
@@ -52,7 +54,7 @@ def test_one_change_anywhere_is_refuted_where_it_is_and_nowhere_else(n, kind):
     rng = np.random.default_rng(n)
     names = trees(n)
     tried = 0
-    for name, tree in names.items():
+    for tree in names.values():
         for style in STYLES if n < 4096 else rng.choice(STYLES, 1):
             claim = with_style(tree, style)
             if (other := changed(claim, kind, rng)) is None or other == claim:
@@ -159,3 +161,40 @@ def test_a_model_answers_as_the_kernel_does():
     kernel, model = Kernel([claim], [[0]], 9), certificate.Model(claim, 9, False, "float32")
     weights = np.random.default_rng(0).normal(size=(5, 9))
     assert (kernel.each(weights) == model.each(weights)).all()
+
+
+def test_no_mixture_of_trees_and_formats_is_certified_as_a_binary_tree_in_one_format():
+    rng, refuted = np.random.default_rng(15), 0
+    for dtype in ("float32", "bfloat16"):
+        for n in rng.integers(4, 12, 6).tolist():
+            tree = random_tree(n, rng)
+            claim = Summation(tree, Rounding(accumulator_format=dtype))
+            others = [*_mixtures(tree, dtype, rng, 16)]
+            kernel = Kernel([claim, *others], np.arange(len(others) + 1)[None], n, dtype=dtype)
+            found, why = certified(kernel, claim)
+            assert not why and found[0, 0]
+            for other, holds in zip(others, found[0, 1:], strict=True):
+                assert not holds or _equal_in_effect(claim, other, dtype, rng)
+                refuted += not holds
+    assert refuted > 100
+
+
+def _mixtures(tree, dtype, rng, count):
+    """Trees near this one and far from it, with nodes of three, kept wider at some nodes."""
+    for _ in range(count):
+        made = Summation(tree if rng.random() < 0.7 else random_tree(len(tree.leaves), rng))
+        for kind in rng.choice(["rotate", "swap leaves", "merge"], int(rng.integers(3))):
+            if all(len(node) == 2 for node in made.tree.nodes):
+                made = changed(made, kind, rng) or made
+        share = rng.choice([0.2, 0.5, 0.8])
+        nodes = frozenset(k for k in range(len(made.tree.nodes)) if rng.random() < share)
+        yield Summation(made.tree, Rounding(frozenset(), None, WIDE[dtype], nodes, dtype))
+
+
+def _equal_in_effect(one, other, dtype, rng):
+    """Whether two summations have the same bits on many operands of many magnitudes."""
+    shape = len(one.tree.leaves), 3000
+    w = rng.normal(size=shape) * 2.0 ** rng.integers(-26, 27, shape)
+    w = floats.round_to(np.where(rng.random(shape) < 0.4, np.sign(w), w), dtype)
+    x = floats.round_to(1 + rng.normal(size=shape) / 64, dtype)
+    return (replay(one, x, w, dtype) == replay(other, x, w, dtype)).all()
