@@ -3,7 +3,8 @@
 Decided by order, not by luck: each output's summation is recognised at the size
 that a padded length gives it and at the full one (:mod:`probe.thresholds.recognition`), and two
 outputs agree only if they are added in the same order with the same roundings: of all finite
-activations, since an infinity or a NaN may get into outputs that do not read it. Functions of an
+activations, since an infinity or a NaN may get into outputs that do not read it. At the lengths
+that are told, every output is then asked about every addition and every fusion. Functions of an
 element are compared place by place (:mod:`probe.network.functions`). What is no sum of products in
 either run (averages, Winograd) is compared by the bits of several sets of operands, and said to be.
 
@@ -41,8 +42,11 @@ from probe.thresholds.recognition import BUDGET, UNKNOWN, Pattern, Recogniser
 SETS = 8
 """Sets of operands on which outputs that are no sums are compared."""
 
-LAYER_BY_LAYER = ("torch", "reference")
-"""Targets that run a network's layers as calls of their own, whole too."""
+LAYER_BY_LAYER = ("torch", "tensorflow", "reference")
+"""Targets that run a whole network as one call for each layer, unless it is compiled."""
+
+COMPILED = {("mode", "graph"), ("xla", "1"), ("weights", "constant")}
+"""Switches that compile one."""
 
 END_TO_END_SETS, END_TO_END_SEED = 8, 7_000
 """How many sets of operands are compared end to end, and the seed of the first."""
@@ -196,7 +200,7 @@ class SafeLengths:
             for size, word in product(dict.fromkeys(sizes), self._words_of(number)):
                 if why := self._certify(number, size, word):
                     doubts.append(f"{name} at {size:,}: {why}")
-        if self.end_to_end and self.session.target.name not in LAYER_BY_LAYER:
+        if self.end_to_end and not _in_calls(self.session.target):
             doubts.append("the library's program of all layers was compared by bits")
         self._certified[length] = "; ".join(dict.fromkeys(doubts))
         return self._certified[length]
@@ -443,6 +447,12 @@ def _positions_apart(mine: np.ndarray, theirs: np.ndarray, dtype: str) -> np.nda
     """Which positions, of arrays (..., positions, channels), differ in any channel or row."""
     apart = ulp.apart(mine, theirs, dtype)
     return np.asarray(apart.reshape(-1, *apart.shape[-2:]).any(axis=(0, 2)))
+
+
+def _in_calls(where: Target) -> bool:
+    """Returns whether a whole network is run as one call for each layer: then these decide."""
+    eager = not (where.version or "").startswith("1.") and not COMPILED.intersection(where.switches)
+    return where.name in LAYER_BY_LAYER and eager
 
 
 def _the_same_anywhere(layer: Layer) -> bool:

@@ -74,16 +74,20 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Masks of up to ``2 * width`` leaves; ``stages`` of them in a call, ``drop`` binades apart."""
+    """Masks of up to ``2 * width`` leaves; ``stages`` of them in a call, ``drop`` binades apart.
+
+    ``span``: leaves from one ring to the next, at most ``width``, where an item is no larger.
+    """
 
     width: int
+    span: int
     stages: int
     drop: int
     unit: int
     most: int  # units in a call
 
     @classmethod
-    def of(cls, dtype: str, bits: int) -> _Layout | None:
+    def of(cls, dtype: str, bits: int, span: int) -> _Layout | None:
         """For widths of ``2^bits`` leaves; None where the dtype has no room for them."""
         highest, lowest = EXPONENTS[dtype]
         precision, width = floats.FORMATS[dtype].precision, 1 << bits
@@ -91,7 +95,8 @@ class _Layout:
         stages = (highest - lowest - bits - 2) // drop
         if stages < 1 or bits + 1 > precision:
             return None
-        return cls(width, stages, drop, lowest, min(2 ** (precision - 1), 2 ** (bits + 2)))
+        most = min(2 ** (precision - 1), 2 ** (bits + 2))
+        return cls(width, span, stages, drop, lowest, most)
 
 
 def questions(tree: Tree, size: int, dtype: str, budget: int) -> Iterator[tuple[np.ndarray, float]]:
@@ -105,8 +110,9 @@ def questions(tree: Tree, size: int, dtype: str, budget: int) -> Iterator[tuple[
         raise Uncertifiable("some node adds three or more at once")
     rounds = list(_rounds(tree))
     largest = max((len(item) for paths in rounds for path in paths for item in path), default=0)
-    layouts = [_Layout.of(dtype, bits) for bits in range(2, 14)]
-    fitting = [layout for layout in layouts if layout and largest < layout.width]
+    sizes = [(bits, 2**span) for bits in range(2, 14) for span in range(2, bits + 1)]
+    layouts = [_Layout.of(dtype, bits, span) for bits, span in sizes if largest < 2**bits]
+    fitting = [layout for layout in layouts if layout]
     if not fitting:
         raise Uncertifiable(f"{dtype} has too few digits to mask {largest} leaves")
     layout = min(fitting, key=lambda one: _cost(rounds, one))
@@ -132,7 +138,7 @@ def _cost(rounds: list[list[list[np.ndarray]]], layout: _Layout) -> int:
         counts = []
         for items in paths:
             rings = _rings(items, layout)
-            outside = len(np.concatenate(items))
+            outside = sum(map(len, items))
             bounds = np.diff([*rings, len(items)])
             groups = range(0, len(rings), layout.stages)
             inner = sum(int(bounds[at : at + layout.stages].max()) - 1 for at in groups)
@@ -188,10 +194,10 @@ def _together(jobs: Sequence[_Job], layout: _Layout) -> Iterator[list[_Job]]:
 
 
 def _rings(items: list[np.ndarray], layout: _Layout) -> list[int]:
-    """The k of the P_k that are asked by themselves, as few as masks of a width allow."""
+    """The k of the P_k that are asked by themselves, ``span`` leaves apart."""
     rings, count = [1], 0  # P_1 is a leaf
     for k, item in enumerate(items[1:], 1):
-        if count + len(item) >= layout.width:
+        if count and count + len(item) >= layout.span:
             rings.append(k)
             count = 0
         count += len(item)

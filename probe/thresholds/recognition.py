@@ -334,20 +334,19 @@ class _Call:
 
     def certify(self, budget: int) -> None:
         """Asks every output for all of its summation; reveals those apart that answer otherwise."""
+        if not self.whole:
+            self.uncertified = "not every output was looked at"
+            return
         self.uncertified, refuted = "", self._refuted(budget, ~self.open)
         if refuted.any():
             self.index[refuted] = UNKNOWN
             self.recognise(self.reveal(apart=True))
             again = self._refuted(budget, refuted & ~self.open)
             self.index[again] = UNKNOWN
-        if not self.whole:
-            self.uncertified = "not every output was looked at"
 
     def _refuted(self, budget: int, which: np.ndarray) -> np.ndarray:
         """Outputs among these that answer otherwise than they are said to add."""
-        flat = (self.rows[:, None] * self.filters + np.arange(self.filters)).ravel()
-        select = None if self.whole else flat
-        masks = Masks(SessionOperator(self.known.session, self.case, select))
+        masks = Masks(SessionOperator(self.known.session, self.case))
         bias = () if self.case.bias is None else (BIAS,)
         refuted = np.zeros_like(which)
         for number in np.unique(self.index[which & (self.index > UNKNOWN)]).tolist():

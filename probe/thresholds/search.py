@@ -163,7 +163,9 @@ def find(
     million outputs are looked at in some rows only: both ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
-    every way in which windows meet padding; more only where a summation is met that was not known.
+    every way in which windows meet padding; more only where a summation is met that was not known,
+    and at the lengths that decide: there every output is certified, in some n / 3 calls for n
+    products.
     InputError: ``upto`` is shorter than any output needs. TargetError: the target failed at the
     shortest length.
     """

@@ -270,6 +270,8 @@ def test_the_command_says_where_and_why(tmp_path):
     one = told["targets"][SWITCHING]
     assert [found["first"] for found in one["comparisons"]] == ["conv3", None]
     assert one["explanation"]["causes"] and one["explanation"]["replayed"]
+    assert one["plan"]["certified"] is True and one["plan"]["uncertified"] is None
+    assert "certified: every addition" in shown.output
     assert one["plan"]["rule"] and told["network"]["layers"][-1]["field"] == 32
 
 

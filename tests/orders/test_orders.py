@@ -15,7 +15,7 @@ from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, _Work, require_length, reveal
-from probe.order.reveal import ASKED
+from probe.order.reveal import ASKED, Answers
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree, fprev_calls
 from probe.order.windows import reveal_windows
@@ -100,6 +100,27 @@ def test_transforms_are_no_sums_and_get_no_tree(algorithm, case):
     orders = reveal(session(algorithm), case)
     assert not orders.summations and not orders.replayed.any()
     assert orders.not_a_sum.all() and "product" in orders.evidence
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_what_replays_by_luck_is_taken_back_by_a_certificate(monkeypatch, padding):
+    case = conv(in_channels=12, filters=3, padding=padding)
+    true, wrong = Tree.sequential(36), Tree.sequential([1, 0, 3, 2, *range(4, 36)])
+    known = [Summation(Tree.pairwise(36)), Summation(wrong)]
+    agrees = Operands.agrees
+
+    def lucky(self, summation, positions, filters):
+        if summation in known:
+            return np.ones(len(positions), bool)
+        return agrees(self, summation, positions, filters)
+
+    monkeypatch.setattr(Operands, "agrees", lucky)
+    monkeypatch.setattr(Answers, "like", lambda self, tree, positions, filters: filters >= 0)
+    monkeypatch.setattr(Answers, "edges_like", Answers.like)
+    assert reveal(session(), case, known).summations == known[:1]
+    found = reveal(session(), case, known, budget=4096)
+    assert found.certified.all() and not found.doubts
+    assert {found.summations[n].tree for n in np.unique(found.index)} == {true}
 
 
 def test_a_random_order_is_nondeterministic():

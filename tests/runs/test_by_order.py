@@ -16,9 +16,9 @@ from probe.thresholds import by_order
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
 
 
-def swept(target: str, case: Case, values, vary: str = "length") -> by_order.ByOrder:
+def swept(target: str, case: Case, values, vary: str = "length", **how) -> by_order.ByOrder:
     with open_session(Target.parse(target), inline=True) as session:
-        return by_order.sweep(session, case, list(values), vary)
+        return by_order.sweep(session, case, list(values), vary, **how)
 
 
 def test_every_output_of_the_other_order_is_found() -> None:
@@ -77,9 +77,23 @@ def test_json_and_rows_fit_what_is_fixed() -> None:
 
 def test_known_ways_cost_no_questions_for_long_sums() -> None:
     case = Case(op="conv1d", kernel=5, in_channels=16)
-    found = swept("reference,algorithm=blocked", case, [8, 9, 10])
+    found = swept("reference,algorithm=blocked", case, [8, 9, 10], budget=0)
     counted = [one.orders.calls for one in (found.base, *found.values) if one.orders]
     assert counted[0] > 10 * max(counted[1:])
+
+
+def test_what_every_output_was_asked_is_certified_and_nothing_else() -> None:
+    case = Case(op="conv1d", kernel=5, in_channels=8, filters=2, padding="same", bias="normal")
+    sure = swept("reference,length_switch=9", case, [5, 8, 12])
+    assert sure.differing and sure.certified and not sure.uncertified
+    told = json.loads(json.dumps(sure.to_json()))
+    assert told["certified"] is True and told["uncertified"] is None
+    assert all(row["certified"] == row["outputs"] for row in sure.rows("0" * 16)["reveals"])
+    for budget in (0, 20):
+        told = swept("reference,length_switch=9", case, [5, 8, 12], budget=budget).to_json()
+        assert told["certified"] is False and "of" in told["uncertified"]
+    refused = swept("reference,algorithm=winograd", Case(op="conv1d", kernel=3), [8, 9])
+    assert refused.to_json()["certified"] is False
 
 
 def test_a_failure_is_told_and_the_sweep_goes_on(monkeypatch) -> None:

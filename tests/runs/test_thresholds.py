@@ -27,7 +27,7 @@ def pretend(monkeypatch):
     """pretend(f): f(length) is (interior, tail) of every length; nothing is run."""
 
     def replace(shown):
-        def pattern(self, length: int) -> Pattern:
+        def pattern(self, length: int, budget: int = 0) -> Pattern:
             while len(self.kinds) < 9:
                 self.kinds.append((len(self.kinds),))
             interior, tail = shown(length)
@@ -111,6 +111,18 @@ def test_what_was_assumed_and_checked_is_said() -> None:
     assert any("random lengths" in one for one in told["checked"])
     assert told["switches"] == [] and told["unknown"] is None and told["lengths_run"] > 64
     assert json.loads(json.dumps(found(upto=30).to_json()))["assumed"] == []
+
+
+def test_lengths_that_decide_are_certified_and_all_where_all_were_run() -> None:
+    far = found("reference,length_switch=700", upto=2000, scanned=40)
+    (switch,) = far.switches
+    assert far.certified == [5, switch.before, switch.at, 2000]
+    told = json.loads(json.dumps(far.to_json()))
+    assert told["switches"][0]["certified"] and not told["certified"] and far.uncertified
+    near = found("reference,length_switch=20", upto=30)
+    assert near.certified == list(range(5, 31)) and near.to_json()["certified"] is True
+    none = found("reference,algorithm=winograd", Case(op="conv1d", kernel=3), 20)
+    assert not none.certified and none.to_json()["certified"] is False
 
 
 def test_unknown_outputs_and_unsteady_calls_are_told() -> None:

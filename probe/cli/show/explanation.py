@@ -15,7 +15,7 @@ from probe.cli.show import orders
 from probe.comparison import Comparison, Run
 from probe.explain.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
-from probe.order import notation
+from probe.order import certificate, notation
 from probe.order.replay import PartialSum
 from probe.order.summation import Summation
 from probe.order.tree import product
@@ -63,7 +63,7 @@ def explanation(found: Comparison, evidence: Evidence | None, width: int) -> Ren
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
         parts += ["", causes_table(found.causes)]
-    parts += list(_refusals(found))
+    parts += [*_certified(found), *_refusals(found)]
     for name, side in (("left", found.left), ("right", found.right)):
         parts += _orders(name, side, found.orders(side))
     parts += list(_kernels(found.kernels))
@@ -119,6 +119,17 @@ def _sides(found: Comparison) -> Text:
     for name, side, words in zip((" left", "right"), sides, told, strict=True):
         text.append(f"\n{name}: {side.target.text}, {', '.join(f'{k} {words[k]}' for k in shown)}")
     return text
+
+
+def _certified(found: Comparison) -> Iterator[Text]:
+    """Yields whether both sides' outputs were asked for all they add, where that was wanted."""
+    known = [side.orders for side in (found.left, found.right) if side.orders is not None]
+    if not found.compared or not any(orders.certified is not None for orders in known):
+        return
+    count = int((~found.certified()).sum())
+    why = next(filter(None, (orders.uncertified for orders in known)), "")
+    doubts = f"{count:,} of {found.compared:,} outputs" + f" ({why})" * bool(why)
+    yield Text(certificate.words(doubts * bool(count)), "yellow" if count else "green")
 
 
 def _refusals(found: Comparison) -> Iterator[RenderableType]:
