@@ -28,7 +28,7 @@ def applies(summation: Summation, dtype: str) -> bool:
     """Whether the products of a summation are exact in its partial sums, so that none was asked."""
     rounding = summation.rounding
     narrow = "bfloat16" in (dtype, rounding.operand_format)
-    kept = rounding.accumulator_format or dtype
+    kept = rounding.intermediate_format or rounding.accumulator_format or dtype
     return narrow and kept == WIDE and 1 < len(summation.tree.leaves) <= MOST
 
 
@@ -56,9 +56,11 @@ def overflowing(operator: SessionOperator, summation: Summation) -> np.ndarray:
 
 
 def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summation:
-    """The summation whose leaves ``first`` are rounded before they are added."""
-    fused = summation.rounding.fused - first
-    return Summation(summation.tree, replace(summation.rounding, fused=fused))
+    """The summation whose leaves ``first`` are rounded to ``WIDE`` before they are added."""
+    rounding = replace(summation.rounding, fused=summation.rounding.fused - first)
+    if rounding.intermediate_format and rounding.product_format is None:
+        rounding = replace(rounding, product_format=WIDE)
+    return Summation(summation.tree, rounding)
 
 
 def may_overflow(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
