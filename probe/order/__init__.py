@@ -1,7 +1,7 @@
 """In which order, and with which roundings, every output is added: revealed, then replayed.
 
-``masks`` asks an operator, ``reveal`` makes trees of its answers, ``rounding`` finds what is fused
-and what is kept wider, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together for all
+``masks`` asks an operator, ``reveal`` makes trees of its answers (``regular`` those of long sums,
+which it ``guess``es and ``proof`` proves), ``rounding`` finds what is fused and what is kept wider, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together for all
 outputs of one call, ``functions`` for any Python function that adds.
 """
 
