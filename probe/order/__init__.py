@@ -1,8 +1,9 @@
 """In which order, and with which roundings, every output is added: revealed, then replayed.
 
-``masks`` asks an operator, ``reveal`` makes trees of its answers, ``rounding`` finds what is fused
-and what is kept wider, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together for all
-outputs of one call, ``functions`` for any Python function that adds.
+``masks`` asks an operator, ``reveal`` makes trees of its answers (those of long sums are a
+``guess`` that ``proof`` proves: ``regular``), ``rounding`` finds what is fused and what is kept
+wider, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together for all outputs of one
+call, ``functions`` for any Python function that adds.
 """
 
 from probe import public

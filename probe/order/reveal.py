@@ -18,14 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import operands
-from probe.order.guess import Asker, Lost, guess
-from probe.order.masks import ANSWERS_AT_ONCE, Masks, Proved, spread
-from probe.order.proof import proved
+from probe.order.masks import ANSWERS_AT_ONCE, Masks, spread
+from probe.order.regular import GUESSES, proved_trees
 from probe.order.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4
-LONG = 40  # leaves for every filter of a team, from which on a guess and its proof take fewer calls
-GUESSES = 4  # trees guessed of positions that read the same leaves
 
 
 @dataclass
@@ -102,10 +99,7 @@ def reveal_trees(
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
                 found.append(Found(alone, team.filters, members))
-    for team in teams:
-        team.groups = [
-            left for group in team.groups for left in _regular(masks, team, group, found)
-        ]
+    found += _regular(masks, teams)
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:
@@ -113,60 +107,22 @@ def reveal_trees(
     return found, refused
 
 
-def _regular(masks: Masks, team: _Team, group: _Group, found: list[Found]) -> list[_Group]:
-    """Guesses the tree of a long sum and proves it: what is left of the group, to be asked for all.
+def _regular(masks: Masks, teams: list[_Team]) -> Iterator[Found]:
+    """What can be guessed and proved of long sums; the groups keep what must be asked for all.
 
-    The guess is that of one position; where others add otherwise, one of them is asked next. What
-    was proved of any output before is not asked again.
+    Guesses are made for one group after the other, and are over where one leaves anything open:
+    what is asked of all groups shares its calls.
     """
-    size, filters, positions = len(group.read), team.filters, group.positions
-    for each in masks.proved:
-        if np.array_equal(each.read, group.read):
-            positions = _settled(each, filters, positions, found)
-    if size < LONG * len(filters):
-        return [group.part(positions)] if len(positions) else []
-    for _ in range(GUESSES):
-        if not len(positions):
-            return []
-        tree = _guess(masks, filters, int(positions[0]), group.read)
-        if tree is None:
-            break
-        place = np.ix_(positions, filters)
-        fits = proved(masks, tree, place)
-        if not fits[place][0].all():
-            fits |= proved(masks, tree, place, scales=False)
-        masks.proved.append(Proved(tree, group.read, fits))
-        left = _settled(masks.proved[-1], filters, positions, found)
-        if len(left) == len(positions):
-            break
-        positions = left
-    return [group.part(positions)] if len(positions) else []
-
-
-def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
-    """What the tree of an output looks like; None: like no regular one.
-
-    Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
-    garble, then in parts.
-    """
-    most = len(read) * len(read).bit_length() // 2
-    for digits in [True, False] if masks.size > masks.scale.limit else [False]:
-        try:
-            asker = Asker(masks, filters, position, read, most, digits)
-            return guess(asker, masks.operator.summands)
-        except Lost:
-            continue
-    return None
-
-
-def _settled(
-    each: Proved, filters: np.ndarray, positions: np.ndarray, found: list[Found]
-) -> np.ndarray:
-    """Notes the positions at which all of the filters were proved; returns the others."""
-    fits = each.fits[np.ix_(positions, filters)].all(axis=1)
-    if fits.any():
-        found.append(Found(each.tree, filters, positions[fits]))
-    return positions[~fits]
+    guesses = GUESSES
+    for team in teams:
+        groups, team.groups = team.groups, []
+        for group in groups:
+            trees, left = proved_trees(masks, team.filters, group.positions, group.read, guesses)
+            for tree, positions in trees:
+                yield Found(tree, team.filters, positions)
+            if len(left):
+                team.groups.append(group.part(left))
+                guesses = 0
 
 
 def _absorb_all(
