@@ -10,6 +10,8 @@ import pytest
 from probe import floats, ulp
 from probe.case import Case
 from probe.comparison import Revealer, Shapes, compared
+from probe.errors import TargetError
+from probe.explain import explain
 from probe.launch import InlineSession
 from probe.order.replay import replay
 from probe.order.summation import EVERY, Rounding, Summation
@@ -179,3 +181,31 @@ def test_what_counts_as_subnormal_is_told_before_or_after_rounding(kind):
     got = replay(Summation(Tree.sequential(1), rounding), x, w, "float32")
     up = {None: [least, 0, 0], "before": [0, 0, 0], "grid": [least, least, 0]}[kind]
     assert got.tolist() == up
+
+
+TINY = [f"{(-1) ** k * (1 + k % 7 / 5):.4g}e-38" for k in range(65 * 8)]
+MATMUL = Case("matmul", in_channels=65, filters=8, weights=[float(one) for one in TINY])
+CONV = Case("conv1d", 5, weights=[1e-40, 2e-40, 3e-40, 4e-40, 5e-40])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "target", "at", "against", "other"),
+    [
+        (MATMUL, "tensorflow,onednn=0", 1, 40, None),
+        (MATMUL, "tensorflow,isa=avx2", 1, 40, None),
+        (MATMUL, "jax", 1, 104, None),
+        (CONV, "tensorflow", 9, 40, "torch"),
+        (CONV, "torch,flush=1", 9, None, "torch"),
+    ],
+)
+def test_libraries_that_flush_are_explained(case, target, at, against, other):
+    targets = [Target.parse(one) for one in (target, other or target)]
+    try:
+        found = explain(case, targets[0], at, against, against_target=targets[1])
+    except TargetError as error:
+        pytest.skip(str(error))
+    assert found.replayed == found.compared and "unexplained" not in found.causes
+    flushes = [one.rounding.flushes for one in found.right.orders.summations]
+    if other == "torch" and not any(flushes) and len(found.differing):
+        assert all("flush" in cause for cause in found.causes)
