@@ -46,6 +46,9 @@ class Asked:
 
     def __init__(self, tree: Tree, size: int, dtype: str) -> None:
         self.tree, self.size, self.dtype = tree, size, dtype
+        self.nearest: list[int] = []  # how many nodes lie between each and the leaf next to it
+        for children in tree.nodes:
+            self.nearest.append(1 + min(map(self._distance, children)))
 
     def lost(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
         """Weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
@@ -114,6 +117,9 @@ class Asked:
         paths = [self._path(start, used) for start in (*self.tree.nodes[~child], other)]
         return None if None in paths else paths  # type: ignore[return-value]
 
+    def _distance(self, child: int) -> int:
+        return 0 if child >= 0 else self.nearest[~child]
+
     def _path(self, start: int, used: set[int]) -> list[int] | None:
         path = [start]
         while path[-1] not in used:
@@ -122,5 +128,5 @@ class Asked:
             free = [one for one in self.tree.nodes[~path[-1]] if one not in used]
             if not free:
                 break
-            path.append(max(free))  # a leaf, if there is one
+            path.append(min(free, key=self._distance))
         return None
