@@ -7,11 +7,14 @@ fusion of a summation, and counts the outputs that answered all of it. What is a
 - ``separation``: that every node of the true tree is a node of this one;
 - ``keeping``: that each node of this one is a node of the true tree, and in which format;
 - every product, whether it comes in whole (``fusion``);
-- the ``rounding.QUESTIONS``: how results are cut, what sums go through.
+- the ``rounding.QUESTIONS``: how results are cut, what sums go through;
+- what subnormal numbers become: that nothing is flushed (``flush.flushing``), or every operand,
+  every product and every sum that is said to be (``flush``, ``flushed``).
 
 Proved against all trees, nodes that add several exactly, and formats of ``WIDEST`` digits at any
 node, for sums of products that add in one order whatever the operands are. Taken from one product:
-that sums which round twice all do. All filters and positions answer the same questions at once, so
+that sums which round twice all do, and when a result counts as subnormal. All filters and
+positions answer the same questions at once, so
 a certificate costs as many calls as one output's would. A chain of n leaves takes about n / 3 of
 them in float32.
 """
@@ -27,17 +30,18 @@ from itertools import islice
 import numpy as np
 
 from probe import floats
-from probe.order import fusion, rounding
+from probe.order import flush, fusion, rounding
+from probe.order.flushed import flushed
 from probe.order.fusion import Piece, fusion_operands
 from probe.order.keeping import Asked
 from probe.order.masks import ANSWERS_AT_ONCE, Masks
 from probe.order.replay import replay
 from probe.order.reveal import Found
 from probe.order.separation import WIDEST, Uncertifiable, questions
-from probe.order.summation import Rounding, Summation
+from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
 
-BUDGET = 4096
+BUDGET = 16384
 """Questions to one summation, above which none is asked."""
 
 AT_ONCE = 64  # weights of so many calls are made at once
@@ -46,8 +50,16 @@ KEPT = 1024  # products up to which the questions about a few summations are kep
 ASKED = {
     *("fused", "accumulator_format", "rounded", "product_format"),
     *("truncated", "intermediate_format"),
+    *("flushed_inputs", "flushed_weights", "flushed_products", "flushed_whole", "flushed_sums"),
+    "tininess",
 }
 """Fields of ``Rounding`` that are asked; a summation in which another one is set has no proof."""
+
+
+FLUSHING = {name for name in ASKED if name.startswith("flushed_")}
+EVERYWHERE = frozenset([EVERY])
+KEEPING = {"shortened"}
+"""Questions about every node whose answers follow from those of ``keeping``."""
 
 
 def words(refuted: str) -> str:
@@ -119,6 +131,8 @@ def certify(
         found: np.ndarray = (answers[:, positions, filters] == expected[:, None]).all(axis=0)
         return found
 
+    if not asked.flushes:
+        holds &= ~flush.flushing(masks)[:, positions, filters].any(axis=0)
     for each in asked.rows:
         for part in (slice(at, at + chunk) for at in range(0, len(each.rows), chunk)):
             leaves = np.repeat(each.rows[part, None], operator.filters, axis=1)
@@ -159,6 +173,9 @@ class _Questions:
             raise Uncertifiable(f"nothing is asked about {', '.join(sorted(unknown))}")
         if any(len(children) > 2 for children in summation.tree.nodes):
             raise Uncertifiable("some node adds three or more at once")
+        self.flushes = bool(set_ & FLUSHING)
+        if self.flushes and summation.rounding.flushed_sums != EVERYWHERE and summation.tree.nodes:
+            raise Uncertifiable("not every subnormal sum becomes zero, and each was not asked")
         self.tree = _numbered(summation.tree, summands)
         self.rows = [one for one in self._of_products() if len(one.rows)]
         self.weighted = list(self._of_sums())
@@ -166,7 +183,9 @@ class _Questions:
     def _of_sums(self) -> Iterator[Weighted]:
         """What is asked with weights: cheap ones first."""
         asked = itertools.chain(
-            self._keeping(), questions(self.tree, self.size, self.dtype, self.left)
+            self._keeping(),
+            flushed(self.tree, self.size, self.dtype) if self.flushes else (),
+            questions(self.tree, self.size, self.dtype, self.left),
         )
         while rows := list(islice(asked, AT_ONCE)):
             weights, ideal = np.array([row for row, _ in rows]), np.array([one for _, one in rows])
@@ -211,14 +230,27 @@ class _Questions:
         if parts:
             yield self._row(fusion.fused, fusion.in_rows(parts, max(map(len, parts))), whole)
         behind = pairs.behind_bias
-        yield self._row(fusion.fused_behind_bias, behind, np.isin(behind[:, 0], list(fused)))
+        alone = self._row(fusion.fused_behind_bias, behind, np.isin(behind[:, 0], list(fused)))
+        yield alone
         found = Found(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
         piece = Piece(found, pairs, True, wide=self.summation.wider(self.dtype))
         piece.parts = [(part, np.array([count])) for part, count in zip(parts, whole, strict=True)]
+        piece.answers["behind"] = alone.expected[:, None]
         traces = rounding.Traces(self.summation.tree, self.bias)
         for each in rounding.QUESTIONS:
-            if each.asked(self.dtype, piece.wide, True):
+            if each.asked(self.dtype, piece.wide, True) and each.name not in KEEPING:
                 yield self._row(each.question, each.leaves(piece, traces))
+        if self.flushes:
+            yield from self._of_subnormal(piece)
+
+    def _of_subnormal(self, piece: Piece) -> Iterator[_Rows]:
+        """Which subnormal operands and products become zero; of sums, see ``flushed``."""
+        leaves, pairs = flush.of_leaves(Masks(self.model), self.summation.tree), piece.pairs
+        for question in (flush.inputs, flush.weights):
+            yield self._row(question, flush.in_rows(leaves))
+        yield self._row(flush.products, flush.in_rows(flush.of_pairs(Masks(self.model), piece)))
+        yield self._row(flush.behind_bias, flush.in_rows([row[None] for row in pairs.behind_bias]))
+        yield self._row(flush.of_bias, flush.in_rows(flush.beside_bias(Masks(self.model), piece)))
 
     def _row(
         self,

@@ -103,13 +103,13 @@ def put(masks: Masks, pieces: Sequence[Piece], traces: Callable[[Piece], Traces]
             asked.append(piece)
     if not asked:
         return
-    for name, question in (("inputs", _inputs), ("weights", _weights)):
-        sets = [_leaves(masks, piece.found.tree) for piece in asked]
+    for name, question in (("inputs", inputs), ("weights", weights)):
+        sets = [of_leaves(masks, piece.found.tree) for piece in asked]
         _note(asked, name, _counted(masks, asked, sets, question))
-    _note(asked, "products", _counted(masks, asked, [_pairs(masks, p) for p in asked], _products))
+    _note(asked, "products", _counted(masks, asked, [of_pairs(masks, p) for p in asked], products))
     behind = [[row[None] for row in piece.pairs.behind_bias] for piece in asked]
-    _note(asked, "behind bias", _counted(masks, asked, behind, _behind_bias))
-    _note(asked, "bias", _counted(masks, asked, [_bias(masks, p) for p in asked], _of_bias))
+    _note(asked, "behind bias", _counted(masks, asked, behind, behind_bias))
+    _note(asked, "bias", _counted(masks, asked, [beside_bias(masks, p) for p in asked], of_bias))
     _sums(masks, asked, [traces(piece) for piece in asked])
     _tininess(masks, asked)
 
@@ -151,25 +151,33 @@ def _asked(
     question: Callable[[Masks, np.ndarray], np.ndarray],
 ) -> list[np.ndarray]:
     """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
-    most = max((len(one) for some in sets for one in some), default=1)
-    width = max((one.shape[1] for some in sets for one in some), default=1)
-    wanted = []
-    for piece, some in zip(pieces, sets, strict=True):
-        rows = np.full((len(some), width, most), -1)
-        for row, one in zip(rows, some, strict=True):
-            row[:, : len(one)] = one.T
-        wanted.append(piece.rows(rows.reshape(len(some), width * most)))
+    shape = [one.shape for some in sets for one in some]
+    wanted = [piece.rows(in_rows(some, shape)) for piece, some in zip(pieces, sets, strict=True)]
     return ask(masks, question, wanted)
 
 
-def _leaves(masks: Masks, tree: Tree) -> Sets:
+def in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
+    """Sets as rows: members, and behind them their partners, -1 where there are none.
+
+    ``shapes``: of all sets that are asked together; None: these.
+    """
+    shapes = [one.shape for one in sets] if shapes is None else shapes
+    most = max((shape[0] for shape in shapes), default=1)
+    width = max((shape[1] for shape in shapes), default=1)
+    rows = np.full((len(sets), width, most), -1)
+    for row, one in zip(rows, sets, strict=True):
+        row[:, : len(one)] = one.T
+    return rows.reshape(len(sets), width * most)
+
+
+def of_leaves(masks: Masks, tree: Tree) -> Sets:
     """The products of a tree, as many in a set as can be counted."""
     leaves = np.array([leaf for leaf in tree.leaves if leaf != BIAS], int).reshape(-1, 1)
     most = min(masks.scale.limit, max(128, AT_ONCE // masks.operator.filters))
     return [leaves[start : start + most] for start in range(0, len(leaves), most)]
 
 
-def _pairs(masks: Masks, piece: Piece) -> Sets:
+def of_pairs(masks: Masks, piece: Piece) -> Sets:
     """Products with what is added right before each, fused ones apart; a lone one with itself."""
     tree = piece.found.tree
     if not tree.nodes:
@@ -185,14 +193,14 @@ def _pairs(masks: Masks, piece: Piece) -> Sets:
     return sets
 
 
-def _inputs(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def inputs(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """How many of some subnormal inputs are not read as zeros."""
     small, large = _operands(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], large), small)
     return _whole(answer / (small * large), leaves)
 
 
-def _weights(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def weights(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """How many of some subnormal weights are not read as zeros."""
     small, large = _operands(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], small), large)
@@ -211,7 +219,7 @@ def _whole(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
     return np.where(fits, counts, -1).astype(np.int32)
 
 
-def _products(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def products(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """How many of some subnormal products count, each added to a normal number (its partner)."""
     most = leaves.shape[2] // 2
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
@@ -219,14 +227,14 @@ def _products(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return _beside(answer, least * 2.0**-SPAN, leaves)
 
 
-def _behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """As ``_products`` for one pair whose partner is the bias, which no input multiplies."""
+def behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``products`` for one pair whose partner is the bias, which no input multiplies."""
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, [least / 2, least * 2.0**-SPAN], 2.0**-SPAN)
     return _beside(answer, least * 2.0**-SPAN, leaves)
 
 
-def _bias(masks: Masks, piece: Piece) -> Sets:
+def beside_bias(masks: Masks, piece: Piece) -> Sets:
     """The bias with a product that it is added to, or alone; none where the tree has no bias."""
     tree, number = piece.found.tree, masks.operator.summands
     if BIAS not in tree.leaves:
@@ -239,8 +247,8 @@ def _bias(masks: Masks, piece: Piece) -> Sets:
     return [np.array([[number, child]])]
 
 
-def _of_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """As ``_products`` for a subnormal bias."""
+def of_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``products`` for a subnormal bias."""
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, [least * 2.0**-SPAN / 2, least], 2.0**-SPAN)
     return _beside(answer, least * 2.0**-SPAN, leaves)
