@@ -162,7 +162,14 @@ COMPARISONS = (
     Column("digest_against", "text", "hash of the right outputs that were compared"),
     Column("kept", "int", "how many differing outputs are rows of `differences`", "outputs"),
     Column("seconds", "float", "time of the left call in the library", "s", null="not timed"),
-    Column("signed_zero", "int", "compared outputs, +0 against -0", "outputs", null="not counted"),
+    Column(
+        "signed_zero",
+        "int",
+        "compared outputs, +0 against -0",
+        "outputs",
+        null="not counted",
+        since=3,
+    ),
 )
 
 DIFFERENCES = (
@@ -248,7 +255,12 @@ REVEALS = (
     Column("seconds", "float", "time of the whole reveal", "s"),
     Column("evidence", "text", "why it is not a sum", null="it is one"),
     Column(
-        "certified", "int", "of the outputs, asked for all they add", "outputs", null="not asked"
+        "certified",
+        "int",
+        "of the outputs, asked for all they add",
+        "outputs",
+        null="not asked",
+        since=3,
     ),
 )
 

@@ -276,7 +276,7 @@ HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not said to be younger.",
     2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
     "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
-    3: "`trials`.",
+    3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
 

@@ -36,7 +36,9 @@ def test_every_type_has_its_arrow_type():
 @pytest.mark.parametrize("table", schema.TABLES)
 def test_rows_have_keys_and_files_have_the_version(table):
     assert schema.keys(table)
-    assert schema.arrow_schema(table).metadata[b"probe.schema_version"] == b"2"
+    assert (
+        schema.arrow_schema(table).metadata[b"probe.schema_version"] == str(schema.VERSION).encode()
+    )
 
 
 def test_differences_and_causes_belong_to_a_comparison():
