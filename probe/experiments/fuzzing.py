@@ -43,6 +43,9 @@ MOST_OUTPUTS = 3000
 
 PATIENCE = 600.0
 
+MISTAKE = "a mistake of probe's: "
+"""What the reason of a trial begins with that ended in an exception of our own."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -193,6 +196,9 @@ class _Fuzzing(Campaign[Trial]):
             row |= self.sides[question.target].judged(question)
         except ProbeError as error:
             row |= {"reason": machine.publishable(str(error))}
+        except Exception as error:  # which nobody wants to see, and the next trials go on
+            said = f"{MISTAKE}{type(error).__name__}: {error}"
+            row |= {"reason": machine.publishable(said.splitlines()[0])}
         else:
             with self.lock:
                 self.tally.found += 1

@@ -402,6 +402,8 @@ class Answers:
 
     def _ask(self, pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], np.ndarray]:
         """The same pairs of leaves in every filter; what survives: (pairs, positions, filters)."""
+        if not pairs:  # windows of one leaf have nothing to ask about
+            return pairs, np.zeros((0, self.operator.positions, self.operator.filters))
         ask = np.broadcast_to(np.array(pairs)[:, None, :], (len(pairs), self.operator.filters, 2))
         return pairs, self.masks.survivors(ask)
 

@@ -324,3 +324,10 @@ def test_all_outputs_cost_at_most_what_fprev_needs_for_one_and_a_half(algorithm)
     case = conv(in_channels=32, filters=1, length=12)
     orders = reveal(session(algorithm), case)
     assert orders.calls <= 1.5 * fprev_calls(orders.summations[0][0])
+
+
+def test_windows_of_one_leaf_in_a_long_kernel_are_revealed():
+    case = Case("conv2d", "7x7", length=1, height=1, padding="same")
+    with InlineSession(Target.parse("reference")) as session:
+        found = reveal(session, case)
+    assert found.replayed.all() and case.summands > 32

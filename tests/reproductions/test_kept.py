@@ -139,7 +139,7 @@ def test_two_releases_are_told_as_a_change():
     title = program.title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
     assert title == "conv1d: the bits changed between PyTorch 1.0.0 and PyTorch 2.0.0."
     told = SimpleNamespace(finding=finding, targets=targets, names=("PyTorch",) * 2)
-    told.versions = ("1.0.0", "2.0.0")
+    told.versions, told.explanation = ("1.0.0", "2.0.0"), SimpleNamespace(causes={"order": 1})
     assert "changed between PyTorch 1.0.0 and PyTorch 2.0.0" in report.question(told)
     told.versions = ("2.0.0", "2.0.0")
     assert report.question(told).startswith("Should conv1d give the same bits with")
