@@ -57,6 +57,8 @@ class Referee:
         switches = dict(self.where.switches)
         try:
             found = self.pool.submit(called, self.where.name, switches, case, operands).result()
+        except Unrefereed:
+            raise
         except Exception as error:  # whatever a library raises where it refuses
             first = (str(error) or repr(error)).splitlines()[0]
             raise Unrefereed(f"{type(error).__name__}: {first[:200]}") from None
@@ -286,6 +288,8 @@ def _openvino(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 def _litert(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     if switches or case.dtype != "float32" or case.op not in CONVOLUTIONS or case.op == "conv3d":
         return None
+    if not np.isfinite(w).all():
+        raise Unrefereed("TensorFlow's converter makes infinite weights finite")
     import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
 
