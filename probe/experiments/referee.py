@@ -266,8 +266,15 @@ def _onnxruntime(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
 def _opencv(case: Case, x: Any, w: Any, b: Any, switches: Switches) -> Any:
     if switches or case.dtype != "float32" or case.op not in CONVOLUTIONS:
         return None
+    if any(before != after for before, after in case.pads()):
+        raise Unrefereed("a Caffe model pads by a layer of its own where sides differ")
     import cv2
 
+    if case.op == "conv1d":  # Caffe has images alone
+        axes = {name: (1, *getattr(case, name)) for name in ("kernel", "stride", "dilation")}
+        pads = ((0, 0), *case.pads())
+        image = case.with_(op="conv2d", padding=pads, height=1, weights=None, **axes)
+        return _opencv(image, x[:, None], w[None], b, switches)[:, 0]
     model, x = _onnx(case, x, w, b)
     net = cv2.dnn.readNetFromONNX(np.frombuffer(model, np.uint8))
     net.setInput(x)
