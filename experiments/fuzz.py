@@ -24,8 +24,8 @@ SEED = 0
 TRIALS = 330
 """Of each target."""
 
-FEW = {"openvino": 60, "openvino,precision=f32": 60}
-"""Of targets that compile a model for each mask, which takes seconds a trial."""
+FEW = {"openvino": 12, "openvino,precision=f32": 12}
+"""Of targets that compile a model for each mask, which takes seconds to minutes a trial."""
 
 HERE = {"normal": 3, "cancel": 3, "tiny": 2, "infinite": 1, "nan": 1}
 """Kinds of operands, and how often each is drawn."""
