@@ -31,6 +31,7 @@ from probe.comparison.runs import (
 from probe.comparison.same import check_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
+from probe.order import subnormal
 from probe.order.tree import BIAS
 
 CAUSES = (
@@ -204,7 +205,29 @@ class Comparison:
             return ["not-a-sum" if alike else "window" for alike in same]
         kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
         names = [self._name(*kind) for kind in kinds.tolist()]
-        return [names[n] for n in number.reshape(-1).tolist()]
+        found = np.array([names[n] for n in number.reshape(-1).tolist()], object)
+        told = np.array(["flush" in name for name in found], bool)
+        for place in np.flatnonzero(told)[self._unflushed(which[told])]:
+            others = [one for one in found[place].split("+") if one != "flush"]
+            found[place] = "+".join(others) or found[place]
+        return found.tolist()  # type: ignore[no-any-return]
+
+    def _unflushed(self, which: np.ndarray) -> np.ndarray:
+        """Pairs whose bits come out too if nothing is flushed: bool. There it is no cause.
+
+        Summations say what is done to any operands, and of most operands nothing is subnormal.
+        """
+        alike = np.ones(len(which), bool)
+        for side, places in ((self.left, self.pairs.left), (self.right, self.pairs.right)):
+            if not len(which) or side.orders is None:
+                continue
+            positions, filters = places[which].T
+            numbers = side.orders.index[positions, filters]
+            for number in np.unique(numbers):
+                mine = numbers == number
+                summation = subnormal.kept(side.orders.summations[number])
+                alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
+        return alike
 
     @property
     def causes(self) -> dict[str, int]:

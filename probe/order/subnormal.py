@@ -8,16 +8,25 @@ format: ``floats.tiny`` says how.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from probe import floats
 from probe.order.fma import Doubles
-from probe.order.summation import EVERY, Rounding
+from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS
 
 Pick = slice | np.ndarray
+
+
+def kept(summation: Summation) -> Summation:
+    """The summation with nothing flushed."""
+    names = ("inputs", "weights", "products", "whole", "sums")
+    fields: dict[str, Any] = {f"flushed_{name}": frozenset() for name in names}
+    return summation._replace(rounding=replace(summation.rounding, tininess=None, **fields))
 
 
 class Flush:

@@ -73,6 +73,13 @@ def test_another_order_and_flush_are_two_causes():
     assert set(found.causes) == {"order+flush"} and found.replayed == found.compared
 
 
+def test_flush_is_no_cause_where_nothing_is_subnormal():
+    case = Case("matmul", in_channels=9, filters=3, operands="cancel")
+    found = explained(case.with_(length=7), None, None, "flush", "pairwise")
+    assert set(found.causes) == {"order"} and found.replayed == found.compared
+    assert set(found.apart) == {"order+flush"}, "by order it is apart: other operands would show it"
+
+
 def test_what_flushes_nothing_is_asked_two_questions_more():
     tree = Tree.sequential(20)
     operator = Known(everywhere(tree), 20)
