@@ -53,6 +53,17 @@ MINUTES_TOGETHER = """
     test_its_notebook_runs_on_it[length_sweep]
     test_integers_are_exact_and_nothing_is_refused[openvino]
     test_integers_are_exact_and_nothing_is_refused[openvino,weights=argument]
+    test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype[jax]
+    test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype[keras]
+    test_tensorflow_and_keras_conform[keras-dtypes3]
+    test_graphs_conform[tensorflow,mode=graph]
+    test_its_notebook_runs_on_it[prefix_stability]
+    test_a_failing_length_is_a_row_and_the_others_are_measured[garbage-protocol]
+    test_shrink_says_the_smallest_case_with_its_operands[order]
+    test_remedies_go_along_the_models_axis[reference]
+    test_three_lines_in_python_do_not_call_a_part_exact_or_equal
+    test_python_marks_a_part_as_the_commands_do
+    test_accumulation_orders
 """.split()
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 
