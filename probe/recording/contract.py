@@ -1,0 +1,103 @@
+"""A recorded run: operations that read and give values; and what a library's recorder has to do.
+
+A recorder runs something and calls ``visit`` with an :class:`Event` right behind each operation, in
+the order in which they ran. It knows its library alone: which values are the same object, what the
+operation is called, and what it means in the words of :mod:`probe.recording.meaning`. It compares
+nothing and keeps nothing. To add one: a file here with a ``Recorder``, and its line in
+``RECORDERS`` of ``probe/recording/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from probe.recording.meaning import Meaning
+
+INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A value as it is met while the run goes on.
+
+    ``key``: the same for the same value, for as long as the run lasts; a value that was changed in
+    place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
+    container array (:mod:`probe.floats`: bfloat16 as uint16), a copy or a view that is valid until
+    the next operation. ``role`` and ``name``: of values that no operation of the run gave.
+    """
+
+    key: Hashable
+    shape: tuple[int, ...]
+    dtype: str
+    array: Callable[[], np.ndarray]
+    role: str = INPUT
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An operation that has just run.
+
+    ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where
+    it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
+    arrays, in the order in which ``again`` takes them; ``gives``: its results. ``attributes``: all
+    other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was called, on
+    container arrays in the place of what it reads, and returns what it gives; None where it can't be
+    run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives lines of Python
+    that compute y; None where there is no such text. ``imports``: what the lines need.
+    """
+
+    op: str
+    path: str
+    reads: Sequence[Seen]
+    gives: Sequence[Seen]
+    meaning: Meaning
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None = None
+    lines: Callable[[Sequence[str], str], list[str]] | None = None
+    imports: Sequence[str] = ()
+
+
+Visit = Callable[[Event], None]
+
+
+class Recorder(Protocol):
+    """Something that can be run again and again: a function, or a model file with its inputs.
+
+    ``target``: the text of the target on which ``probe`` runs single operations of it, such as
+    ``torch,threads=2``. ``note``: what is to be said of how it is watched, such as "compiled
+    functions are one operation"; empty if nothing.
+    """
+
+    target: str
+    note: str
+
+    def plain(self) -> list[np.ndarray]:
+        """Runs it unwatched. Returns its outputs as container arrays."""
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it, and calls ``visit`` behind each operation. Returns its outputs, still readable."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a model file. ``shape``: None for a size that the model leaves open."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+
+
+class Opened(Protocol):
+    """A model file: its inputs, and recorders of it with given arrays. A library's file has a
+    function ``opened(path, trust)`` that returns one; ``ENDINGS`` names the files that it reads.
+    """
+
+    inputs: tuple[Input, ...]
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the model with these inputs (container arrays, by name)."""

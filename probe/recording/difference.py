@@ -1,0 +1,287 @@
+"""Two runs side by side: which operations agree, which differ first, and which only pass it on.
+
+Operations are aligned by name and order; of every pair of values those elements are compared that
+must agree (:mod:`probe.recording.labels`). An operation is the *source* of a difference where
+everything that it reads agrees and its outputs don't, *carried* where what it reads differs
+already, *healed* where what it reads differs and its outputs agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
+from probe.recording.meaning import Normalises
+from probe.recording.recording import Operation, Recording, Side, Value
+
+MOST_BYTES = 1 << 28
+"""Bytes of values that are held at once while differences are counted."""
+
+
+@dataclass
+class Pair:
+    """A value of either run, by number, and what must agree of them.
+
+    ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
+    isn't known of the rest whether it must agree.
+    """
+
+    left: int
+    right: int
+    selection: Selection
+    known: bool
+    compared: int = 0
+    equal: bool = True
+    differing: int = 0
+    signed_zero: int = 0
+    max_ulp: int | None = 0
+    scaled: float = 0.0
+    first: tuple[int, ...] | None = None
+
+
+@dataclass
+class Aligned:
+    """An operation of both runs, or of one; ``verdict`` as DESIGN's words, or ``unknown``."""
+
+    name: str
+    op: str
+    path: str
+    left: int | None
+    right: int | None
+    reads: list[Pair] = field(default_factory=list)
+    gives: list[Pair] = field(default_factory=list)
+    verdict: str = ""
+    cause: str = ""
+    note: str = ""
+
+    @property
+    def differing(self) -> int:
+        """Elements of its outputs that must agree and don't."""
+        return sum(one.differing for one in self.gives)
+
+    @property
+    def compared(self) -> int:
+        """Elements of its outputs that must agree."""
+        return sum(one.compared for one in self.gives)
+
+    @property
+    def max_ulp(self) -> int | None:
+        """The largest distance; None where it has no number (a NaN, or integers)."""
+        found = [one.max_ulp for one in self.gives]
+        return None if None in found else max(found, default=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``operations`` of ``probe network --json`` has it."""
+        return {
+            **{"name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict},
+            **{"compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp},
+            **{"cause": self.cause or None, "note": self.note or None},
+        }
+
+
+@dataclass
+class Difference:
+    """Two runs compared; ``operations`` in the order of the run, those of one side between."""
+
+    left: Recording
+    right: Recording
+    operations: list[Aligned]
+    outputs: list[Pair]
+
+    @property
+    def first(self) -> Aligned | None:
+        """The first source."""
+        return next(iter(self.sources), None)
+
+    @property
+    def sources(self) -> list[Aligned]:
+        """All sources, in order."""
+        return [one for one in self.operations if one.verdict == "source"]
+
+    @property
+    def examined(self) -> int:
+        """Operations of which something was compared."""
+        return sum(one.verdict not in ("left", "right", "unknown") for one in self.operations)
+
+    @property
+    def verdict(self) -> str:
+        """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
+        if any(one.differing for one in self.outputs):
+            return "differs"
+        if self.examined < len(self.operations) or not all(one.known for one in self.outputs):
+            return "unknown"
+        return "equal" if all(one.compared for one in self.outputs) else "unknown"
+
+
+def align(left: Recording, right: Recording) -> list[tuple[int | None, int | None]]:
+    """Pairs the operations of two runs: the longest common parts, in order."""
+    ours, theirs = ([(one.op, one.path) for one in side.operations] for side in (left, right))
+    if ours == theirs:
+        return [(n, n) for n in range(len(ours))]
+    found: list[tuple[int | None, int | None]] = []
+    for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [(i + n, k + n) for n in range(j - i)]
+        else:
+            found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
+    return found
+
+
+def labelled(side: Recording, other: Recording) -> list[Labels]:
+    """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
+    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    found: list[Labels | None] = []
+    for value in side.values:
+        label = None
+        if (
+            value.given < 0
+            and (value.shape, value.dtype, value.digest) in theirs
+            and value.floating
+        ):
+            label = of_digest(value.shape, value.digest)
+        elif value.content is not None:
+            label = of_content(value.content)
+        elif value.given < 0:
+            label = of_digest(value.shape, value.digest)
+        found.append(label)
+    for one in side.operations:
+        if all(found[n] is not None for n in one.gives):
+            continue
+        for number, label in zip(one.gives, _given(side, one, found), strict=True):
+            if found[number] is None:
+                found[number] = label
+    assert all(one is not None for one in found)
+    return found  # type: ignore[return-value]
+
+
+def _given(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+    reads = [found[n] for n in one.reads]
+    shapes = [side.values[n].shape for n in one.gives]
+    meaning = one.meaning
+    what = tag(meaning.word or one.op)
+    if isinstance(meaning, Normalises):
+        zeros = side.values[one.gives[0]].zeros
+        return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type]
+    return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
+
+
+def compare(left: Side, right: Side) -> Difference:
+    """Compares two runs of the same thing."""
+    ours, theirs = left.recording, right.recording
+    labels = labelled(ours, theirs), labelled(theirs, ours)
+    pairs: dict[tuple[int, int], Pair] = {}
+
+    def pair(mine: int, other: int) -> Pair:
+        if (mine, other) not in pairs:
+            one, two = labels[0][mine], labels[1][other]
+            chosen = agreeing(one, two)
+            made = Pair(mine, other, chosen, one.known and two.known)
+            made.compared = _count(chosen, ours.values[mine].shape)
+            pairs[mine, other] = made
+        return pairs[mine, other]
+
+    found = []
+    for mine, other in align(ours, theirs):
+        one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+        made = Aligned(one.name, one.op, one.path, mine, other)
+        if mine is None or other is None:
+            made.verdict = "left" if other is None else "right"
+        else:
+            two = theirs.operations[other]
+            made.reads = [pair(*both) for both in zip(one.reads, two.reads, strict=False)]
+            made.gives = [pair(*both) for both in zip(one.gives, two.gives, strict=False)]
+        found.append(made)
+    outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
+    _judge(left, right, list(pairs.values()))
+    for each in found:
+        each.verdict = each.verdict or _verdict(each)
+    return Difference(ours, theirs, found, outputs)
+
+
+def _count(chosen: Selection, shape: tuple[int, ...]) -> int:
+    if chosen.left is None:
+        return int(np.prod(shape, dtype=int))
+    rest = [n for axis, n in enumerate(shape) if axis not in chosen.axes and not chosen.flat]
+    return int(len(chosen.left) * np.prod(rest if not chosen.flat else (), dtype=int))
+
+
+def _verdict(one: Aligned) -> str:
+    if not one.compared:
+        every_known = all(pair.known for pair in one.gives) and one.gives
+        return "equal" if every_known or not one.gives else "unknown"
+    if all(pair.equal for pair in one.gives):
+        return "equal" if all(pair.equal for pair in one.reads) else "healed"
+    return "source" if all(pair.equal for pair in one.reads) else "carried"
+
+
+def _judge(left: Side, right: Side, pairs: list[Pair]) -> None:
+    """Finds which pairs differ by digests, then counts differences by bits, a part at a time."""
+    ours, theirs = left.recording.values, right.recording.values
+    parts = [one for one in pairs if not one.selection.whole and one.compared]
+    digests = (
+        left.digests({one.left: one.selection for one in parts}, 0) if parts else {},
+        right.digests({one.right: one.selection for one in parts}, 1) if parts else {},
+    )
+    apart = []
+    for one in pairs:
+        if one.selection.whole:
+            one.equal = ours[one.left].digest == theirs[one.right].digest
+        elif one.compared:
+            one.equal = digests[0].get(one.left) == digests[1].get(one.right)
+        if not one.equal:
+            apart.append(one)
+    for some in _batches(apart, ours, theirs):
+        mine = left.arrays({one.left for one in some})
+        other = right.arrays({one.right for one in some})
+        for one in some:
+            _measure(one, mine[one.left], other[one.right], ours[one.left].dtype)
+
+
+def _batches(pairs: list[Pair], ours: list[Value], theirs: list[Value]) -> Iterator[list[Pair]]:
+    some: list[Pair] = []
+    size = 0
+    for one in pairs:
+        size += 8 * sum(
+            int(np.prod(shape, dtype=int))
+            for shape in (ours[one.left].shape, theirs[one.right].shape)
+        )
+        some.append(one)
+        if size > MOST_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+    ours, theirs = one.selection.taken(mine, 0), one.selection.taken(other, 1)
+    if "float" not in dtype:
+        apart = ours != theirs
+        one.differing, one.max_ulp = int(apart.sum()), None
+        index = np.flatnonzero(apart)
+    else:
+        found = ulp.differences(ours, theirs, dtype)
+        index = found.index
+        one.differing = len(index)
+        one.max_ulp = ulp.largest(found.ulps) if len(index) else 0
+        values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
+        if len(index):
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(values[0] - values[1]).max()
+            largest = max(float(np.nanmax(np.abs(values[1]))), 1e-300)
+            one.scaled = float(apart / (floats.eps(dtype) * largest))
+    one.equal = not one.differing
+    if len(index):
+        mask = np.zeros(ours.shape, bool)
+        mask.reshape(-1)[index[0]] = True
+        if one.selection.whole:
+            place = np.argwhere(mask)[0]
+        else:
+            place = np.argwhere(one.selection.put(np.zeros(mine.shape, bool), mask, 0))[0]
+        one.first = tuple(map(int, place))

@@ -1,0 +1,211 @@
+"""Which elements of two runs must agree: labels that are equal where the same is computed.
+
+Every element of every value of a run gets a label, 64 bits. Inputs are labelled by their content,
+weights by a digest and the element's index; what an operation gives is labelled by the operation and
+the labels of what it reads, as :mod:`probe.recording.meaning` says it operation by operation. Sums are
+labelled by sums (modulo 2^64) of mixed labels, so that neither order nor added zeros matter. Equal
+labels then mean: the same formula, over the same inputs. Elements with equal labels must agree;
+of others nothing is known.
+
+A label is kept once where all elements along an axis differ by their index alone, as along the
+channels behind a convolution: ``array`` has size 1 along such an axis.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+ZERO = np.uint64(0)
+"""The label of an exact zero: it adds nothing to a sum, and makes a product zero."""
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def mixed(array: np.ndarray) -> np.ndarray:
+    """Returns 64-bit numbers scattered one to one (splitmix64, Steele, Lea, Flood 2014)."""
+    with np.errstate(over="ignore"):
+        found = array.astype(np.uint64) + np.uint64(_GOLDEN)
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(_FIRST)
+        found = (found ^ (found >> np.uint64(27))) * np.uint64(_SECOND)
+        scattered: np.ndarray = found ^ (found >> np.uint64(31))
+        return scattered
+
+
+def tag(*words: object) -> np.uint64:
+    """Returns a label for words: names of operations, numbers, digests."""
+    text = "\0".join(map(repr, words)).encode()
+    return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
+
+
+def joined(*arrays: np.ndarray | np.uint64) -> np.ndarray:
+    """Returns one label for several in this order; the arrays broadcast."""
+    found = np.zeros((), np.uint64)
+    with np.errstate(over="ignore"):
+        for array in arrays:
+            found = mixed(found * np.uint64(3) + mixed(np.asarray(array)))
+    return found
+
+
+class Labels(NamedTuple):
+    """The labels of a value of ``shape``.
+
+    ``array``: uint64, as many axes, each as long as the value's or 1. Length 1 along a longer axis:
+    the labels along it differ by their index, which is left out. ``known``: False where an
+    operation was not understood: then equal labels still must agree, and of others nothing is said.
+    """
+
+    shape: tuple[int, ...]
+    array: np.ndarray
+    known: bool = True
+
+    def full(self, axes: Sequence[int] | None = None) -> np.ndarray:
+        """Returns the labels with nothing left out along ``axes``, None for all."""
+        found = self.array
+        for axis in range(len(self.shape)) if axes is None else axes:
+            size = self.shape[axis]
+            if found.shape[axis] == size:
+                continue
+            index = np.arange(1, size + 1, dtype=np.uint64)
+            index = index.reshape(size, *(1,) * (len(self.shape) - axis - 1))
+            found = np.where(found == ZERO, ZERO, joined(found, index))
+        return found
+
+    def implicit(self, axis: int) -> bool:
+        """Whether labels along this axis are left out."""
+        return self.array.shape[axis] != self.shape[axis]
+
+
+def of_content(bits: np.ndarray) -> Labels:
+    """Labels by content: equal where the bits are, zero where the value is. Container bits."""
+    plain = np.ascontiguousarray(bits)
+    zero = plain == 0  # both zeros
+    if plain.dtype == np.dtype(bool):
+        plain = plain.astype(np.uint8)
+    if plain.dtype.kind == "c":
+        halves = plain.view(plain.real.dtype).reshape(*plain.shape, 2)
+        array = joined(*np.moveaxis(of_content(halves).array, -1, 0))
+        return Labels(bits.shape, np.where(zero, ZERO, array))
+    if plain.dtype.kind not in "iufV":
+        return Labels(bits.shape, np.full(bits.shape, tag(plain.tobytes())))
+    words = plain.view(f"u{plain.dtype.itemsize}")
+    return Labels(bits.shape, np.where(zero, ZERO, joined(words, tag(plain.dtype.str))))
+
+
+def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
+    """Labels of something that is the same on both sides: a digest, and the index left out."""
+    array = np.full((1,) * len(shape), tag(digest))
+    return Labels(shape, array if all(shape) else np.zeros(shape, np.uint64))
+
+
+class Selection(NamedTuple):
+    """Elements of a left value and of a right one that must agree, pair by pair.
+
+    ``axes``: those along which elements are named; all along the others belong to the selection.
+    ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``: the
+    two have other numbers of axes, and elements are named by their place in the flattened value.
+    """
+
+    axes: tuple[int, ...]
+    left: np.ndarray | None
+    right: np.ndarray | None
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
+    flat: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all elements of both sides are selected, each with the one at its place."""
+        return self.left is None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing must agree."""
+        return self.left is not None and not len(self.left)
+
+    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
+        """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
+        index = (self.left, self.right)[side]
+        if index is None:
+            return array
+        if self.flat:
+            return array.reshape(-1)[index]
+        rest = [axis for axis in range(array.ndim) if axis not in self.axes]
+        turned = array.transpose(*self.axes, *rest)
+        if not self.axes:
+            return turned[None] if len(index) else turned[None][:0]
+        places = np.unravel_index(index, self.sizes[side])
+        found: np.ndarray = turned[places]
+        return found
+
+    def put(self, array: np.ndarray, values: np.ndarray, side: int) -> np.ndarray:
+        """Returns a copy of a side's value with these elements in the places of the selected."""
+        index = (self.left, self.right)[side]
+        if index is None:
+            return values.reshape(array.shape).copy()
+        found = np.array(array, order="C")
+        if self.flat:
+            found.reshape(-1)[index] = values
+            return found
+        rest = [axis for axis in range(array.ndim) if axis not in self.axes]
+        turned = found.transpose(*self.axes, *rest)
+        if self.axes:
+            turned[np.unravel_index(index, self.sizes[side])] = values
+        elif len(index):
+            turned[...] = values[0]
+        return found
+
+    def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
+        """Returns where a side's value of ``shape`` is selected: bool."""
+        index = (self.left, self.right)[side]
+        if index is None:
+            return np.ones(shape, bool)
+        every = self.taken(np.ones(shape, bool), side)
+        return self.put(np.zeros(shape, bool), every, side)
+
+
+def agreeing(left: Labels, right: Labels) -> Selection:
+    """Returns which elements of two values have equal labels: same place first, then anywhere."""
+    rank = len(left.shape)
+    if rank != len(right.shape):
+        return _matched((left.full().reshape(-1),), (right.full().reshape(-1),), left, right)
+    axes = tuple(
+        axis
+        for axis in range(rank)
+        if left.shape[axis] != right.shape[axis]
+        or not (left.implicit(axis) and right.implicit(axis))
+    )
+    mine, other = left.full(axes), right.full(axes)
+    if left.shape == right.shape and np.array_equal(mine, other):
+        return Selection((), None, None, ((), ()))
+    return _matched((mine, axes), (other, axes), left, right)
+
+
+def _matched(mine: tuple, other: tuple, left: Labels, right: Labels) -> Selection:
+    flat = len(mine) == 1
+    axes = (0,) if flat else mine[1]
+    sizes = tuple(
+        (one[0].size,) if flat else tuple(of.shape[axis] for axis in axes)
+        for one, of in ((mine, left), (other, right))
+    )
+    ours, theirs = mine[0].reshape(-1), other[0].reshape(-1)
+    found = np.full(ours.size, -1)
+    if not flat and axes:  # same place where both have it
+        inside = np.minimum(*map(np.array, sizes))
+        place = np.indices(tuple(inside)).reshape(len(axes), -1)
+        at, to = (np.ravel_multi_index(tuple(place), size) for size in sizes)
+        same = ours[at] == theirs[to]
+        found[at[same]] = to[same]
+    rest = np.flatnonzero(found < 0)
+    if len(rest) and theirs.size:
+        order = np.argsort(theirs, kind="stable")
+        where = np.searchsorted(theirs[order], ours[rest]).clip(max=theirs.size - 1)
+        hit = theirs[order][where] == ours[rest]
+        found[rest[hit]] = order[where[hit]]
+    kept = np.flatnonzero(found >= 0)
+    if len(kept) == ours.size == theirs.size and left.shape == right.shape:
+        if np.array_equal(found, np.arange(ours.size)):
+            return Selection((), None, None, ((), ()))
+    return Selection(axes, kept, found[kept], sizes, flat)

@@ -1,0 +1,216 @@
+"""What is kept of a run: its operations, the shapes and digests of all values, the bits of a few.
+
+A run is watched several times rather than kept: first for its structure and digests, then for
+digests of those elements that must agree with another run's, then for the bits of the values that
+differ. A recording on disk is the same, with every value in a file (:mod:`probe.recording.folder`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from probe.recording.contract import INPUT, WEIGHT, Event, Recorder, Seen
+from probe.recording.labels import Selection
+from probe.recording.meaning import Meaning, Normalises
+
+SMALL = 1 << 20
+"""Elements up to which integers, and what is computed from nothing else, are kept."""
+
+
+@dataclass
+class Value:
+    """An array of a run. ``given``: the operation that gave it, -1 where none did.
+
+    ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept: inputs,
+    integers, and what is computed from integers alone. ``zeros``: where a softmax gave exact zeros.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    digest: str
+    given: int = -1
+    role: str = ""
+    name: str = ""
+    content: np.ndarray | None = None
+    zeros: np.ndarray | None = None
+
+    @property
+    def floating(self) -> bool:
+        """Whether it has floating-point numbers."""
+        return "float" in self.dtype or "complex" in self.dtype
+
+
+@dataclass
+class Operation:
+    """An operation of a run; ``reads`` and ``gives`` are numbers of values; ``name``: its own."""
+
+    number: int
+    name: str
+    op: str
+    path: str
+    reads: tuple[int, ...]
+    gives: tuple[int, ...]
+    attributes: Mapping[str, Any]
+    meaning: Meaning
+    event: Event | None = None
+
+
+@dataclass
+class Recording:
+    """One run: what was computed from what, with digests."""
+
+    target: str
+    note: str = ""
+    values: list[Value] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    outputs: tuple[int, ...] = ()
+
+
+class Side(Protocol):
+    """One of two runs that are compared: live, or on disk."""
+
+    recording: Recording
+
+    def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
+        """Returns digests of selected elements of values, by the values' numbers."""
+
+    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
+        """Returns values as container arrays, by number."""
+
+    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
+        """Returns what runs one operation alone, by its number; None where it can't be."""
+
+
+def digest(array: np.ndarray) -> str:
+    """Returns a digest of an array's bits, row by row."""
+    plain = np.ascontiguousarray(array)
+    return hashlib.blake2b(plain.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
+
+
+class Watch:
+    """Numbers the values of one run as they come; every run of the same thing gets the same numbers.
+
+    ``met``: is called with a value's number and what was seen, once for each value.
+    """
+
+    def __init__(self, met: Callable[[int, Seen, int], None], done: Callable[..., None]) -> None:
+        self.numbers: dict[Hashable, int] = {}
+        self.count = self.operations = 0
+        self.met, self.done = met, done
+
+    def __call__(self, event: Event) -> None:
+        reads = tuple(self.number(seen) for seen in event.reads)
+        gives = []
+        for seen in event.gives:
+            self.numbers[seen.key] = self.count
+            self.met(self.count, seen, self.operations)
+            gives.append(self.count)
+            self.count += 1
+        self.done(self.operations, event, reads, tuple(gives))
+        self.operations += 1
+
+    def number(self, seen: Seen) -> int:
+        """Returns the number of a value; one that no operation gave is met here."""
+        if seen.key not in self.numbers:
+            self.numbers[seen.key] = self.count
+            self.met(self.count, seen, -1)
+            self.count += 1
+        return self.numbers[seen.key]
+
+
+class Live:
+    """A run that can be had again: every question runs it once more."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.outputs: list[np.ndarray] = []
+        self.recording = self.watched()
+
+    def watched(self) -> Recording:
+        """Runs it for its structure and digests."""
+        found = Recording(self.recorder.target, self.recorder.note)
+        names: dict[str, int] = {}
+
+        def met(number: int, seen: Seen, given: int) -> None:
+            array = seen.array()
+            value = Value(seen.shape, seen.dtype, digest(array), given)
+            if given < 0:
+                value.role, value.name = seen.role, seen.name
+            integers = not value.floating
+            if seen.role == INPUT and given < 0 or (integers and array.size <= SMALL and given < 0):
+                value.content = np.array(array)
+            found.values.append(value)
+
+        def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
+            known = all(self._plain(found.values[n]) for n in reads)
+            for n, seen in zip(gives, event.gives, strict=True):
+                value = found.values[n]
+                if known and int(np.prod(seen.shape)) <= SMALL:
+                    value.content = np.array(seen.array())
+                elif isinstance(event.meaning, Normalises) and event.meaning.vanishes:
+                    zeros = seen.array() == 0
+                    value.zeros = zeros if zeros.any() else None
+            name = event.path or event.op
+            names[name] = names.get(name, 0) + 1
+            unique = name if names[name] == 1 else f"{name}#{names[name]}"
+            found.operations.append(
+                Operation(
+                    *(number, unique, event.op, event.path, reads, gives),
+                    *(event.attributes, event.meaning),
+                )
+            )
+
+        watch = Watch(met, done)
+        outputs = self.recorder.record(watch)
+        self.outputs = [np.array(seen.array()) for seen in outputs]
+        found.outputs = tuple(watch.number(seen) for seen in outputs)
+        return found
+
+    @staticmethod
+    def _plain(value: Value) -> bool:
+        """Whether a value comes from integers alone."""
+        if value.content is None:
+            return False
+        return value.given >= 0 or not value.floating
+
+    def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
+        found: dict[int, str] = {}
+
+        def met(number: int, seen: Seen, _: int) -> None:
+            if number in wanted:
+                found[number] = digest(wanted[number].taken(seen.array(), side))
+
+        self.recorder.record(Watch(met, lambda *_: None))
+        return found
+
+    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
+        found: dict[int, np.ndarray] = {}
+
+        def met(number: int, seen: Seen, _: int) -> None:
+            if number in wanted:
+                found[number] = np.array(seen.array(), order="C")
+
+        self.recorder.record(Watch(met, lambda *_: None))
+        return found
+
+    def event(self, wanted: int) -> Event:
+        """Runs it for one operation as it was called; its arrays are no longer valid."""
+        found: list[Event] = []
+
+        def done(number: int, event: Event, *_: Any) -> None:
+            if number == wanted:
+                found.append(event)
+
+        self.recorder.record(Watch(lambda *_: None, done))
+        return found[0]
+
+    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
+        return self.event(number).again
+
+
+__all__ = ["Live", "Operation", "Recording", "Side", "Value", "Watch", "WEIGHT", "digest"]
