@@ -8,7 +8,7 @@ differ. A recording on disk is the same, with every value in a file (:mod:`probe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -84,6 +84,9 @@ class Side(Protocol):
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
+
+    def repeats(self, numbers: Sequence[int]) -> bool:
+        """Whether these values have the same bits in another run of the same side."""
 
 
 def digest(array: np.ndarray) -> str:
@@ -197,6 +200,10 @@ class Live:
 
         self.recorder.record(Watch(met, lambda *_: None))
         return found
+
+    def repeats(self, numbers: Sequence[int]) -> bool:
+        again = self.digests(dict.fromkeys(numbers, Selection((), None, None, ((), ()))), 0)
+        return all(again.get(n) == self.recording.values[n].digest for n in numbers)
 
     def event(self, wanted: int) -> Event:
         """Runs it for one operation as it was called; its arrays are no longer valid."""
