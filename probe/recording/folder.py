@@ -1,9 +1,9 @@
 """A recording on disk: another machine or release can be compared with it later.
 
-``recording.json`` has the structure, what each operation means, the digests of all values, and where
-it was made; every value is a ``.npy`` file named by its digest, so that what occurs twice is kept
-once. Beyond a number of bytes digests alone are kept, and it says what was left out. Nothing is
-pickled, and a folder from a stranger is data: names of files can't leave it, sizes are checked
+``recording.json`` has the structure, what each operation means, the digests of all values, and
+where it was made; every value is a ``.npy`` file named by its digest, so that what occurs twice is
+kept once. Beyond a number of bytes digests alone are kept, and it says what was left out. Nothing
+is pickled, and a folder from a stranger is data: names of files can't leave it, sizes are checked
 before anything is read, and bits against their digests.
 """
 
@@ -127,10 +127,11 @@ def _described(
 
 
 LIBRARIES = {
-    **{"torch": "torch", "tensorflow": "tensorflow", "keras": "keras", "jax": "jax"},
-    **{"jaxlib": "jaxlib", "onnxruntime": "onnxruntime", "cv2": "opencv-python-headless"},
-    **{"ai_edge_litert": "ai-edge-litert", "numpy": "numpy"},
+    **dict.fromkeys(("torch", "tensorflow", "keras", "jax", "jaxlib", "onnxruntime", "numpy")),
+    "cv2": "opencv-python-headless",
+    "ai_edge_litert": "ai-edge-litert",
 }
+"""Modules whose releases are told, and the names of their distributions, where those differ."""
 
 
 def made() -> dict[str, Any]:
@@ -138,7 +139,8 @@ def made() -> dict[str, Any]:
     from importlib import metadata
 
     versions = {}
-    for module, distribution in LIBRARIES.items():
+    for module, other in LIBRARIES.items():
+        distribution = other or module
         if module in sys.modules:
             try:
                 versions[distribution] = metadata.version(distribution)
@@ -164,8 +166,11 @@ def _value(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
 
 def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
     return {
-        **{"name": one.name, "op": one.op, "path": one.path},
-        **{"reads": list(one.reads), "gives": list(one.gives)},
+        "name": one.name,
+        "op": one.op,
+        "path": one.path,
+        "reads": list(one.reads),
+        "gives": list(one.gives),
         "attributes": json.loads(json.dumps(dict(one.attributes), default=_words)),
         "meaning": spelled(one.meaning, one, run, files),
     }
@@ -182,9 +187,10 @@ def spelled(one: Meaning, op: Operation, run: Recording, files: _Files) -> dict[
     """Returns a meaning as JSON has it. ``Moves`` becomes a file of where every element is from."""
     if isinstance(one, Moves):
         return _moved(one, op, run, files)
-    if not dataclasses.is_dataclass(one) or getattr(meaning, type(one).__name__, None) is None:
+    if getattr(meaning, type(one).__name__, None) is not type(one):
         return {"is": "Unknown", "why": "a recording on disk has no word for it"}
-    found = {each.name: getattr(one, each.name) for each in dataclasses.fields(one)}
+    known = dataclasses.fields(one)  # type: ignore[arg-type]
+    found = {each.name: getattr(one, each.name) for each in known}
     try:
         plain = json.loads(json.dumps(found, default=_words))
     except (TypeError, ValueError):
@@ -239,7 +245,14 @@ class Stored:
         told = self._read()
         try:
             self._fill(told)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+        ) as error:
             why = f"{FILE} does not say what a recording says ({type(error).__name__}: {error})"
             raise self.broken(why[:200]) from None
 

@@ -212,17 +212,12 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         tell(f"explaining {one.name} ({done + 1} of {len(sources)})")
         cause = import_module("probe.recording.source").explain(found.left, found.right, one)
         found.causes[number] = cause
-        one.cause = text(cause)
+        one.cause = cause.kind
         done += 1
     if done < len(sources):
         found.notes.append(
             f"the first {done} of {len(sources)} sources were explained, which took {seconds:.0f} s"
         )
-
-
-def text(cause: Any) -> str:
-    """The word for a cause."""
-    return str(getattr(cause, "cause", cause) or "")
 
 
 def same_question(left: Recording, right: Recording) -> bool:
@@ -235,11 +230,11 @@ def same_question(left: Recording, right: Recording) -> bool:
         raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
     pairs = _met(left, right)
     for mine, other, where in pairs:
-        if mine.role == other.role == WEIGHT and mine.shape == other.shape:
-            if mine.digest != other.digest and mine.dtype == other.dtype:
-                name = mine.name or other.name or where
-                why = f"{where} has other weights on the two sides, so the models are not the same"
-                raise InputError("weights", name, why, SAME_MODEL)
+        alike = mine.role == other.role == WEIGHT and mine.shape == other.shape
+        if alike and mine.dtype == other.dtype and mine.digest != other.digest:
+            name = mine.name or other.name or where
+            why = f"{where} has different weights on the two sides, so these are different models"
+            raise InputError("weights", name, why, SAME_MODEL)
     return _inputs(left, right, pairs)
 
 
