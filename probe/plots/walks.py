@@ -11,18 +11,26 @@ from matplotlib import gridspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from probe.floats import rounded_text
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS, QUIET, STABLE
 from probe.recording.difference import Aligned
 from probe.recording.walk import Walk
 
+FIRST = "first source"
 ROWS = 40
 """Rows at most: runs of operations in which nothing differs are one row."""
 
 COLOURS = {
-    "source": DIFFERS, "carried": "#f8961e", "healed": "#0a9396", "equal": STABLE,
-    "left": "#5b3a8c", "right": "#5b3a8c", "unknown": QUIET,
+    "source": DIFFERS,
+    "carried": "#f8961e",
+    "healed": "#0a9396",
+    "equal": STABLE,
+    "left": "#5b3a8c",
+    "right": "#5b3a8c",
+    "unknown": QUIET,
 }
 WORDS = {
     "source": "source: its inputs agree, its outputs differ",
@@ -37,12 +45,14 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One operation or several; ``largest``: the distance in ulps, infinite where it has none."""
+    """One operation or several. ``largest``: the distance in ulps, infinite where it has none;
+    ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is."""
 
     text: str
     verdict: str
     largest: float
-    first: bool = False
+    scaled: float = 0.0
+    mark: str = ""
 
 
 def rows_of(found: Walk, most: int = ROWS) -> list[Row]:
@@ -58,14 +68,21 @@ def rows_of(found: Walk, most: int = ROWS) -> list[Row]:
         if one is not None and quiet:
             some.append(one)
         elif one is not None:
-            rows.append(_alone(one, one is found.first))
+            rows.append(_alone(one, _mark(found, one)))
     return _shortened(rows, most)
 
 
-def _alone(one: Aligned, first: bool) -> Row:
+def _mark(found: Walk, one: Aligned) -> str:
+    gives = {(pair.left, pair.right) for pair in one.gives}
+    output = any((pair.left, pair.right) in gives for pair in found.difference.outputs)
+    return FIRST if one is found.first else "output" if output else ""
+
+
+def _alone(one: Aligned, mark: str) -> Row:
     largest = np.inf if one.max_ulp is None else float(one.max_ulp)
     op = one.op if one.op != one.name else ""
-    return Row(_cut(f"{one.name}  {op}".rstrip()), one.verdict, largest, first)
+    scaled = max((pair.scaled for pair in one.gives), default=0.0)
+    return Row(_cut(f"{one.name}  {op}".rstrip()), one.verdict, largest, scaled, mark)
 
 
 def _together(some: list[Aligned]) -> Row:
@@ -82,7 +99,7 @@ def _cut(text: str, most: int = 44) -> str:
 def _shortened(rows: list[Row], most: int) -> list[Row]:
     if len(rows) <= most:
         return rows
-    first = next((n for n, row in enumerate(rows) if row.first), 0)
+    first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
     start = max(0, min(first - 3, len(rows) - most))
     keep = rows[start : start + most - 6]
     before, after = rows[:start], rows[start + most - 6 : len(rows) - 4]
@@ -148,24 +165,30 @@ def bars(axes: Axes, rows: Sequence[Row]) -> None:
         size = right if np.isinf(row.largest) else row.largest
         if size:
             axes.barh(place, size - 0.5, left=0.5, height=0.72, color=colour)
-            text = "no number" if np.isinf(row.largest) else f"{row.largest:,.0f} ulp"
+            text = "no distance" if np.isinf(row.largest) else f"{row.largest:,.0f} ulp"
+            text += f", {rounded_text(row.scaled)} eps" * bool(row.scaled)
             axes.annotate(
                 text, (size, place), (4, 0), textcoords="offset points", va="center", fontsize=7.5
             )
         else:
             axes.plot(0.62, place, "s", ms=4.5, color=colour, clip_on=False)
-        if row.first:
+        if row.mark == FIRST:
             axes.axhspan(place - 0.5, place + 0.5, color="#fdeaf0", zorder=0)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(0.5, right * 4)
+    axes.set_xscale("log")
+    axes.set_xlim(0.5, right * 6)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(range(len(rows)), [_labelled(row) for row in rows], fontsize=7.5)
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         label.set_color(COLOURS["source"] if row.verdict == "source" else "black")
-        label.set_fontweight("bold" if row.first else "normal")
+        label.set_fontweight("bold" if row.mark == FIRST else "normal")
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("largest difference, in ulp (units in the last place)")
+    axes.set_xlabel(
+        "largest difference in ulp (units in the last place);\n"
+        "eps: the largest difference over eps times the operation's largest value"
+    )
 
 
 def _labelled(row: Row) -> str:
-    return f"first source ▸ {row.text}" if row.first else row.text
+    return f"{row.mark} ▸ {row.text}" if row.mark else row.text

@@ -342,7 +342,7 @@ class Stored:
             raise self.broken(f"{name[:80]!r} is no file of a recording")
         path = self.folder / name
         if path.is_symlink() or not path.is_file():
-            raise self.broken(f"{name} is missing, or is a link")
+            raise self.broken(f"{name} is missing, or it is a link")
         try:
             found = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, OSError, EOFError, SyntaxError) as error:
@@ -351,7 +351,7 @@ class Stored:
             raise self.broken(f"{name} is not as large as it says")
         array = np.asarray(found)
         if digest(array) != name.removesuffix(".npy"):
-            raise self.broken(f"{name} has other bits than when it was recorded")
+            raise self.broken(f"{name} has different bits than when it was recorded")
         return array
 
     def has(self, value: Value) -> bool:

@@ -97,13 +97,11 @@ def _file(path: Path, trust: bool, switches: dict[str, str]) -> Opened:
         why = f"no recorder of {library} reads model files"
         raise InputError("model", path, why, "write module:function, a function that runs it")
     if not switches:
-        found: Opened = open_file(path, trust)
-        return found
+        return File(open_file(path, trust), path.name)
     if "switches" not in inspect.signature(open_file).parameters:
         why = f"models of {library} are run with its defaults"
         raise InputError("target", library, why, "leave the switches out")
-    made: Opened = open_file(path, trust, switches=switches)
-    return made
+    return File(open_file(path, trust, switches=switches), path.name)
 
 
 def _imported(text: str) -> Any:
@@ -167,8 +165,7 @@ class Called:
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]
-        made = of_function(lambda: self.function(*given))
-        return Guarded(made, self.name) if self.name else made
+        return of_function(lambda: self.function(*given), self.name)
 
 
 def _is_a(given: object, module: str, name: str) -> bool:
@@ -195,16 +192,28 @@ def _required(function: Callable[..., Any]) -> list[str]:
     return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
 
 
+class File:
+    """A model file; what its library raises on the first call is one line."""
+
+    def __init__(self, inner: Opened, name: str) -> None:
+        self.inner, self.name, self.inputs = inner, name, inner.inputs
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """As of ``Opened``."""
+        return Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+
+
 class Guarded:
     """A recorder whose own failure is one line. Errors: TargetError, kind ``error``."""
 
-    def __init__(self, recorder: Recorder, name: str) -> None:
-        self.inner, self.name = recorder, name
+    def __init__(self, recorder: Recorder) -> None:
+        self.inner = recorder
         self.target, self.note = recorder.target, recorder.note
 
     def plain(self) -> list[np.ndarray]:
         """As of ``Recorder``."""
-        return guarded(self.inner.plain, self.target)
+        found: list[np.ndarray] = guarded(self.inner.plain, self.target)
+        return found
 
     def record(self, visit: Visit) -> list[Seen]:
         """As of ``Recorder``."""
@@ -222,10 +231,11 @@ def guarded(call: Callable[[], Any], target: str) -> Any:
         raise TargetError(target, "error", why) from None
 
 
-def of_function(function: Callable[[], Any], given: Any = None) -> Recorder:
+def of_function(function: Callable[[], Any], name: str = "") -> Recorder:
     """Returns a recorder of a function of no arguments, by the library of what it returns.
 
-    Costs one call. Errors: InputError where it returns nothing that a library can be told from.
+    Costs one call. ``name``: of a function that is asked for by name; then what it raises becomes a
+    TargetError. Errors: InputError where it returns nothing that a library can be told from.
     """
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
@@ -234,7 +244,7 @@ def of_function(function: Callable[[], Any], given: Any = None) -> Recorder:
     if missing := _required(function):
         why = f"it takes {', '.join(missing)}"
         raise InputError("function", getattr(function, "__name__", "it"), why, NO_ARGUMENTS)
-    leaves = list(_leaves(function()))
+    leaves = list(_leaves(guarded(function, name) if name else function()))
     kinds = [kind for one in leaves for kind in [_library(one)] if kind]
     if kinds:
         made: Recorder = recorders(kinds[0]).Recorder(function)

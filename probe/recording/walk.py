@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import Aligned, Difference, Pair, align, compare, judge
@@ -26,9 +27,11 @@ SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
 
 NAMES = ("left", "right")
-SOIL = tuple(1 << power for power in range(6, 23, 2))
-"""Bytes of blocks that are filled and freed between two runs, so that memory which nobody
-initialised holds something else in the second one."""
+FILLS = (0x7F, 0x3C)
+"""What freed memory is filled with before a first and a second run: NaN, and small numbers."""
+
+MOST_SIZES, MOST_BYTES = 64, 1 << 26
+"""Sizes of blocks that are filled, and the bytes of the largest."""
 
 
 @dataclass
@@ -80,12 +83,10 @@ def walk(
 
 def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
     """Returns a watched run, and what is to be said of it. Raises Nondeterministic."""
-    plain = [digest(one) for one in recorder.plain()]
-    _soil()
-    again = [digest(one) for one in recorder.plain()]
+    side = Live(recorder)
+    plain, again = (_digests(recorder, side, fill) for fill in FILLS)
     if plain != again:
         raise unsteady(recorder, what)
-    side = Live(recorder)
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
     if [digest(one) for one in side.outputs] != plain:
         notes.append(
@@ -95,16 +96,30 @@ def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
     return side, notes
 
 
-def _soil() -> None:
-    """Fills memory that the allocator is likely to hand out next with NaN and large integers."""
-    held = [np.full(size, 0x7F, np.uint8) for size in SOIL for _ in range(3)]
-    del held
+def _digests(recorder: Recorder, side: Live, fill: int) -> list[str]:
+    """Digests of an unwatched run's outputs, after memory of the values' sizes was filled."""
+    _soil(side, fill)
+    return [digest(one) for one in recorder.plain()]
+
+
+def _soil(side: Side, fill: int = FILLS[0]) -> None:
+    """Fills memory that the allocator is likely to hand out next: what a run reads without having
+    written it then differs from run to run."""
+    every = (
+        floats.container(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
+        for v in side.recording.values
+        if v.dtype in floats.FORMATS
+    )
+    sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
+    for size in sizes:
+        held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]
+        del held
 
 
 def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
     one = Live(recorder)
-    _soil()
+    _soil(one, FILLS[1])
     two = Live(recorder)
     start = f"{what} gives different bits each time it is run"
     ours, theirs = one.recording, two.recording
@@ -115,11 +130,11 @@ def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
         for n, (a, b) in enumerate(zip(ours.values, theirs.values, strict=True))
         if a.digest != b.digest
     }
-    changed = [ours.values[n] for n in sorted(apart) if ours.values[n].given < 0]
-    if changed:
-        name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
-        return Nondeterministic(f"{start}: it starts from other values ({name}); {FIX}")
     number = _first(ours, apart)
+    changed = [ours.values[n] for n in sorted(apart) if ours.values[n].given < 0]
+    if number is None and changed:
+        name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
+        return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
     if number is None:
         return Nondeterministic(f"{start}, but not while it is watched; {FIX}")
     op = ours.operations[number]
@@ -165,7 +180,7 @@ def compared(
     same = same_question(left.recording, right.recording)
     tell("comparing")
     found = Walk(left, right, compare(left, right), notes=list(notes), same_inputs=same)
-    if same:
+    if same and any(one.verdict in NAMES for one in found.operations):
         _all_outputs(found)
     _set_aside(found)
     if explain:
@@ -174,7 +189,8 @@ def compared(
 
 
 def _all_outputs(found: Walk) -> None:
-    """The same inputs and weights: all outputs must agree, however the sides compute them."""
+    """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
+    to agree, as that is what was asked."""
     ours, theirs = found.left.recording, found.right.recording
     pairs = []
     for place, one in enumerate(found.difference.outputs):
@@ -188,6 +204,11 @@ def _all_outputs(found: Walk) -> None:
         elif alike:
             one.known = True
     judge(found.left, found.right, pairs)
+    if pairs:
+        found.notes.append(
+            "the two sides run different operations on the same inputs: all of their outputs are "
+            "taken to be the same thing"
+        )
 
 
 def _set_aside(found: Walk) -> None:
@@ -196,7 +217,7 @@ def _set_aside(found: Walk) -> None:
         for side, number in ((found.left, one.left), (found.right, one.right)):
             assert number is not None
             gives = side.recording.operations[number].gives
-            _soil()
+            _soil(side, FILLS[1])
             if not side.repeats(gives):
                 one.verdict = "unknown"
                 one.note = "gives different bits each time it is run: memory not initialised"

@@ -18,8 +18,13 @@ MOST = 40
 """Rows of operations that are printed; --json has all."""
 
 COLOURS = {
-    "source": "bold red", "carried": "yellow", "healed": "cyan", "equal": "green",
-    "left": "magenta", "right": "magenta", "unknown": "dim",
+    "source": "bold red",
+    "carried": "yellow",
+    "healed": "cyan",
+    "equal": "green",
+    "left": "magenta",
+    "right": "magenta",
+    "unknown": "dim",
 }
 
 MEANS = (
@@ -104,7 +109,7 @@ def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
 
 def _outputs(found: Walked) -> RenderableType:
     right = ("compared", "differing", "max ulp", "scaled", "growth")
-    rows = table("output", *right, "decisions that change", right=right)
+    rows = table("output", *right, "decisions changed", right=right)
     for number, one in enumerate(found.found.difference.outputs):
         told = found.report_output(one)
         decided = [
