@@ -32,12 +32,11 @@ Tell = Callable[[str], None]
 class Walked(Answer):
     """Two runs of a model, compared: ``found`` is the walk through its operations.
 
-    ``asked``: the model and both sides, in words. ``kept``: a folder that lives as long as this.
+    ``asked``: the model and both sides, in words.
     """
 
     found: Walk
     asked: Asked
-    kept: Any = None
 
     @property
     def verdict(self) -> str:

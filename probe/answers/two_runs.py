@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,11 @@ from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.errors import InputError
-from probe.recording.apart import Apart, temporary
+from probe.recording.apart import Apart
 from probe.recording.contract import Input
 from probe.recording.inputs import axes, cut
 from probe.recording.subject import is_function, library_of, opened
-from probe.recording.walk import walk
+from probe.recording.walk import NAMES, walk
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
@@ -81,16 +85,24 @@ def _apart(
     explain: bool,
     tell: Tell,
 ) -> Walked:
-    """Records both sides, each in a process of its own, and compares the recordings."""
-    folder = temporary()
-    left, right = (Apart(text, one, given) for one, given in zip(where, both, strict=True))
-    with left, right:
-        tell(f"running the left side on {where[0].text}")
-        one = left.record(Path(folder.name) / "left", trust)
-        tell(f"running the right side on {where[1].text}")
-        two = right.record(Path(folder.name) / "right", trust)
-        found = of_stored(one, two, explain, tell, asked)
-    found.kept = folder  # the answer reads it until nobody needs the answer
+    """Records both sides, each in a process of its own, and compares the recordings.
+
+    Processes and recordings stay as long as the answer does: a report asks them again.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="probe-"))
+    running = ExitStack()
+    running.callback(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        sides = []
+        for name, one, given in zip(NAMES, where, both, strict=True):
+            tell(f"running the {name} side on {one.text}")
+            process = running.enter_context(Apart(text, one, given))
+            sides.append(process.record(folder / name, trust))
+        found = of_stored(sides[0], sides[1], explain, tell, asked)
+    except BaseException:
+        running.close()
+        raise
+    weakref.finalize(found, running.close)
     return found
 
 
