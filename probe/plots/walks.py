@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from probe.floats import rounded_text
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS, QUIET, STABLE
+from probe.printing import counted
 from probe.recording.difference import Aligned
 from probe.recording.walk import Walk
 
@@ -132,11 +133,12 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
     bars(axes, rows)
     for place, (side, summation) in enumerate(sums):
         panel = figure.add_subplot(grid[place, 1])
+        title = f"how the first source adds, {side} side"
         if len(summation.tree.leaves) <= trees.DRAWN:
             trees.draw(panel, summation)
         else:
-            trees.draw_accumulators(panel, summation.tree)
-        panel.set_title(f"how the first source adds, {side} side", fontsize=9)
+            title += f": {counted(trees.draw_turns(panel, summation.tree), 'running sum')}"
+        panel.set_title(title, fontsize=9)
     figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
     there = [name for name in WORDS if any(row.verdict == name for row in rows)]
     patches = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
