@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,11 +32,13 @@ Tell = Callable[[str], None]
 class Walked(Answer):
     """Two runs of a model, compared: ``found`` is the walk through its operations.
 
-    ``asked``: the model and both sides, in words.
+    ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
+    ``before``, lines that set each side's switches; ``whole``, lines that ask the same again.
     """
 
     found: Walk
     asked: Asked
+    script: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -178,7 +180,8 @@ class Walked(Answer):
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
         cause = self.found.causes.get(number)
-        return recorded.write(Path(folder), self.found.left, self.found.right, one, cause)
+        sides = self.found.left, self.found.right
+        return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
         operations = self.found.operations

@@ -16,7 +16,7 @@ from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.errors import InputError
-from probe.recording.apart import Apart
+from probe.recording.apart import Apart, before
 from probe.recording.contract import Input
 from probe.recording.inputs import axes, cut
 from probe.recording.subject import is_function, library_of, opened
@@ -70,10 +70,35 @@ def two_runs(
     asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
     if where is not None:
         text = text_of(model, "target")
-        return _apart(text, where, both, asked, trust, explain, tell)
-    assert subject is not None
-    runs = [subject.recorder(one) for one in both]
-    return Walked(walk(runs[0], runs[1], explain, tell), asked)
+        found = _apart(text, where, both, asked, trust, explain, tell)
+    else:
+        assert subject is not None
+        runs = [subject.recorder(one) for one in both]
+        found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+    options = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
+    found.script = _script(model, where, options, inputs, trust, seed)
+    return found
+
+
+def _script(
+    model: Any,
+    where: tuple[Target, Target] | None,
+    options: dict[str, Any],
+    inputs: Any,
+    trust: bool,
+    seed: int,
+) -> dict[str, Any]:
+    """Returns what a report says besides: each side's switches, and the same question again."""
+    found: dict[str, Any] = {} if where is None else {"before": before(*where)}
+    if not isinstance(model, str | Path) or not isinstance(inputs, str | Path | None):
+        return found
+    options |= {"inputs": None if inputs is None else Path(inputs).name, "trust": trust or None}
+    options |= {"seed": seed or None}
+    if where is not None:
+        options |= {"target": where[0].text, "against_target": where[1].text}
+    words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
+    call = f"found = probe.network({_name(model)!r}{words})"
+    return {**found, "whole": ["import probe", "", call, "print(found)"]}
 
 
 def _apart(

@@ -165,9 +165,35 @@ def reaches(where: Target, key: str) -> bool:
     lines = []
     for one in (switches, without):
         made = backend()
-        made.described(one, where.device, target.installed_version(backend) or "2.16")
+        made.described(one, where.device, target.installed_version(backend) or RELEASE)
         lines.append(made.setup())
     return bool(lines[0] != lines[1])
+
+
+def before(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines that set either side's switches in one process, the other side's back to the default.
+
+    What only a variable of the environment sets has none.
+    """
+    backend = backends.get(left.name)
+    if left.name != right.name or not hasattr(backend, "described"):
+        return (), ()
+    found = []
+    defaults = {
+        key: backend.keys[key].default
+        for key, _ in (*left.switches, *right.switches)
+        if backend.keys[key].accepts(backend.keys[key].default)
+    }
+    for one in (left, right):
+        made = backend()
+        release = target.installed_version(backend) or RELEASE
+        made.described({**defaults, **dict(one.switches)}, one.device, release)
+        found.append(tuple(made.setup()))
+    return found[0], found[1]
+
+
+RELEASE = "2.16"
+"""Of a library that is not installed, or whose lines do not depend on it."""
 
 
 class Recording(child.Worker):
