@@ -151,8 +151,8 @@ class Walked(Answer):
             )
         return f"{self.verdict}: no operation was found that differs though its inputs agree"
 
-    def outcome(self) -> str:
-        """What the outputs come to, and what to do."""
+    def outcome(self, how: str = "reproduce('folder')") -> str:
+        """What the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
             return "of the outputs it isn't known which must agree"
@@ -162,7 +162,7 @@ class Walked(Answer):
         text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
         text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
         decided = "; ".join(self.crossed()) or "no decision changes"
-        return f"{text}; {decided}; reproduce('folder') writes a report"
+        return f"{text}; {decided}" + f"; {how} writes a report" * bool(self.found.first)
 
     def drawn(self) -> Figure | None:
         """Draws the operations with their distances and verdicts, the first source marked."""

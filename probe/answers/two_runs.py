@@ -179,7 +179,7 @@ def _words(
     found = []
     for side, size in enumerate((at, against)):
         told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
-        on = f"on {where[side].text}" if where else ""
+        on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
         found.append(" ".join(filter(None, (told, on))))
     return found[0], found[1]
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli.network import INPUTS, REPORT, SHAPE, given
-from probe.cli.options import PATH, Words, fail_on_option, option, output_options, trust_option
+from probe.cli.options import (
+    PATH,
+    Shared,
+    Words,
+    fail_on_option,
+    option,
+    output_options,
+    trust_option,
+)
 from probe.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +35,7 @@ UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 @option("--shape shapes", "X=1x64", SHAPE, multiple=True)
 @option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
 @option("--most", "BYTES", MOST, default="2G", show_default=True)
-@option("--target", "T", WHERE)
+@option("--target", "T", WHERE, cls=Shared)
 @trust_option
 @output_options
 def record(

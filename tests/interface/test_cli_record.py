@@ -170,7 +170,7 @@ def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
     status, out, err = ran(capsys, command)
     assert status == 0, err
     told = json.loads(out)
-    assert told["verdict"] == "equal" and told["right"] == "on reference"
+    assert told["verdict"] == "equal" and told["right"] == "reference"
     assert "tapes" not in sys.modules  # it was imported there alone
 
 

@@ -36,13 +36,13 @@ MEANS = (
 
 def walked(found: Walked) -> RenderableType:
     """Returns everything that is said of two runs."""
-    first, second, third = found.lines()
+    first, second, _ = found.lines()
     colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
     parts: list[RenderableType] = [
         Text(first),
         Text(f"verdict: {found.verdict}", f"bold {colour}"),
         Text(second),
-        Text(third),
+        Text(found.outcome("--report DIR")),
     ]
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
     if shown := _operations(found):
