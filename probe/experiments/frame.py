@@ -131,6 +131,20 @@ def fuzzed(store: Path, done: Tally) -> bool:
     return told(done, shown)
 
 
+def walked(store: Path, done: Tally) -> bool:
+    """Prints how many pairs of runs differ, and how many sources are explained."""
+    rows, sources = load(store).walks, load(store).sources
+    judged = rows[rows.reason.isna()]
+    explained = (sources.cause.notna() & (sources.replayed == sources.examined)).sum()
+    shown = (
+        f"{done.found} pairs of runs now, {done.before} were stored before. Of {len(judged)} compared "
+        f"{int((judged.verdict == 'differs').sum())} differ at the output and "
+        f"{int((judged.verdict == 'unknown').sum())} are not known; {len(sources)} sources, "
+        f"{int(explained)} of them explained and replayed"
+    )
+    return told(done, shown)
+
+
 def reproduced(tried: Tally, source: str, drawn: int) -> bool:
     """Prints how many findings scripts confirm, and why others don't; whether Ctrl-C ended it."""
     confirmed = f"{tried.found} of {drawn} findings confirmed"
