@@ -1,7 +1,7 @@
 """Which models change their answer when only batch, length, padding, threads or mode changed?
 
-Models with real weights, out of packages (PACKAGES of `probe/experiments/models.py`, 300 MB, unpacked
-into build/models), and seeded ones: two runs that ought to agree, compared operation by operation;
+Models with real weights, out of packages (PACKAGES of `probe/experiments/models.py`, 300 MB that are
+unpacked into build/models), and seeded ones: two runs that ought to agree, compared operation by operation;
 the first operation whose outputs differ though its inputs agree; why, replayed; what it comes to at
 the output. An hour on two processors.
 

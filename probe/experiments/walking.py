@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import machine
+from probe import machine, shard
 from probe.campaign import Row, Tally, Tell, run_row, silent
 from probe.errors import ProbeError, TargetError
 from probe.experiments.models import Model, Variation, every
@@ -48,7 +49,7 @@ def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = s
     with the reason.
     """
     job = _Walking(store, folder)
-    chosen = list(models)
+    chosen = shard.current().part(list(models))
     total, count = sum(len(model.variations) for model in chosen), 0
     try:
         for model in chosen:
@@ -250,10 +251,8 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def _reset() -> None:
     """Lets the kernel count the most memory anew, where it can."""
-    try:
+    with suppress(OSError):
         RESET.write_text("5")
-    except OSError:
-        pass
 
 
 def _peak() -> int | None:

@@ -142,7 +142,9 @@ class Live:
             if given < 0:
                 value.role, value.name = seen.role, seen.name
             integers = not value.floating
-            if (seen.role == INPUT and given < 0) or (integers and array.size <= SMALL and given < 0):
+            if (seen.role == INPUT and given < 0) or (
+                integers and array.size <= SMALL and given < 0
+            ):
                 value.content = np.array(array)
             found.values.append(value)
 
