@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from probe import floats
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Each, Meaning, Unknown
 
