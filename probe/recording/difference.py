@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
-from probe.recording.meaning import Normalises
+from probe.recording.meaning import Normalises, Unknown
 from probe.recording.recording import Operation, Recording, Side, Value
 
 MOST_BYTES = 1 << 28
@@ -79,9 +79,9 @@ class Aligned:
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
         return {
-            **{"name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict},
-            **{"compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp},
-            **{"cause": self.cause or None, "note": self.note or None},
+            "name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict,
+            "compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp,
+            "cause": self.cause or None, "note": self.note or None,
         }
 
 
@@ -136,6 +136,7 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
 def labelled(side: Recording, other: Recording) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
     theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    alike = _alike(side, other)
     found: list[Labels | None] = []
     for value in side.values:
         label = None
@@ -143,6 +144,7 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             value.given < 0
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
+            and (value.content is None or alike)
         ):
             label = of_digest(value.shape, value.digest)
         elif value.content is not None:
@@ -160,11 +162,26 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     return found  # type: ignore[return-value]
 
 
+def _alike(side: Recording, other: Recording) -> bool:
+    """Whether both run the same operations on arrays of the same shapes.
+
+    Only then is an input that is whole in both labelled by its place: where one side takes a part
+    of it first, its elements have to be known by their content.
+    """
+    ours, theirs = (
+        [(one.op, one.reads, one.gives) for one in recording.operations]
+        for recording in (side, other)
+    )
+    shapes = [[value.shape for value in recording.values] for recording in (side, other)]
+    return ours == theirs and shapes[0] == shapes[1]
+
+
 def _given(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
     reads = [found[n] for n in one.reads]
     shapes = [side.values[n].shape for n in one.gives]
     meaning = one.meaning
-    what = tag(meaning.word or one.op)
+    unknown = isinstance(meaning, Unknown)
+    what = tag(one.op, repr(one.attributes)) if unknown else tag(meaning.word or one.op)
     if isinstance(meaning, Normalises):
         zeros = side.values[one.gives[0]].zeros
         return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type]

@@ -142,7 +142,7 @@ class Live:
             if given < 0:
                 value.role, value.name = seen.role, seen.name
             integers = not value.floating
-            if seen.role == INPUT and given < 0 or (integers and array.size <= SMALL and given < 0):
+            if (seen.role == INPUT and given < 0) or (integers and array.size <= SMALL and given < 0):
                 value.content = np.array(array)
             found.values.append(value)
 
@@ -213,4 +213,4 @@ class Live:
         return self.event(number).again
 
 
-__all__ = ["Live", "Operation", "Recording", "Side", "Value", "Watch", "WEIGHT", "digest"]
+__all__ = ["WEIGHT", "Live", "Operation", "Recording", "Side", "Value", "Watch", "digest"]
