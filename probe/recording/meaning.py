@@ -21,6 +21,7 @@ import numpy as np
 from probe.recording.labels import ZERO, Labels, joined, mixed, tag
 
 Shapes = Sequence[tuple[int, ...]]
+Numbers = Callable[[], np.ndarray]
 
 
 class Meaning:
@@ -32,10 +33,19 @@ class Meaning:
     """
 
     word: str = ""
+    notices: bool = False
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
         raise NotImplementedError
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        """Returns which elements of a run add nothing (bool), None for none.
+
+        It is asked for while the run goes on, where ``notices`` is True, and is the last argument
+        of ``labels`` then. ``reads``, ``gives``: functions that return exact values as float64.
+        """
+        return None
 
 
 def _known(reads: Sequence[Labels]) -> bool:
@@ -135,7 +145,7 @@ class Each(Meaning):
         else:
             found = joined(what, tag(self.numbers), *arrays)
         if self.zero == "clears":
-            for array in arrays:
+            for array in arrays[:1] if self.word == "divide" else arrays:
                 found = np.where(array == ZERO, ZERO, found)
         elif self.zero == "stays":
             found = np.where(arrays[0] == ZERO, ZERO, found)
@@ -196,7 +206,11 @@ class Turns(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         (one, *_) = reads
-        return [Labels(shapes[0], one.array.transpose(self.axes), one.known)]
+        array = one.array.transpose(self.axes)
+        left_out = [axis for axis in self.axes if one.implicit(axis)]
+        if left_out != sorted(left_out):  # a matrix is not its transpose
+            array = np.where(array == ZERO, ZERO, joined(array, tag("turned", left_out)))
+        return [Labels(shapes[0], array, one.known)]
 
 
 @dataclass(frozen=True)
@@ -389,6 +403,15 @@ class Normalises(Meaning):
     numbers: tuple[Any, ...] = ()
     vanishes: bool = False
 
+    @property
+    def notices(self) -> bool:  # type: ignore[override]
+        """Whether exact zeros are looked for."""
+        return self.vanishes
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        zeros = gives[0]() == 0
+        return zeros if zeros.any() else None
+
     def labels(
         self,
         reads: Sequence[Labels],
@@ -519,7 +542,7 @@ class Windows(Meaning):
 
     ``spatial``: the input's spatial axes; ``channels``: its channel axis. ``kernel``, ``stride``,
     ``dilation``: one a spatial axis; ``padding``: (before, after) a spatial axis. ``kind``:
-    ``convolution``, ``transposed``, ``max`` or ``average``. ``groups``: of a convolution. ``reads``:
+    ``convolution``, ``transposed``, ``max``, ``average`` or ``sum``. ``groups``: of a convolution. ``reads``:
     input, weights and bias by number; a pool has its input alone. ``weights``: the
     axes of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too. ``ceil``: the last window may reach beyond.
@@ -542,7 +565,7 @@ class Windows(Meaning):
     @property
     def pool(self) -> bool:
         """Whether each channel is computed from its own alone, without weights."""
-        return self.kind in ("max", "average")
+        return self.kind in ("max", "average", "sum")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one, shape = reads[self.reads[0]], shapes[0]
