@@ -21,12 +21,14 @@ from probe.errors import InputError
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.jax_lines import lines
 from probe.recording.jax_meanings import Equation, Passes, meaning
+from probe.recording.jax_opened import Opened
 from probe.recording.jax_programs import (
     Program,
     constants,
     container,
     described,
     direct,
+    equation,
     inner,
     loops,
     noticed,
@@ -46,7 +48,8 @@ except (ImportError, AttributeError):  # another release
 class Recorder:
     """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
 
-    ``decisions``: of each program of a run, in order, whether it can be looked into.
+    ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
+    that it also returns (:mod:`probe.recording.jax_opened`), or "" for not at all.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -61,7 +64,7 @@ class Recorder:
         where = "" if device.platform == "cpu" else f"@{device.platform}:{device.id}"
         self.target = f"jax{where}{f',threads={threads}' if threads else ''}"
         self.named = dict(_closed_over(function))
-        self.decisions: dict[int, bool] = {}
+        self.decisions: dict[int, Any] = {}
         self.noticed: dict[int, Any] = {}
         self.programs: dict[str, None] = {}
 
@@ -244,9 +247,13 @@ class _Trace(Base):  # type: ignore[misc]
         call, self.calls = self.calls, self.calls + 1
         if call not in self.recorder.decisions:
             self._decide(call, primitive, args, params, gives, name)
-        if self.recorder.decisions[call]:
+        decision, last = self.recorder.decisions[call], None
+        if decision == "equations":
             with core.set_current_trace(self):
                 last = unrolled(primitive, params, args)
+        elif isinstance(decision, Opened):
+            last = self._inside(decision, args)
+        if last is not None:
             reads += [self.values.seen(value) for value in last]
             means = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
@@ -255,22 +262,45 @@ class _Trace(Base):  # type: ignore[misc]
         self._report(name, primitive, params, reads, gives, means, len(args))
         return found
 
+    def _inside(self, opened: Opened, args: list[Any]) -> list[Any]:
+        """Reports the equations of a compiled program from the values that it also returns."""
+        values = opened.values(args)
+        for step in opened.steps:
+            given = [
+                np.asarray(one.val, one.aval.dtype) if hasattr(one, "val") else values[one]
+                for one in step.reads
+            ]
+            reads = [self.values.seen(one) for one in given]
+            primitive, params = step.one.primitive, step.one.params
+            if loops(primitive):
+                behind = constants_of(None, params)
+                reads += [self.values.seen(one) for one in behind]
+                contents = {n: bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]}
+                means: Meaning = Program(primitive, params, behind, contents)
+            else:
+                means = meaning(equation(step.one, lambda n, given=given: np.asarray(given[n])))
+            stack = str(source_info_util.current_name_stack())
+            self._visit(
+                *(primitive.name, "/".join(filter(None, (stack, step.path))), params),
+                *(reads, [values[n] for n in step.gives], means, None, None),
+            )
+        return opened.results(values)
+
     def _decide(
         self, call: int, primitive: Any, args: Any, params: Any, gives: list[Any], name: str
     ) -> None:
         """Whether a program's equations, one by one, give its bits."""
-        same = False
-        try:
-            last = unrolled(primitive, params, args)
-            same = last is not None and all(
-                digest(bits(one)) == digest(bits(two)) for one, two in zip(last, gives, strict=True)
-            )
-        except Exception:  # whatever a program's equations can't do apart
-            same = False
-        self.recorder.decisions[call] = same
-        if not same:
+        within = inner(primitive, params)
+        decisions = self.recorder.decisions
+        decisions[call] = ""
+        if _same(lambda: unrolled(primitive, params, args), gives):
+            decisions[call] = "equations"
+        elif within is not None:
+            opened = Opened(within)
+            if _same(lambda: opened.results(opened.values(args)), gives):
+                decisions[call] = opened
+        if not decisions[call]:
             self.recorder.programs[name] = None
-            within = inner(primitive, params)
             if within is not None:
                 self.recorder.noticed[call] = noticed(within, args)
 
@@ -284,19 +314,39 @@ class _Trace(Base):  # type: ignore[misc]
         means: Meaning,
         taken: int | None = None,
     ) -> None:
-        self.visit(
-            Event(
-                op,
-                str(source_info_util.current_name_stack()),
-                reads,
-                [self.values.gives(one, reads) for one in gives],
-                means,
-                attributes(params),
-                _alone(primitive, params, [seen.dtype for seen in reads][:taken]),
-                lines(primitive, params, len(reads) if taken is None else taken),
-                ("import jax", "import jax.numpy as jnp", "from jax import lax"),
-            )
+        self._visit(
+            *(op, str(source_info_util.current_name_stack()), params, reads, gives, means),
+            _alone(primitive, params, [seen.dtype for seen in reads][:taken]),
+            lines(primitive, params, len(reads) if taken is None else taken),
         )
+
+    def _visit(
+        self,
+        op: str,
+        path: str,
+        params: Any,
+        reads: list[Seen],
+        gives: list[Any],
+        means: Meaning,
+        again: Any,
+        text: Any,
+    ) -> None:
+        made = [self.values.gives(one, reads) for one in gives]
+        self.visit(Event(op, path, reads, made, means, attributes(params), again, text, IMPORTS))
+
+
+IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
+
+
+def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
+    """Whether another way to compute a program's results gives its bits."""
+    try:
+        found = run()
+    except Exception:  # whatever a program's equations can't do apart
+        return False
+    return found is not None and all(
+        digest(bits(one)) == digest(bits(two)) for one, two in zip(found, gives, strict=True)
+    )
 
 
 def constants_of(within: Any, params: Any) -> list[Any]:
