@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
-from probe.recording.meaning import Normalises, Unknown
+from probe.recording.meaning import Unknown
 from probe.recording.recording import Operation, Recording, Side, Value
 
 MOST_BYTES = 1 << 28
@@ -145,9 +145,10 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
             and (value.content is None or alike)
+            and np.prod(value.shape, dtype=int) > 1
         ):
             label = of_digest(value.shape, value.digest)
-        elif value.content is not None:
+        elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
             label = of_digest(value.shape, value.digest)
@@ -176,21 +177,53 @@ def _alike(side: Recording, other: Recording) -> bool:
     return ours == theirs and shapes[0] == shapes[1]
 
 
+def exact(content: np.ndarray, dtype: str) -> bool:
+    """Whether what is computed from integers came without rounding: whole numbers, or infinite.
+
+    Other results, sines of positions say, are labelled by how they were computed, so that they are
+    compared.
+    """
+    if dtype not in floats.FORMATS:
+        return "complex" not in dtype
+    values = floats.widen(content, dtype)
+    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
+
+
+def _filled(side: Side, other: Recording) -> None:
+    """Fetches large values that no operation gave and that the other run hasn't: labels need them.
+
+    So that an array taken for a weight is compared like any other where it differs.
+    """
+    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    values = side.recording.values
+    wanted = {
+        number
+        for number, value in enumerate(values)
+        if value.given < 0
+        and value.content is None
+        and (value.shape, value.dtype, value.digest) not in theirs
+    }
+    for number, array in (side.arrays(wanted) if wanted else {}).items():
+        values[number].content = array
+
+
 def _given(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
     reads = [found[n] for n in one.reads]
     shapes = [side.values[n].shape for n in one.gives]
     meaning = one.meaning
     unknown = isinstance(meaning, Unknown)
     what = tag(one.op, repr(one.attributes)) if unknown else tag(meaning.word or one.op)
-    if isinstance(meaning, Normalises):
+    if meaning.notices:
         zeros = side.values[one.gives[0]].zeros
-        return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type]
+        return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type, call-arg]
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
 
 
 def compare(left: Side, right: Side) -> Difference:
     """Compares two runs of the same thing."""
     ours, theirs = left.recording, right.recording
+    _filled(left, theirs)
+    _filled(right, ours)
     labels = labelled(ours, theirs), labelled(theirs, ours)
     pairs: dict[tuple[int, int], Pair] = {}
 

@@ -22,6 +22,7 @@ from probe.recording.labels import ZERO, Labels, Name, joined, of_content, tag
 from probe.recording.sliding import Frame, divisors, grouped, slid
 
 Shapes = Sequence[tuple[int, ...]]
+Numbers = Callable[[], np.ndarray]
 
 
 class Meaning:
@@ -33,10 +34,19 @@ class Meaning:
     """
 
     word: str = ""
+    notices: bool = False
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
         raise NotImplementedError
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        """Returns which elements of a run add nothing (bool), None for none.
+
+        It is asked for while the run goes on, where ``notices`` is True, and is the last argument
+        of ``labels`` then. ``reads``, ``gives``: functions that return exact values as float64.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -450,6 +460,15 @@ class Normalises(Meaning):
     along: int | None = None
     groups: tuple[int, int] | None = None
 
+    @property
+    def notices(self) -> bool:  # type: ignore[override]
+        """Whether exact zeros are looked for."""
+        return self.vanishes
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        zeros = gives[0]() == 0
+        return zeros if zeros.any() else None
+
     def labels(
         self,
         reads: Sequence[Labels],
@@ -694,7 +713,7 @@ class Windows(Meaning):
 
     ``spatial``: the input's spatial axes; ``channels``: its channel axis. ``kernel``, ``stride``,
     ``dilation``: one a spatial axis; ``padding``: (before, after) a spatial axis. ``kind``:
-    ``convolution``, ``transposed``, ``max`` or ``average``. ``groups``: of a convolution. ``reads``:
+    ``convolution``, ``transposed``, ``max``, ``average`` or ``sum``. ``groups``: of a convolution. ``reads``:
     input, weights and bias by number; a pool has its input alone. ``weights``: the
     axes of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too. ``ceil``: the last window may reach beyond.
@@ -717,7 +736,7 @@ class Windows(Meaning):
     @property
     def pool(self) -> bool:
         """Whether each channel is computed from its own alone, without weights."""
-        return self.kind in ("max", "average")
+        return self.kind in ("max", "average", "sum")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one, shape = reads[self.reads[0]], shapes[0]
