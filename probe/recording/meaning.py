@@ -205,43 +205,36 @@ class Reshapes(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one, to = reads[0], shapes[0]
-        groups = _groups(one.shape, to)
-        array, lengths, fulls = one.array, [], []
-        for mine, other in groups:
-            if any(not one.implicit(axis) and one.shape[axis] != 1 for axis in mine):
+        if not all(to):
+            return [Labels(to, np.zeros(to, np.uint64), one.known)]
+        lengths, fulls = [1] * len(to), []
+        for mine, other in _groups(one.shape, to):
+            same = len(mine) == len(other) == 1
+            if not same or not one.implicit(mine[0]):
                 fulls += mine
-                lengths += [to[axis] for axis in other]
-            else:
-                fulls += mine if len(mine) != 1 or len(other) != 1 else []
-                same = len(mine) == len(other) == 1
-                lengths += [1] if same else [to[axis] for axis in other]
-        array = one._replace(array=array).full(fulls)
-        return [Labels(to, array.reshape(lengths), one.known)]
+                for axis in other:
+                    lengths[axis] = to[axis]
+        return [Labels(to, one.full(fulls).reshape(lengths), one.known)]
 
 
 def _groups(ours: tuple[int, ...], theirs: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Splits two shapes of one size into the smallest groups of axes with equal products."""
+    """Splits two shapes of one size into the smallest groups of axes with equal products.
+
+    Axes of size 1 belong to none: so a batch of one is split as a larger one is.
+    """
+    first = [axis for axis, size in enumerate(ours) if size != 1]
+    second = [axis for axis, size in enumerate(theirs) if size != 1]
     found: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(ours) or j < len(theirs):
-        mine, other, left, right = [], [], 1, 1
-        if i < len(ours):
-            mine.append(i)
-            left = ours[i]
-            i += 1
-        if j < len(theirs):
-            other.append(j)
-            right = theirs[j]
-            j += 1
+    while first and second:
+        mine, other = [first.pop(0)], [second.pop(0)]
+        left, right = ours[mine[0]], theirs[other[0]]
         while left != right:
-            if (left < right and i < len(ours)) or j >= len(theirs):
-                mine.append(i)
-                left *= ours[i]
-                i += 1
+            if left < right:
+                mine.append(first.pop(0))
+                left *= ours[mine[-1]]
             else:
-                other.append(j)
-                right *= theirs[j]
-                j += 1
+                other.append(second.pop(0))
+                right *= theirs[other[-1]]
         found.append((mine, other))
     return found
 

@@ -9,6 +9,7 @@ where they don't the whole model is one operation. A node alone runs as it did i
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from probe import ulp
 from probe.errors import InputError
 from probe.recording import onnx_blocks, onnx_pieces
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.meaning import Unknown
+from probe.recording.meaning import Meaning, Unknown
 from probe.recording.onnx_blocks import Block
 from probe.recording.onnx_meanings import Fact, meaning
 from probe.recording.onnx_pieces import Constant
@@ -336,17 +337,17 @@ class _Run:
             Event(
                 *(op, self._path(node, gives)),
                 *([self.seen(name) for name in reads], [self.seen(name) for name in gives]),
-                meaning(node.op_type, node.domain, words, facts, shapes, self.of.opset),
+                self._meaning(node, words, facts, shapes),
                 {name: _said(value) for name, value in words.items()},
-                *(self._again(node, reads), self._lines(node, reads)),
+                *(self._again(node, reads), self._lines(node, reads, gives)),
                 ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
             )
         )
 
     def _path(self, node: Any, gives: list[str]) -> str:
-        """A node's name. ONNX Runtime draws those of the layout's nodes anew in every session."""
+        """A node's name. ONNX Runtime draws those of nodes that it adds anew in every session."""
         path = node.name or gives[0]
-        if node.domain == onnx_blocks.DOMAIN and node.op_type in onnx_blocks.PLAIN:
+        if re.fullmatch(node.op_type + r"(_token_\d+)?", path):
             path = f"{self.made.get(node.input[0], node.input[0])}/{node.op_type}"
         self.made.update(dict.fromkeys(gives, path))
         return path
@@ -362,6 +363,15 @@ class _Run:
             found = onnx_blocks.of_outputs(node.domain, node.op_type, reads, getattr(of, "block", 0))
             if found is not None:
                 of.blocks |= dict.fromkeys((name for name in node.output if name), found)
+
+    def _meaning(
+        self, node: Any, words: dict[str, Any], facts: list[Fact | None], shapes: list[Any]
+    ) -> Meaning:
+        block = self.of.blocks.get(node.input[0]) if len(node.input) else None
+        if node.op_type == "Reshape" and block is not None and facts[0] is not None:
+            back = block.inner == onnx_blocks.SPLIT
+            return onnx_blocks.reshaped(block.size, facts[0].shape, back)
+        return meaning(node.op_type, node.domain, words, facts, shapes, self.of.opset)
 
     def _fact(self, name: str, reads: list[str]) -> Fact | None:
         if not name:
@@ -415,7 +425,9 @@ class _Run:
 
         return again
 
-    def _lines(self, node: Any, reads: list[str]) -> Callable[[Sequence[str], str], list[str]]:
+    def _lines(
+        self, node: Any, reads: list[str], gives: list[str]
+    ) -> Callable[[Sequence[str], str], list[str]]:
         of = self.of
         kinds = {name: self.values[name].element_type() for name in reads if name in self.values}
         blocks = {name: of.blocks[name] for name in reads if name in of.blocks}
@@ -468,6 +480,8 @@ class _Run:
                 'providers=["CPUExecutionProvider"])',
                 f"{out} = session.run(None, {{{given}}})[0]",
             ]
+            if gives[0] in of.blocks:
+                found += of.blocks[gives[0]].lines(out, back=True)
             return found
 
         return lines
