@@ -780,3 +780,33 @@ class Windows(Meaning):
         return found.reshape(
             [sizes[self.spatial.index(a)] if a in self.spatial else 1 for a in range(counts.ndim)]
         )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives."""
+
+    meaning: Meaning
+    reads: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Steps(Meaning):
+    """Several steps in one operation: a convolution and its activation, a sum and its norm.
+
+    Numbers of values: first what the operation reads, then what each step gives. ``gives``: the
+    numbers of the operation's outputs; empty: the last step's alone. A step that has a ``word`` of
+    its own is labelled as the operation of that name is, so fused and separate steps match.
+    """
+
+    steps: tuple[Step, ...]
+    gives: tuple[int, ...] = ()
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        values = list(reads)
+        for number, one in enumerate(self.steps):
+            label = tag(one.meaning.word) if one.meaning.word else joined(what, tag(number))[()]
+            given = [values[n] for n in one.reads]
+            values += one.meaning.labels(given, [one.shape], label)  # type: ignore[arg-type]
+        return [values[n] for n in self.gives or (len(values) - 1,)]
