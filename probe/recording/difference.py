@@ -153,14 +153,15 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
             continue
-        for number, label in zip(one.gives, _given(side, one, found), strict=True):
+        for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
             if found[number] is None:
                 found[number] = label
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
 
 
-def _given(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+def given_labels(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+    """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [side.values[n].shape for n in one.gives]
     meaning = one.meaning

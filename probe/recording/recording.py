@@ -167,6 +167,8 @@ class Live:
 
         watch = Watch(met, done)
         outputs = self.recorder.record(watch)
+        self.numbers = watch.numbers
+        found.target, found.note = self.recorder.target, self.recorder.note  # known by now
         self.outputs = [np.array(seen.array()) for seen in outputs]
         found.outputs = tuple(watch.number(seen) for seen in outputs)
         return found
