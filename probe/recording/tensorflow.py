@@ -42,7 +42,7 @@ class Recorder:
         self.function = function
         self.target = target()
         self.note = ""
-        self.names: dict[int, str] = {}
+        self.names = Names()
         self.functions: dict[Hashable, Any] = {}
         self.expected: list[np.ndarray] | None = None
 
@@ -120,7 +120,7 @@ class Watching:
     """One watched run: the keys of its values, and what is known of them."""
 
     def __init__(
-        self, visit: Visit, names: dict[int, str], functions: dict[Hashable, Any] | None = None
+        self, visit: Visit, names: Names, functions: dict[Hashable, Any] | None = None
     ) -> None:
         self.visit, self.names = visit, names
         self.functions: dict[Hashable, Any] = {} if functions is None else functions
@@ -128,29 +128,10 @@ class Watching:
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
-        self.layers: set[str] = set()
         self.computed: set[Hashable] = set()
         self.roles: dict[Hashable, tuple[str, str]] = {}
-        self.writes, self.graphs, self.busy, self.looked = 0, 0, False, False
+        self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
-        self.paths: dict[str, str] = {}
-
-    def path(self, scope: str, graph: bool = False) -> str:
-        """The path that a name scope stands for: down to the innermost layer of Keras, if any.
-
-        In a graph a scope that is opened again has a number behind its name.
-        """
-        if scope not in self.paths or not self.looked:
-            if not self.looked:
-                self._look()
-            self.paths[scope] = _path(scope, self.layers, graph)
-        return self.paths[scope]
-
-    def _look(self) -> None:
-        """Finds the names of the variables and layers that there are."""
-        names, layers = _named()
-        self.names.update(names)
-        self.layers, self.looked = layers, True
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -177,7 +158,7 @@ class Watching:
                 self.graphs += 1
                 tensorflow_graphs.called(self, name, list(inputs), given)
             else:
-                path = self.path((ctx.scope_name or "").rstrip("/"))
+                path = self.names.path((ctx.scope_name or "").rstrip("/"))
                 self.met(name, list(inputs), tuple(attributes or ()), given, path)
         finally:
             self.busy = False
@@ -241,12 +222,8 @@ class Watching:
 
     def variable(self, handle: Any, path: str) -> Hashable:
         """The key of what a variable holds now."""
-        if handle._id not in self.names:
-            if not self.looked:
-                self._look()
-            self.names.setdefault(handle._id, path)
         key = self.variables.setdefault(handle._id, ("variable", handle._id, 0))
-        self.roles.setdefault(key, (WEIGHT, self.names[handle._id]))
+        self.roles.setdefault(key, (WEIGHT, self.names.variable(handle._id) or path))
         return key
 
     def key(self, tensor: Any) -> Hashable:
@@ -373,26 +350,56 @@ def _given(op: str, attributes: tuple[Any, ...], outputs: list[Any]) -> list[int
     return [n for n, one in enumerate(outputs) if one.dtype.name not in UNREAD]
 
 
-def _named() -> tuple[dict[int, str], set[str]]:
-    """The names of all variables, by their handles, and of all layers of Keras that there are."""
-    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+class Names:
+    """The names of the variables, by their handles, and of Keras' layers: looked for once."""
 
-    found: dict[int, str] = {}
-    layers: set[str] = set()
-    keras = sys.modules.get("keras")
-    for one in gc.get_objects():
-        kind = type(one)
-        if issubclass(kind, BaseResourceVariable):
-            handle = getattr(one, "_handle", None)
-            if hasattr(handle, "_id"):
-                found.setdefault(handle._id, str(one.name).split(":")[0])
-        elif keras is not None and issubclass(kind, keras.Variable):
-            handle = getattr(getattr(one, "_value", None), "_handle", None)
-            if hasattr(handle, "_id"):
-                found[handle._id] = str(one.path)
-        elif keras is not None and issubclass(kind, keras.Operation):
-            layers.add(str(getattr(one, "name", "")))
-    return found, layers
+    def __init__(self) -> None:
+        self.variables: dict[int, str] = {}
+        self.layers: set[str] = set()
+        self.paths: dict[tuple[str, bool], str] = {}
+        self.looked = False
+
+    def variable(self, handle: int) -> str:
+        """The name of a variable; empty if it isn't known."""
+        self._look()
+        return self.variables.get(handle, "")
+
+    def path(self, scope: str, graph: bool = False) -> str:
+        """The path that a name scope stands for: down to the innermost layer of Keras, if any.
+
+        In a ``graph`` a scope that is opened again has a number behind its name.
+        """
+        if (scope, graph) not in self.paths:
+            self._look()
+            self.paths[scope, graph] = _path(scope, self.layers, graph)
+        return self.paths[scope, graph]
+
+    def _look(self) -> None:
+        if self.looked:
+            return
+        self.looked = True
+        from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+        keras = sys.modules.get("keras")
+        theirs = (keras.Variable, keras.Operation) if keras is not None else ()
+        kinds: dict[type, bool] = {}
+        for one in gc.get_objects():
+            kind = type(one)
+            if kind not in kinds:
+                kinds[kind] = issubclass(kind, (BaseResourceVariable, *theirs))
+            if not kinds[kind]:
+                continue
+            if isinstance(one, BaseResourceVariable):
+                self._found(getattr(one, "_handle", None), str(one.name).split(":")[0], False)
+            elif hasattr(one, "path") and not hasattr(one, "call"):
+                handle = getattr(getattr(one, "_value", None), "_handle", None)
+                self._found(handle, str(one.path), True)
+            else:
+                self.layers.add(str(getattr(one, "name", "")))
+
+    def _found(self, handle: Any, name: str, better: bool) -> None:
+        if hasattr(handle, "_id") and (better or handle._id not in self.variables):
+            self.variables[handle._id] = name
 
 
 CALLED = re.compile(r"^(Stateful)?PartitionedCall(_\d+)?$")

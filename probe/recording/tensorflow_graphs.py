@@ -301,7 +301,7 @@ def _node(watch: Watching, one: Any) -> Node:
         constant = tf.constant(tf.make_ndarray(one.attr["value"].tensor))
     inputs = tuple(_place(text) for text in one.input if not text.startswith("^"))
     after = tuple(text[1:] for text in one.input if text.startswith("^"))
-    path = watch.path(one.name.rpartition("/")[0], True)
+    path = watch.names.path(one.name.rpartition("/")[0], True)
     return Node(one.name, one.op, inputs, tuple(attributes), count, path, constant, after)
 
 
@@ -329,7 +329,7 @@ def _one(
     watch: Watching, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning
 ) -> None:
     """A function as one operation."""
-    path = watch.path((context.context().scope_name or "").rstrip("/"))
+    path = watch.names.path((context.context().scope_name or "").rstrip("/"))
     reads = [watch.seen(one, path) for one in inputs if _readable(one)]
     kinds = [one for one in inputs if _readable(one)]
     gives = [watch.seen(one, path) for one in outputs if one.dtype.name not in ("resource", "variant")]
