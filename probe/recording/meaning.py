@@ -208,13 +208,13 @@ class Reshapes(Meaning):
         groups = _groups(one.shape, to)
         array, lengths, fulls = one.array, [], []
         for mine, other in groups:
-            if any(not one.implicit(axis) and one.shape[axis] != 1 for axis in mine):
+            real = [axis for axis in mine if one.shape[axis] != 1]
+            same = len(real) <= 1 and sum(to[axis] != 1 for axis in other) <= 1
+            if same and all(one.implicit(axis) for axis in real):
+                lengths += [1] * len(other)
+            else:
                 fulls += mine
                 lengths += [to[axis] for axis in other]
-            else:
-                fulls += mine if len(mine) != 1 or len(other) != 1 else []
-                same = len(mine) == len(other) == 1
-                lengths += [1] if same else [to[axis] for axis in other]
         array = one._replace(array=array).full(fulls)
         return [Labels(to, array.reshape(lengths), one.known)]
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from probe.recording.contract import INPUT, WEIGHT, Event, Recorder, Seen
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Recorder, Seen
 from probe.recording.labels import Selection
 from probe.recording.meaning import Meaning, Normalises
 
@@ -164,8 +164,8 @@ class Live:
             value = Value(seen.shape, seen.dtype, digest(array), given)
             if given < 0:
                 value.role, value.name = seen.role, seen.name
-            integers = not value.floating
-            if seen.role == INPUT and given < 0 or (integers and array.size <= SMALL and given < 0):
+            plain = not value.floating or seen.role == CONSTANT
+            if given < 0 and (seen.role == INPUT or (plain and array.size <= SMALL)):
                 value.content = np.array(array)
             found.values.append(value)
 

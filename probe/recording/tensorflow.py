@@ -28,8 +28,8 @@ from probe.recording.recording import digest
 from probe.recording.tensorflow_meanings import STRUCTURE, Call, meaning
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
-SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike")
-"""What they give depends on no element: it is a constant of the run."""
+SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
+"""What they give depends on no element, or on sizes alone: it is a constant of the run."""
 
 SMALL_SHAPE = 16
 UNREAD = ("resource", "variant", "string")
@@ -129,6 +129,7 @@ class Watching:
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
         self.computed: set[Hashable] = set()
+        self.given: set[Hashable] = set()
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
@@ -182,24 +183,31 @@ class Watching:
         if op not in READS:
             self._written(op, inputs)
         read, given = self._read(op, inputs), _given(op, attributes, outputs)
-        if op in SHAPES or not read or self._of_shapes(inputs, outputs):
+        if self._fixed(op, inputs) or not read or self._of_shapes(inputs, outputs):
             self._constant(op, outputs)
         elif given:
             self._event(op, inputs, attributes, outputs, read, given, path)
 
+    @staticmethod
+    def _fixed(op: str, inputs: list[Any]) -> bool:
+        return op in SHAPES and (op != "Range" or all(one.dtype.is_integer for one in inputs))
+
     def _constant(self, op: str, outputs: list[Any]) -> None:
         for one in outputs:
-            if op in SHAPES or one.dtype.is_integer:
+            if op in SHAPES or one.dtype.is_integer or one.dtype.is_bool:
                 self.shapes.add(one._id)
                 self.roles[one._id] = CONSTANT, op
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
-        """Whether an operation only calculates with shapes."""
-        small = all(
-            one.dtype.is_integer and one.shape.num_elements() <= SMALL_SHAPE
-            for one in (*inputs, *outputs)
+        """Whether an operation only calculates with shapes, or with numbers of the program."""
+        return all(
+            one.dtype.is_integer
+            and (one._id in self.shapes or (one.shape.rank == 0 and self.key(one) not in self.given))
+            for one in inputs
+        ) and all(
+            (one.dtype.is_integer or one.dtype.is_bool) and one.shape.num_elements() <= SMALL_SHAPE
+            for one in outputs
         )
-        return small and any(one._id in self.shapes for one in inputs)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """The numbers of the inputs that are arrays."""
@@ -255,6 +263,7 @@ class Watching:
         called = self.call(op, inputs, attributes, outputs)
         reads = [self.seen(inputs[n], path) for n in read]
         gives = [self.seen(outputs[n], path) for n in given]
+        self.given.update(one.key for one in gives)
         floating = any(one.dtype.is_floating for one in inputs)
         if floating or any(one.key in self.computed for one in reads):
             self.computed.update(one.key for one in gives)
@@ -365,7 +374,7 @@ class Names:
         return self.variables.get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
-        """The path that a name scope stands for: down to the innermost layer of Keras, if any.
+        """The path that a name scope stands for: the layers of Keras in it, if there are any.
 
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
@@ -411,8 +420,7 @@ def _path(scope: str, layers: set[str], graph: bool) -> str:
     parts = [one for one in parts if one not in OPTIMISERS]
     if graph:
         parts = [_plain_scope(one, layers) for one in parts]
-    inner = max((n for n, one in enumerate(parts) if one in layers), default=len(parts) - 1)
-    return "/".join(parts[: inner + 1])
+    return "/".join([one for one in parts if one in layers] or parts)
 
 
 def _plain_scope(name: str, layers: set[str]) -> str:
