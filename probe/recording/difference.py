@@ -156,7 +156,7 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
             continue
-        for number, label in zip(one.gives, _given(side, one, found), strict=True):
+        for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
             if found[number] is None:
                 found[number] = label
     assert all(one is not None for one in found)
@@ -207,7 +207,8 @@ def _filled(side: Side, other: Recording) -> None:
         values[number].content = array
 
 
-def _given(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+def given_labels(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+    """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [side.values[n].shape for n in one.gives]
     meaning = one.meaning
