@@ -1,0 +1,367 @@
+"""A recorded operation as a case of the engine, and the operation itself as the case's target.
+
+Sums of products and windows are cases: what is read becomes x, w and b, channels last, and what is
+given becomes outputs by position and filter. The masks, the controls and the replay then drive the
+operation as it was recorded, alone, at its own shapes and layouts, in this process: whatever the
+library, its version and the memory order of its operands are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.backends.contract import Backend, Operator
+from probe.case import Case
+from probe.comparison import Arrays
+from probe.errors import InputError
+from probe.launch import InlineSession
+from probe.order.functions import Own
+from probe.recording.meaning import Contracts, Meaning, Reduces, Windows
+from probe.worker import child
+
+Again = Callable[[list[np.ndarray]], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operand of a case in what is read: split into ``pieces``, turned, and given ``shape``.
+
+    ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
+    """
+
+    number: int
+    whole: tuple[int, ...]
+    pieces: tuple[int, ...]
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(number: int, whole: tuple[int, ...], axes: Sequence[int], *shape: int) -> Part:
+        """All of an array with its axes in another order, in another shape."""
+        return Part(number, whole, whole, tuple(axes), shape)
+
+    def taken(self, array: np.ndarray) -> np.ndarray:
+        """Returns the operand, from what is read or given: a copy."""
+        turned = array.reshape(self.pieces).transpose(self.axes)
+        return np.array(turned, order="C").reshape(self.shape)
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        """Returns what is read, from the operand: a copy."""
+        turned = array.reshape([self.pieces[axis] for axis in self.axes])
+        back = np.argsort(np.array(self.axes, int))
+        return np.array(turned.transpose(back), order="C").reshape(self.whole)
+
+
+@dataclass(frozen=True)
+class AsCase:
+    """One side's operation: the case, and where its operands and outputs are.
+
+    ``scale``: outputs times this power of two are the case's: a mean of so many is half a sum.
+    """
+
+    case: Case
+    x: Part
+    w: Part | None
+    b: Part | None
+    y: Part
+    scale: int = 1
+
+    def operands(self, reads: Sequence[np.ndarray]) -> Arrays:
+        """x, w and b of the case, from all that is read (container arrays)."""
+        x = self.x.taken(reads[self.x.number])
+        if self.w is None:
+            w = floats.round_to(np.ones(self.case.weight_shape), self.case.dtype)
+        else:
+            w = self.w.taken(reads[self.w.number])
+        return x, w, None if self.b is None else self.b.taken(reads[self.b.number])
+
+    def places(self, flat: np.ndarray) -> np.ndarray:
+        """(position, filter) of outputs by their flat index as the operation gives them."""
+        index = np.arange(prod(self.y.whole)).reshape(self.y.whole)
+        where = np.empty_like(index).reshape(-1)
+        where[self.y.taken(index).reshape(-1)] = np.arange(index.size)
+        return np.stack(np.divmod(where[flat], self.case.filters), axis=1)
+
+
+class Session(InlineSession):
+    """A recorded operation as a started target of its case."""
+
+    def __init__(self, name: str, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
+        self.target = Own(name)  # type: ignore[assignment]
+        self.variables, self.facts = {}, {}
+        self._worker, self.alive = child.Worker(), True
+        self._worker.backend = _Operations(view, reads, again)  # type: ignore[assignment]
+
+
+class _Operations(Backend):
+    """The library that has this one operation."""
+
+    name = "recorded"
+
+    def __init__(self, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
+        self.view, self.reads, self.again = view, reads, again
+
+    def operator(self, spec: dict[str, Any]) -> Operator:
+        return _Operation(spec, self)
+
+
+class _Operation(Operator):
+    """The operation; what it reads besides its operands stays as it was recorded."""
+
+    def __init__(self, spec: dict[str, Any], owner: _Operations) -> None:
+        super().__init__(spec)
+        view, self.y, self.scale = owner.view, owner.view.y, owner.view.scale
+
+        def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+            reads = list(owner.reads)
+            reads[view.x.number] = x
+            if view.w is not None:
+                reads[view.w.number] = w
+            if view.b is not None and b is not None:
+                reads[view.b.number] = b
+            with np.errstate(all="ignore"):
+                return owner.again(reads)[view.y.number]
+
+        self.call, self.view = call, view
+
+    def input(self, x: np.ndarray) -> np.ndarray:
+        return self.view.x.put(x)
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return w if self.view.w is None else self.view.w.put(w)
+
+    def bias(self, b: np.ndarray | None) -> np.ndarray | None:
+        return None if b is None or self.view.b is None else self.view.b.put(b)
+
+    def output(self, y: np.ndarray) -> np.ndarray:
+        found = self.y.taken(np.asarray(y))
+        return scaled(found, self.scale, self.spec["dtype"])
+
+
+def scaled(array: np.ndarray, scale: int, dtype: str) -> np.ndarray:
+    """Returns a container array times a power of two: exact, but for what overflows."""
+    if scale == 1:
+        return array
+    with np.errstate(over="ignore"):
+        return floats.round_to(floats.widen(array, dtype) * scale, dtype)
+
+
+def as_case(
+    meaning: Meaning,
+    shapes: Sequence[tuple[int, ...]],
+    outputs: Sequence[tuple[int, ...]],
+    dtypes: Sequence[str],
+) -> AsCase:
+    """The case that an operation is. InputError: it is none, with what stands against it.
+
+    ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
+    """
+    used: Sequence[int] = (0,)
+    if isinstance(meaning, Contracts):
+        used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
+    elif isinstance(meaning, Windows):
+        used = meaning.reads if not meaning.pool else (0,)
+    mixed = {dtypes[n] for n in used} | {dtypes[-1]}
+    if len(mixed) > 1:
+        raise InputError("dtype", "+".join(sorted(mixed)), "operands of several formats", "")
+    if isinstance(meaning, Contracts):
+        return _product(meaning, shapes, outputs[0], dtypes[-1])
+    if isinstance(meaning, Windows):
+        return _windows(meaning, shapes, outputs[0], dtypes[-1])
+    if isinstance(meaning, Reduces):
+        return _reduced(meaning, shapes[0], outputs[0], dtypes[-1])
+    raise InputError("operation", type(meaning).__name__, "it is no sum of products", "")
+
+
+class _Axes:
+    """The letters of a product of two: those of a batch, of rows, of columns, and the summed ones."""
+
+    def __init__(self, meaning: Contracts, shapes: Sequence[tuple[int, ...]]) -> None:
+        self.equation, self.numbers = meaning.equation, meaning.reads
+        self.shapes = [shapes[number] for number in meaning.reads]
+        texts, self.out = meaning.spelled(self.shapes[0], self.shapes[1])
+        self.sizes: dict[str, int] = {}
+        for text, shape in zip(texts, self.shapes, strict=True):
+            if len(set(text)) < len(text):
+                raise InputError("equation", meaning.equation, "it reads a diagonal", "")
+            for letter, size in zip(text, shape, strict=True):
+                self.sizes[letter] = max(self.sizes.get(letter, 1), size)
+        self.texts = texts
+        # an axis of length 1 that is broadcast belongs to the other operand alone
+        self.own = [
+            "".join(x for x, n in zip(text, shape, strict=True) if n == self.sizes[x])
+            for text, shape in zip(texts, self.shapes, strict=True)
+        ]
+        alone = (set(self.own[0]) ^ set(self.own[1])) - set(self.out)
+        if alone:
+            raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
+
+    def letters(self, one: int) -> tuple[str, str, str, str]:
+        """Of rows, batch, columns and sums, where operand ``one`` has the rows."""
+        ours, theirs = self.own[one], self.own[1 - one]
+        both = [x for x in self.out if x in ours and x in theirs]
+        rows = [x for x in self.out if x not in theirs]
+        columns = [x for x in self.out if x in theirs and x not in ours]
+        sums = [x for x in ours if x in theirs and x not in self.out]
+        return "".join(rows), "".join(both), "".join(columns), "".join(sums)
+
+    def count(self, letters: str) -> int:
+        """How many elements these axes have."""
+        return prod(self.sizes[letter] for letter in letters)
+
+    def part(self, which: int, letters: str, *shape: int) -> Part:
+        """Operand ``which`` with its axes in this order; those that are broadcast come first."""
+        text = self.texts[which]
+        rest = [axis for axis, letter in enumerate(text) if letter not in letters]
+        axes = [*rest, *(text.index(letter) for letter in letters)]
+        return Part.of(self.numbers[which], self.shapes[which], axes, *shape)
+
+
+def _product(
+    meaning: Contracts, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
+) -> AsCase:
+    """Rows times weights; where both operands have a batch, its entries are groups of filters.
+
+    The weights are the operand that the bias goes with, or else the one with more of its own.
+    """
+    axes = _Axes(meaning, shapes)
+    bias = None if meaning.bias is None else shapes[meaning.bias]
+    width = [axes.count(axes.letters(one)[2]) for one in (0, 1)]
+    for one in sorted((0, 1), key=lambda n: -width[n]):
+        rows, both, columns, sums = axes.letters(one)
+        filters = both + columns
+        if bias is not None and not _fits(bias, axes, filters):
+            continue
+        m, g, n, k = (axes.count(letters) for letters in (rows, both, columns, sums))
+        named = {"filters": g * n, "batch": m, "dtype": dtype, "bias": "normal" if bias else None}
+        if g == 1:
+            case, middle = Case("dense", in_channels=k, **named), ()
+        else:
+            case = Case("conv1d", kernel=1, in_channels=g * k, groups=g, length=1, **named)
+            middle = (1,)
+        turned = [axes.out.index(letter) for letter in rows + filters]
+        return AsCase(
+            case,
+            x=axes.part(one, rows + both + sums, m, *middle, g * k),
+            w=axes.part(1 - one, sums + filters, *middle, k, g * n),
+            b=None if bias is None else Part.of(meaning.bias or 0, bias, range(len(bias)), g * n),
+            y=Part.of(0, out, turned, m, *middle, g * n),
+        )
+    raise InputError("bias", bias, "it is not one number for each filter", "")
+
+
+def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
+    """Whether a bias has one number for each filter, in the filters' order."""
+    if len(bias) > len(axes.out):
+        return False
+    letters = axes.out[len(axes.out) - len(bias) :]
+    full = [x for x, size in zip(letters, bias, strict=True) if size > 1]
+    named = "".join(x for x in filters if axes.sizes[x] > 1)
+    fits = all(size in (1, axes.sizes[letter]) for letter, size in zip(letters, bias, strict=True))
+    return fits and "".join(full) == named
+
+
+def _windows(
+    meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
+) -> AsCase:
+    """A convolution; a pool whose windows do not overlap is a sum for each of them."""
+    if meaning.kind == "average":
+        return _pool(meaning, shapes[0], out, dtype)
+    if meaning.kind != "convolution":
+        raise InputError("kind", meaning.kind, "only sums of products in windows have a case", "")
+    number, weights = meaning.reads[0], meaning.reads[1]
+    shape, rank = shapes[number], len(meaning.spatial)
+    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
+    order = [*batch, *meaning.spatial, meaning.channels]
+    spatial = tuple(shape[axis] for axis in meaning.spatial)
+    channels, filters = shape[meaning.channels], out[meaning.channels]
+    b = meaning.reads[2] if len(meaning.reads) > 2 else None
+    case = Case(
+        f"conv{rank}d",
+        **{"kernel": meaning.kernel, "stride": meaning.stride, "dilation": meaning.dilation},
+        **{"in_channels": channels, "filters": filters, "groups": meaning.groups},
+        **{"padding": tuple(tuple(pair) for pair in meaning.padding), "dtype": dtype},
+        **{"batch": prod(shape[axis] for axis in batch), "length": spatial[-1]},
+        **{"height": spatial[:-1] or None, "bias": None if b is None else "normal"},
+    )
+    positions = tuple(out[axis] for axis in meaning.spatial)
+    if case.output_spatial() != positions:
+        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
+    return AsCase(
+        case,
+        x=Part.of(number, shape, order, case.batch, *spatial, channels),
+        w=Part.of(weights, shapes[weights], meaning.weights, *case.weight_shape),
+        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
+        y=Part.of(0, out, order, case.batch, *positions, filters),
+    )
+
+
+def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
+    """A mean of windows that tile the input: a sum in each of them."""
+    tiled = all(
+        size == outputs * kernel and pads == (0, 0) and dilation == 1
+        for size, outputs, kernel, pads, dilation in zip(
+            (shape[a] for a in meaning.spatial),
+            (out[a] for a in meaning.spatial),
+            *(meaning.kernel, map(tuple, meaning.padding), meaning.dilation),
+            strict=True,
+        )
+    )
+    strides = all(
+        stride == kernel or out[axis] == 1
+        for axis, stride, kernel in zip(
+            meaning.spatial, meaning.stride, meaning.kernel, strict=True
+        )
+    )
+    if not (tiled and strides):
+        raise InputError("windows", meaning.kernel, "means of windows that overlap", "")
+    pieces: list[int] = []
+    rows, summed = [], []
+    for axis, size in enumerate(shape):
+        if axis in meaning.spatial:
+            rows.append(len(pieces))
+            summed.append(len(pieces) + 1)
+            pieces += [out[axis], meaning.kernel[meaning.spatial.index(axis)]]
+        else:
+            rows.append(len(pieces))
+            pieces.append(size)
+    count = prod(meaning.kernel)
+    case = _sum(count, prod(out), dtype, "mean")
+    return AsCase(
+        case,
+        x=Part(0, shape, tuple(pieces), (*rows, *summed), (1, prod(out), count)),
+        w=None,
+        b=None,
+        y=Part.of(0, out, range(len(out)), 1, prod(out), 1),
+        scale=count,
+    )
+
+
+def _sum(count: int, rows: int, dtype: str, word: str) -> Case:
+    """InputError: a mean of that many is no sum times a power of two."""
+    if word == "mean" and count & (count - 1):
+        raise InputError("count", count, "a mean of this many is rounded once more", "")
+    return Case("sum", in_channels=count, length=rows, dtype=dtype)
+
+
+def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
+    """A sum, or a mean of a power of two, along some axes."""
+    if meaning.word not in ("sum", "mean"):
+        raise InputError("operation", meaning.word, "it is no sum", "")
+    axes = sorted(axis % len(shape) for axis in meaning.axes)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
+    return AsCase(
+        _sum(count, rows, dtype, meaning.word),
+        x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
+        w=None,
+        b=None,
+        y=Part.of(0, out, range(len(out)), 1, rows, 1),
+        scale=count if meaning.word == "mean" else 1,
+    )
