@@ -46,7 +46,7 @@ class Alone:
 
     @classmethod
     def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
-        """Fetches the operands and what runs it. ``place``: 0 for the left side, 1 for the right."""
+        """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1."""
         operation = side.recording.operations[number]
         wanted = {*operation.reads, *operation.gives}
         arrays = side.arrays(wanted)

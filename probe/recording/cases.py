@@ -180,7 +180,7 @@ def as_case(
 
 
 class _Axes:
-    """The letters of a product of two: those of a batch, of rows, of columns, and the summed ones."""
+    """The letters of a product of two: of a batch, of rows, of columns, and the summed ones."""
 
     def __init__(self, meaning: Contracts, shapes: Sequence[tuple[int, ...]]) -> None:
         self.equation, self.numbers = meaning.equation, meaning.reads
@@ -239,12 +239,8 @@ def _product(
         if bias is not None and not _fits(bias, axes, filters):
             continue
         m, g, n, k = (axes.count(letters) for letters in (rows, both, columns, sums))
-        named = {"filters": g * n, "batch": m, "dtype": dtype, "bias": "normal" if bias else None}
-        if g == 1:
-            case, middle = Case("dense", in_channels=k, **named), ()
-        else:
-            case = Case("conv1d", kernel=1, in_channels=g * k, groups=g, length=1, **named)
-            middle = (1,)
+        case = _rows(m, g, n, k, dtype, bias is not None)
+        middle = (1,) * case.spatial_rank
         turned = [axes.out.index(letter) for letter in rows + filters]
         return AsCase(
             case,
@@ -254,6 +250,15 @@ def _product(
             y=Part.of(0, out, turned, m, *middle, g * n),
         )
     raise InputError("bias", bias, "it is not one number for each filter", "")
+
+
+def _rows(m: int, g: int, n: int, k: int, dtype: str, bias: bool) -> Case:
+    """m rows of k numbers with n filters; with g groups of both, a convolution of one element."""
+    added = "normal" if bias else None
+    if g == 1:
+        return Case("dense", in_channels=k, filters=n, batch=m, dtype=dtype, bias=added)
+    sizes: dict[str, Any] = {"in_channels": g * k, "filters": g * n, "groups": g, "batch": m}
+    return Case("conv1d", kernel=1, length=1, dtype=dtype, bias=added, **sizes)
 
 
 def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
@@ -284,11 +289,18 @@ def _windows(
     b = meaning.reads[2] if len(meaning.reads) > 2 else None
     case = Case(
         f"conv{rank}d",
-        **{"kernel": meaning.kernel, "stride": meaning.stride, "dilation": meaning.dilation},
-        **{"in_channels": channels, "filters": filters, "groups": meaning.groups},
-        **{"padding": tuple(tuple(pair) for pair in meaning.padding), "dtype": dtype},
-        **{"batch": prod(shape[axis] for axis in batch), "length": spatial[-1]},
-        **{"height": spatial[:-1] or None, "bias": None if b is None else "normal"},
+        kernel=meaning.kernel,
+        stride=meaning.stride,
+        dilation=meaning.dilation,
+        in_channels=channels,
+        filters=filters,
+        groups=meaning.groups,
+        padding=tuple(tuple(pair) for pair in meaning.padding),
+        batch=prod(shape[axis] for axis in batch),
+        length=spatial[-1],
+        height=spatial[:-1] or None,
+        dtype=dtype,
+        bias=None if b is None else "normal",
     )
     positions = tuple(out[axis] for axis in meaning.spatial)
     if case.output_spatial() != positions:

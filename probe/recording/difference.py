@@ -136,8 +136,6 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
 def labelled(side: Recording, other: Recording) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
     theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
-    # an index that is left out on one side alone (where the other one slices) would match nothing
-    alike = [v.shape for v in side.values] == [v.shape for v in other.values]
     found: list[Labels | None] = []
     for value in side.values:
         label = None
@@ -145,7 +143,6 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             value.given < 0
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
-            and (alike or value.content is None)
         ):
             label = of_digest(value.shape, value.digest)
         elif value.content is not None:

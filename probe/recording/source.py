@@ -1,9 +1,9 @@
 """Why the outputs of one operation differ between two runs, though what it reads agrees.
 
-The operation is run alone, as it was recorded. Sums of products are put to the engine as a case whose
-target is the operation itself: order and rounding of the differing outputs are revealed on both
-sides and replayed on the recorded operands. Functions are asked whether places differ. What neither
-explains has no class: it is said, and nothing is guessed.
+The operation is run alone, as it was recorded. Sums of products are put to the engine as a case
+whose target is the operation itself: order and rounding of the differing outputs are revealed on
+both sides and replayed on the recorded operands. Functions are asked whether places differ. What
+neither explains has no class: it is said, and nothing is guessed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Cause:
     ``kind``: one of ``KINDS`` (or some joined by ``+``), empty where there is no word for it yet;
     ``why``: a sentence. ``compared`` and ``differing``: of the first output that differs.
     ``examined``: differing outputs that were asked about, ``replayed``: those that came out again
-    on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone gave
-    its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
+    on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
+    gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
     """
 
     kind: str
@@ -80,7 +80,7 @@ class Cause:
 
 
 class Recorded(Comparison):
-    """The same outputs of two recorded operations; that their operands agree was compared before."""
+    """Outputs of two recorded operations, whose operands were compared before."""
 
     def __post_init__(self) -> None:
         """Nothing is left to be checked."""
@@ -132,8 +132,8 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
 
     Equal parts put into the right side's operands must leave every bit as it is.
     """
-    ours = {n: array for n, array in zip(sides[0].operation.reads, sides[0].reads, strict=True)}
-    theirs = {n: array for n, array in zip(sides[1].operation.reads, sides[1].reads, strict=True)}
+    ours = dict(zip(sides[0].operation.reads, sides[0].reads, strict=True))
+    theirs = dict(zip(sides[1].operation.reads, sides[1].reads, strict=True))
     for one in reads:
         mine, other = ours[one.left], theirs[one.right]
         if one.selection.empty:
