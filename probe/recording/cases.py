@@ -8,24 +8,32 @@ library, its version and the memory order of its operands are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from probe import floats
+from probe import floats, operands, ulp
 from probe.backends.contract import Backend, Operator
 from probe.case import Case
 from probe.comparison import Arrays
 from probe.errors import InputError
-from probe.launch import InlineSession
+from probe.launch import Answer, InlineSession
 from probe.order.functions import Own
-from probe.recording.meaning import Contracts, Meaning, Reduces, Windows
+from probe.order.orders import Behind
+from probe.recording.meaning import Contracts, Each, Meaning, Reduces, Windows
 from probe.worker import child
 
 Again = Callable[[list[np.ndarray]], list[np.ndarray]]
+Function = tuple[str, tuple[Any, ...]]
+
+FAINT = 30
+"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
+
+KEPT_BITS = 20
+"""Significant bits of an answer that is told from its quotient by a divisor."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,9 @@ class Part:
 class AsCase:
     """One side's operation: the case, and where its operands and outputs are.
 
-    ``scale``: outputs times this power of two are the case's: a mean of so many is half a sum.
+    ``scale``: outputs times this power of two are the case's, as those of a mean of so many.
+    ``divisor``: what sums are divided by, if that is no power of two. ``functions``: what each sum
+    goes through before it is given, as (word, numbers).
     """
 
     case: Case
@@ -71,6 +81,8 @@ class AsCase:
     b: Part | None
     y: Part
     scale: int = 1
+    divisor: int = 1
+    functions: tuple[Function, ...] = ()
 
     def operands(self, reads: Sequence[np.ndarray]) -> Arrays:
         """x, w and b of the case, from all that is read (container arrays)."""
@@ -90,13 +102,98 @@ class AsCase:
 
 
 class Session(InlineSession):
-    """A recorded operation as a started target of its case."""
+    """A recorded operation as a started target of its case. InputError: its last step is not known.
+
+    ``behind``: what becomes of each sum before it is given; None: nothing.
+    """
 
     def __init__(self, name: str, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
         self.target = Own(name)  # type: ignore[assignment]
         self.variables, self.facts = {}, {}
         self._worker, self.alive = child.Worker(), True
         self._worker.backend = _Operations(view, reads, again)  # type: ignore[assignment]
+        self.view, self.faint = view, 0
+        self.behind: Behind | None = None
+        if view.divisor > 1:
+            self.behind = self._divided()
+        elif view.functions:
+            self.behind = _functions(view.functions, view.case.dtype)
+            bounded = any(word in ("relu6", "clip") for word, _ in view.functions)
+            self.faint = FAINT * (bounded and view.case.dtype != "float16")
+
+    def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
+        """As ``InlineSession.stream``; questions are put so that answers get through ``behind``."""
+        asks = header["do"] == "masks" and self.behind is not None
+        if not asks:
+            yield from super().stream(header, arrays)
+            return
+        names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
+        given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
+        for answer, found in super().stream(header, given):
+            yield answer, found | {"outputs": self._answers(found["outputs"])}
+
+    def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
+        dtype = self.view.case.dtype
+        return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
+
+    def _answers(self, found: np.ndarray) -> np.ndarray:
+        """The sums that were answered: those with few bits are told from their quotient."""
+        if self.view.divisor == 1:
+            return self._faint(found, self.faint) if self.faint else found
+        dtype = self.view.case.dtype
+        digits, power = np.frexp(floats.widen(found, dtype) * self.view.divisor)
+        bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
+        return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
+
+    def _divided(self) -> Behind:
+        """How the sum is divided: asked with a single number in each of them."""
+        case, count = self.view.case, self.view.divisor
+        x = np.zeros(case.input_shape())
+        x[..., 0] = operands.normal(0, "x", x.shape[:-1])
+        dtype = case.dtype
+        alone = floats.round_to(x, dtype)
+        arrays = {"x": alone, "w": floats.round_to(np.ones(case.weight_shape), dtype)}
+        _, found = super().request({"do": "run", "spec": case.spec()}, arrays)
+        for apply in _divisions(count, dtype):
+            if ulp.equal(apply(alone[..., :1]), found["y"], dtype):
+                return Behind(apply, True)
+        why = "its sums are divided in a way that is not known"
+        raise InputError("count", count, why, "")
+
+
+def _divisions(count: int, dtype: str) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """Ways of dividing by a count: at once, or by its rounded reciprocal."""
+    inverse = floats.widen(floats.round_to(np.array([1 / count]), dtype), dtype)[0]
+    return [
+        lambda array: floats.round_to(floats.widen(array, dtype) / count, dtype),
+        lambda array: floats.round_to(floats.widen(array, dtype) * inverse, dtype),
+    ]
+
+
+def _functions(functions: Sequence[Function], dtype: str) -> Behind:
+    """Functions that round nothing, one after the other."""
+    ends = [_bounds(word, numbers) for word, numbers in functions]
+
+    def apply(array: np.ndarray) -> np.ndarray:
+        values = floats.widen(array, dtype)
+        for low, high in ends:
+            values = np.clip(values, low, high)
+        return floats.round_to(values, dtype)
+
+    return Behind(apply)
+
+
+def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
+    """Between which numbers a function keeps what it is given. InputError: it does otherwise."""
+    if word == "relu":
+        return 0.0, None
+    if word == "relu6":
+        return 0.0, 6.0
+    if word == "clip" and len(numbers) == 2:
+        low, high = (None if one is None else float(one) for one in numbers)
+        if (low is None or low <= 0) and (high is None or high > 0):
+            return low, high
+    raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
 
 
 class _Operations(Backend):
@@ -152,6 +249,44 @@ def scaled(array: np.ndarray, scale: int, dtype: str) -> np.ndarray:
         return floats.round_to(floats.widen(array, dtype) * scale, dtype)
 
 
+def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...]]:
+    """An operation that is several in one: the sum that it starts with, and functions behind it.
+
+    ``count``: how many arrays it reads. A bias that is added behind becomes the sum's own.
+    InputError: what is behind is not of this kind.
+    """
+    behind = list(getattr(meaning, "behind", ()))
+    if steps := getattr(meaning, "steps", ()):
+        first = steps[0].meaning
+        if steps[0].reads != tuple(range(len(steps[0].reads))):
+            raise InputError("operation", type(first).__name__, "several operations in one", "")
+        for number, one in enumerate(steps[1:]):
+            if count + number not in one.reads:
+                raise InputError("operation", meaning.word, "several operations in one", "")
+            others = tuple(n for n in one.reads if n != count + number)
+            behind.append((one.meaning, others))
+    else:
+        first = getattr(meaning, "first", meaning)
+    functions: list[Function] = []
+    for one, others in behind:
+        each = getattr(one, "each", one)
+        if each.word == "add" and len(others) == 1 and not functions:
+            first = _with_bias(first, others[0])
+        elif isinstance(each, Each) and not others:
+            functions.append((each.word, each.numbers))
+        else:
+            raise InputError("operation", each.word, "it is added or joined to the sum behind", "")
+    return first, tuple(functions)
+
+
+def _with_bias(meaning: Meaning, number: int) -> Meaning:
+    if isinstance(meaning, Windows) and len(meaning.reads) == 2 and not meaning.pool:
+        return replace(meaning, reads=(*meaning.reads, number))
+    if isinstance(meaning, Contracts) and meaning.bias is None:
+        return replace(meaning, bias=number)
+    raise InputError("operation", "add", "it adds to a sum that has a bias", "")
+
+
 def as_case(
     meaning: Meaning,
     shapes: Sequence[tuple[int, ...]],
@@ -162,6 +297,7 @@ def as_case(
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
     """
+    meaning, functions = parts_of(meaning, len(shapes))
     used: Sequence[int] = (0,)
     if isinstance(meaning, Contracts):
         used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
@@ -171,12 +307,14 @@ def as_case(
     if len(mixed) > 1:
         raise InputError("dtype", "+".join(sorted(mixed)), "operands of several formats", "")
     if isinstance(meaning, Contracts):
-        return _product(meaning, shapes, outputs[0], dtypes[-1])
-    if isinstance(meaning, Windows):
-        return _windows(meaning, shapes, outputs[0], dtypes[-1])
-    if isinstance(meaning, Reduces):
-        return _reduced(meaning, shapes[0], outputs[0], dtypes[-1])
-    raise InputError("operation", type(meaning).__name__, "it is no sum of products", "")
+        found = _product(meaning, shapes, outputs[0], dtypes[-1])
+    elif isinstance(meaning, Windows):
+        found = _windows(meaning, shapes, outputs[0], dtypes[-1])
+    elif isinstance(meaning, Reduces):
+        found = _reduced(meaning, shapes[0], outputs[0], dtypes[-1])
+    else:
+        raise InputError("operation", type(meaning).__name__, "it is no sum of products", "")
+    return replace(found, functions=functions)
 
 
 class _Axes:
@@ -276,7 +414,7 @@ def _windows(
     meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
 ) -> AsCase:
     """A convolution; a pool whose windows do not overlap is a sum for each of them."""
-    if meaning.kind == "average":
+    if meaning.kind in ("average", "sum"):
         return _pool(meaning, shapes[0], out, dtype)
     if meaning.kind != "convolution":
         raise InputError("kind", meaning.kind, "only sums of products in windows have a case", "")
@@ -302,6 +440,8 @@ def _windows(
         dtype=dtype,
         bias=None if b is None else "normal",
     )
+    if b is not None and prod(shapes[b]) != filters:
+        raise InputError("bias", shapes[b], "it is not one number for each filter", "")
     positions = tuple(out[axis] for axis in meaning.spatial)
     if case.output_spatial() != positions:
         raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
@@ -344,36 +484,37 @@ def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype:
             rows.append(len(pieces))
             pieces.append(size)
     count = prod(meaning.kernel)
-    case = _sum(count, prod(out), dtype, "mean")
+    scale, divisor = _division(count if meaning.kind == "average" else 1)
     return AsCase(
-        case,
+        Case("sum", in_channels=count, length=prod(out), dtype=dtype),
         x=Part(0, shape, tuple(pieces), (*rows, *summed), (1, prod(out), count)),
         w=None,
         b=None,
         y=Part.of(0, out, range(len(out)), 1, prod(out), 1),
-        scale=count,
+        scale=scale,
+        divisor=divisor,
     )
 
 
-def _sum(count: int, rows: int, dtype: str, word: str) -> Case:
-    """InputError: a mean of that many is no sum times a power of two."""
-    if word == "mean" and count & (count - 1):
-        raise InputError("count", count, "a mean of this many is rounded once more", "")
-    return Case("sum", in_channels=count, length=rows, dtype=dtype)
+def _division(count: int) -> tuple[int, int]:
+    """(scale, divisor) of a mean: a power of two is undone exactly."""
+    return (1, count) if count & (count - 1) else (count, 1)
 
 
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
-    """A sum, or a mean of a power of two, along some axes."""
+    """A sum or a mean along some axes."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is no sum", "")
     axes = sorted(axis % len(shape) for axis in meaning.axes)
     rest = [axis for axis in range(len(shape)) if axis not in axes]
     count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
+    scale, divisor = _division(count if meaning.word == "mean" else 1)
     return AsCase(
-        _sum(count, rows, dtype, meaning.word),
+        Case("sum", in_channels=count, length=rows, dtype=dtype),
         x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
         w=None,
         b=None,
         y=Part.of(0, out, range(len(out)), 1, rows, 1),
-        scale=count if meaning.word == "mean" else 1,
+        scale=scale,
+        divisor=divisor,
     )

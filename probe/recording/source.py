@@ -24,7 +24,15 @@ from probe.recording import place
 from probe.recording.alone import Alone, same
 from probe.recording.cases import AsCase, Session, as_case
 from probe.recording.difference import Aligned, Pair
-from probe.recording.meaning import Contracts, Each, Normalises, Reduces, Unknown, Windows
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Meaning,
+    Normalises,
+    Reduces,
+    Unknown,
+    Windows,
+)
 from probe.recording.recording import Side
 
 ALL = 2048
@@ -149,7 +157,8 @@ def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
     """Fills in the class of an operation that gives its recorded bits alone."""
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(_apart(sides))
-    if isinstance(meaning, Contracts | Windows | Reduces):
+    first = _first(meaning)
+    if isinstance(first, Contracts | Windows | Reduces):
         return _of_sums(made, sides, apart, most)
     if isinstance(meaning, Each):
         found = place.of_function(sides[0], sides[1], apart)
@@ -162,6 +171,13 @@ def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
     made.examined, made.replayed = found.examined, found.replayed
     made.causes = {found.word: found.replayed} if found.word else {}
     return made
+
+
+def _first(meaning: Meaning) -> Meaning:
+    """What an operation that is several in one starts with."""
+    steps = getattr(meaning, "steps", ())
+    found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
+    return found
 
 
 def _apart(sides: list[Alone]) -> np.ndarray:

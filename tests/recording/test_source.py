@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,20 @@ from probe.recording.recording import Live
 from tests.helpers.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Fused(Meaning):
+    """Several operations in one, as recorders have them."""
+
+    first: Meaning
+    behind: tuple[tuple[Meaning, tuple[int, ...]], ...]
+
+    def labels(self, reads: Any, shapes: Any, what: Any) -> Any:
+        found = self.first.labels(reads, shapes, what)
+        for meaning, others in self.behind:
+            found = meaning.labels([found[0], *(reads[n] for n in others)], shapes, what)
+        return found
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -151,6 +166,40 @@ class TestSums:
         assert cause.examined == cause.differing > 4
         assert cause.replayed == cause.examined and cause.kind == "order"
 
+    def test_a_mean_of_another_number_is_divided_behind_its_sum(self) -> None:
+        x = normal(9, 3, 6)
+
+        def mean(x: np.ndarray) -> np.ndarray:
+            order = list(range(6))
+            return added(x[..., None], order if len(x) == 1 else order[::-1])[..., 0] / np.float32(
+                6
+            )
+
+        _, cause = explained(Reduces((2,), "mean"), mean, {"x": x[:1]}, {"x": x})
+        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+
+    @pytest.mark.parametrize("word", ["relu", "relu6"])
+    def test_a_sum_goes_through_a_fused_activation(self, word: str) -> None:
+        x, w, b = normal(8, 20), normal(20, 16), normal(16)
+
+        def fused(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+            high = np.float32(6 if word == "relu6" else np.inf)
+            return np.clip(product(x, w, b), np.float32(0), high)
+
+        behind = ((Each("add", "adds"), (2,)), (Each(word, "stays"), ()))
+        given = {"x": x, "w": w, "b": b}
+        meaning = Fused(Contracts("mk,kn->mn"), behind)
+        _, cause = explained(meaning, fused, given | {"x": x[:1]}, given)
+        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+
+    def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
+        x, w = normal(8, 20), normal(20, 16)
+        meaning = Fused(Contracts("mk,kn->mn"), ((Each("tanh"), ()),))
+        _, cause = explained(
+            meaning, lambda x, w: np.tanh(product(x, w)), {"x": x[:1], "w": w}, {"x": x, "w": w}
+        )
+        assert cause.kind == "" and "behind" in cause.why
+
 
 class TestAlone:
     def test_what_varies_from_run_to_run_is_not_deterministic(self) -> None:
@@ -211,16 +260,3 @@ class TestNoWord:
         assert found.first is not None
         cause = source.explain(left, right, found.first)
         assert cause.kind == "" and why in cause.why and not cause.explained
-
-    def test_means_that_are_rounded_once_more_say_so_or_replay(self) -> None:
-        x = normal(9, 3, 6)
-
-        def mean(x: np.ndarray) -> np.ndarray:
-            order = list(range(6))
-            return added(x[..., None], order if len(x) == 1 else order[::-1])[..., 0] / np.float32(
-                6
-            )
-
-        _, cause = explained(Reduces((2,), "mean"), mean, {"x": x[:1]}, {"x": x})
-        assert cause.kind in ("", "order")
-        assert bool(cause.kind) == (cause.replayed == cause.examined > 0)
