@@ -7,6 +7,9 @@ Ask in Python as on the command line; ``help(probe.explain)`` and the like say e
     probe.order(case, target)                   in which order every output is added
     probe.order(f, n)                           the same of any function that adds n numbers
     probe.network(model, target)                where a network changes with its padding
+    probe.first_difference(f, g)                the first operation at which two runs differ
+    probe.network(model, vary="batch", at=1, against=8)    the same of one model, run twice
+    probe.record(f, out=DIR)                    a run on disk, for another machine or release
     probe.remedies(case, lengths, target)       what keeps the bits, and what it costs
     probe.reproduce(case, target, at, against, out=DIR)    the folder for a bug report
 
@@ -31,9 +34,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probe.answers.explain import explain as explain
+    from probe.answers.first_difference import first_difference as first_difference
     from probe.answers.network import network as network
     from probe.answers.network import remedies as remedies
     from probe.answers.order import order as order
+    from probe.answers.record import record as record
     from probe.answers.reproduce import reproduce as reproduce
     from probe.answers.sweep import sweep as sweep
     from probe.case import Case as Case
@@ -50,8 +55,10 @@ _HOMES = {
     "Session": "launch",
     "Store": "store",
     "Target": "target",
+    "first_difference": "answers.first_difference",
     "load": "store.results",
     "merge": "store",
+    "record": "answers.record",
     "reproduce": "answers.reproduce",
 }
 ROOMS = {
@@ -102,7 +109,8 @@ ROOMS = {
 
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
-    *("explain", "network", "order", "remedies", "reproduce", "sweep"),
+    *("explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
+    "sweep",
 ]
 
 

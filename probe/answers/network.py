@@ -28,6 +28,7 @@ from probe.target import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from probe.answers.first_difference import Walked
 
 Bars = Callable[[str], AbstractContextManager[Tell]]
 
@@ -139,8 +140,18 @@ def network(
     plan: str | Path | None = None,
     trust: bool = False,
     bars: Bars | None = None,
-) -> Examined:
-    """Runs a chain of layers at short padded lengths and at its fixed one, and compares all.
+    **two: Any,
+) -> Examined | Walked:
+    """Runs a chain of layers at short padded lengths and at its fixed one, and compares all; or
+    compares two runs of any model, operation by operation.
+
+    Two runs: where ``at``, ``against``, ``vary``, ``inputs`` or ``against_target`` is given, any
+    model is run twice and a ``Walked`` comes back, as of ``probe.first_difference``: ``vary``
+    (``batch``, ``length`` or ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides'
+    inputs; ``inputs``: arrays by name, or a .npz file; ``shapes``: of generated inputs, by name;
+    ``against_target``: another target for the right side; ``explain=False``: seek no causes.
+    ``target`` and ``against_target`` run in processes of their own, so the model is a file or
+    ``"module:function"`` then. The rest of this text is about chains.
 
     ``model``: a file as ``probe network --help`` lists them, a Keras model, a PyTorch module, or a
     ``probe.network.Network``. ``lengths``: of content; 1, a tenth and a quarter of the fixed length
@@ -151,6 +162,11 @@ def network(
     that is read in part. ``trust``: read a file that runs code of its own. ``bars``: gives a
     progress bar for a target. Errors: InputError; TargetError where the only target fails.
     """
+    if two:
+        from probe.answers.two_runs import two_runs
+
+        chosen = None if target == DEFAULT_TARGET else _only(targets_of(target))
+        return two_runs(model, chosen, trust=trust, seed=seed, **_known(two))
     where = targets_of(target)
     loaded = model if isinstance(model, Network) else read(model, height, fixed, trust)
     if plan is not None and loaded.part:
@@ -195,6 +211,26 @@ def read(
             raise
         todo = f"{error.todo}, and, unless the model says the length, --fixed N: {MEANING}"
         raise InputError("height", None, error.why, todo) from None
+
+
+TWO = ("vary", "at", "against", "inputs", "shapes", "against_target", "explain", "progress")
+"""What ``network`` takes for two runs of any model."""
+
+
+def _known(given: dict[str, Any]) -> dict[str, Any]:
+    """Raises TypeError, as Python does, for an argument that there isn't."""
+    for name in given:
+        if name not in TWO:
+            raise TypeError(f"network() got an unexpected keyword argument {name!r}")
+    return given
+
+
+def _only(targets: Sequence[Target]) -> Target:
+    if len(targets) > 1:
+        texts = ", ".join(one.text for one in targets)
+        todo = "give one target, and another as against_target"
+        raise InputError("target", texts, "two runs have a target each", todo)
+    return targets[0]
 
 
 MEANING = "the length that content is padded to where the model is used"

@@ -42,11 +42,40 @@ PLAN = (
 UNKNOWN = "or that is unknown because the model is read in part"
 
 
+VARY = (
+    "What differs between the two runs: batch, length (the open axis, else the longest one), or "
+    "NAME:AXIS,... of inputs; length if --at is given without it."
+)
+INPUTS = "Inputs of a .npz file, in the model's order or by its names; else seeded ones."
+SHAPE = "Shape of a generated input: x=1x3x224x224; may be given again."
+OTHER = "Another target for the right side; each side runs in a process of its own then."
+REPORT = "Write the report of the first source there, proved in fresh processes."
+
+
+def two_runs_options(command: Any) -> Any:
+    """Adds what two runs of a model need."""
+    for add in reversed(
+        (
+            option("--vary axis", "AXIS", VARY),
+            option("--at", "A", "The left run's batch or length."),
+            option("--against", "B", "The right run's; all of --inputs if not given."),
+            option("--inputs", "FILE", INPUTS, type=PATH),
+            option("--shape shapes", "X=1x64", SHAPE, multiple=True),
+            option("--against-target", "U", OTHER),
+            option("--report", "DIR", REPORT, type=PATH),
+            option("--explain/--no-explain", None, "Seek causes.", default=True, show_default=True),
+        )
+    ):
+        command = add(command)
+    return command
+
+
 @click.command(
     cls=Words,
-    short_help="Why a chain of layers changes with its padding, and how far to pad it.",
+    short_help="Where two runs of a model part, and why; how far to pad a chain of layers.",
 )
 @click.argument("model", metavar="MODEL")
+@two_runs_options
 @option("--fixed", "N", FIXED)
 @option("--lengths", "LENGTHS", CONTENT)
 @option("--padded", "N", "Pad to this length instead of each content's least.")
@@ -73,23 +102,37 @@ def network(
     targets: tuple[str, ...],
     fail_on: str | None,
     out: Output,
+    **two: Any,
 ) -> int:
-    """Runs a network at a short padded length and at its fixed one, and compares all activations.
+    """Runs any model twice and finds the first operation whose bits differ though its inputs agree.
 
-    MODEL is a Keras file (.keras, .h5), a pickled PyTorch module (.pt, with --trust), an ONNX model
-    (.onnx), a description (.json), or the network of the report, nine-layers:width=16,kernel=5. It
-    is read as a chain: each layer fed by the one before it alone. From the first layer on that
-    joins branches, carries a state or reads all positions it is not judged: then the first line
-    says which part is, and the verdict is unknown, whatever the part does. Of two spatial
-    axes the length is the one that the model leaves open, or the longer one. The layer
-    where bits first differ is explained as probe explain does. Last come, for every content
-    length, the shortest padded length and the shortest one that changes no bit. Where one of
-    several targets fails, the others are told, and the exit status is 3.
+    \b
+      probe network model.onnx --vary batch --at 1 --against 8
+      probe network model.keras --vary length --at 100 --against 128 --inputs x.npz
+      probe network model.onnx --target onnxruntime --against-target onnxruntime,threads=1
+
+    MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
+    module:function, which is called with the inputs in order. Without --target it runs in this
+    process, with the library's defaults.
+
+    Without these options MODEL is read as a chain of layers (.keras, .h5, .pt with --trust, .onnx,
+    a description .json, or nine-layers:width=16,kernel=5), and run at short padded lengths against
+    its fixed one. From the first layer on that joins branches, carries a state or reads all
+    positions it is not judged: then the first line says which part is, and the verdict is unknown.
+    Of two spatial axes the length is the one that the model leaves open, or the longer one. Last
+    come, for every content length, the shortest padded length and the shortest one that changes no
+    bit. Where one of several targets fails, the others are told, and the exit status is 3.
     """
     from probe.answers import network as answers
     from probe.arguments import count
     from probe.cli.show import networks as show
+    from probe.recording.subject import of_no_chain
 
+    if _of_two(two) or of_no_chain(model):
+        chain = {"fixed": fixed, "lengths": lengths, "padded": padded, "height": height}
+        _alone({**chain, "plan": plan})
+        texts = targets if _given("targets") else ()
+        return _two_runs(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
     where = targets_of(targets)
     with out.working(f"reading {model}"):
         loaded = answers.read(model, height, number("fixed", fixed), trust)
@@ -104,9 +147,65 @@ def network(
         plan=plan,
         bars=out.progress,
     )
+    assert isinstance(found, answers.Examined)
     shown = (found.described, found.found, found.failures, out.results.width, found.written)
     out.give(found.report(), lambda: show.networks(*shown))
     return 3 if found.failures else int(bool(fail_on) and found.finding)
+
+
+def _of_two(two: dict[str, Any]) -> bool:
+    """Whether two runs are asked for."""
+    return any(value not in (None, ()) for name, value in two.items() if name != "explain")
+
+
+def _given(name: str) -> bool:
+    """Whether an option was given, rather than left at its default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, None)
+
+
+def _alone(chain: dict[str, Any]) -> None:
+    for name, value in chain.items():
+        if value is not None:
+            why = "it is for chains of layers and their padding, not for two runs of a model"
+            raise InputError(name, value, why, f"leave out --{name}, or --vary, --at, --against")
+
+
+def _two_runs(
+    model: str,
+    targets: tuple[str, ...],
+    seed: int,
+    trust: bool,
+    fail_on: str | None,
+    out: Output,
+    two: dict[str, Any],
+) -> int:
+    from probe.answers.two_runs import two_runs
+    from probe.cli.show import walks
+    from probe.recording.inputs import shapes_of
+
+    if len(targets) > 1:
+        todo = "give one, and another as --against-target"
+        raise InputError("target", ", ".join(targets), "two runs have a target each", todo)
+    with out.progress("") as tell:
+        found = two_runs(
+            *(model, targets[0] if targets else None),
+            vary=two["axis"],
+            at=number("at", two["at"]),
+            against=number("against", two["against"]),
+            inputs=two["inputs"],
+            shapes=shapes_of(two["shapes"]),
+            against_target=two["against_target"],
+            trust=trust,
+            seed=seed,
+            explain=two["explain"],
+            progress=lambda text: tell(0, 0, text),
+        )
+    out.give(found.report(), lambda: walks.walked(found))
+    if two["report"] is not None and found.first is not None:
+        found.reproduce(two["report"])
+        out.note(f"written: {two['report']}")
+    return int(bool(fail_on) and found.finding)
 
 
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: lengths of content."

@@ -23,6 +23,8 @@ COMMANDS = {
     "explain": "explain",
     "thresholds": "explain",
     "network": "network",
+    "record": "record",
+    "diff": "record",
     "emulate": "reproduce",
     "remedies": "network",
     "shrink": "reproduce",

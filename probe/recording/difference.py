@@ -249,7 +249,7 @@ def compare(left: Side, right: Side) -> Difference:
             made.gives = [pair(*both) for both in zip(one.gives, two.gives, strict=False)]
         found.append(made)
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    _judge(left, right, list(pairs.values()))
+    judge(left, right, list(pairs.values()))
     for each in found:
         each.verdict = each.verdict or _verdict(each)
     return Difference(ours, theirs, found, outputs)
@@ -271,7 +271,7 @@ def _verdict(one: Aligned) -> str:
     return "source" if all(pair.equal for pair in one.reads) else "carried"
 
 
-def _judge(left: Side, right: Side, pairs: list[Pair]) -> None:
+def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
     """Finds which pairs differ by digests, then counts differences by bits, a part at a time."""
     ours, theirs = left.recording.values, right.recording.values
     parts = [one for one in pairs if not one.selection.whole and one.compared]
@@ -284,14 +284,21 @@ def _judge(left: Side, right: Side, pairs: list[Pair]) -> None:
         if one.selection.whole:
             one.equal = ours[one.left].digest == theirs[one.right].digest
         elif one.compared:
-            one.equal = digests[0].get(one.left) == digests[1].get(one.right)
+            mine, other = digests[0].get(one.left), digests[1].get(one.right)
+            if mine is None or other is None:  # left out of a recording on disk
+                one.known, one.compared = False, 0
+            one.equal = mine == other or not one.compared
         if not one.equal:
             apart.append(one)
     for some in _batches(apart, ours, theirs):
-        mine = left.arrays({one.left for one in some})
-        other = right.arrays({one.right for one in some})
+        mine_bits = left.arrays({one.left for one in some})
+        other_bits = right.arrays({one.right for one in some})
         for one in some:
-            _measure(one, mine[one.left], other[one.right], ours[one.left].dtype)
+            if one.left in mine_bits and one.right in other_bits:
+                both = mine_bits[one.left], other_bits[one.right]
+                _measure(one, *both, ours[one.left].dtype)
+            else:  # digests alone were kept: one element at least
+                one.differing, one.max_ulp = 1, None
 
 
 def _batches(pairs: list[Pair], ours: list[Value], theirs: list[Value]) -> Iterator[list[Pair]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,6 +96,9 @@ class Side(Protocol):
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
+
+    def repeats(self, numbers: Sequence[int]) -> bool:
+        """Whether these values have the same bits in another run of the same side."""
 
 
 PIECE = 1 << 20
@@ -237,6 +240,10 @@ class Live:
 
         self.recorder.record(Watch(met, lambda *_: None))
         return found
+
+    def repeats(self, numbers: Sequence[int]) -> bool:
+        again = self.digests(dict.fromkeys(numbers, Selection((), None, None, ((), ()))), 0)
+        return all(again.get(n) == self.recording.values[n].digest for n in numbers)
 
     def event(self, wanted: int) -> Event:
         """Runs it for one operation as it was called; its arrays are no longer valid."""

@@ -289,7 +289,7 @@ def _leave_with_parent():
     os._exit(1)
 
 
-def main():
+def main(worker=Worker):
     """Takes stdin and stdout for the protocol and serves; leaves without a library's clean-up."""
     sink = os.fdopen(os.dup(1), "wb", 0)
     os.dup2(2, 1)
@@ -299,7 +299,7 @@ def main():
     if hasattr(select, "poll"):
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
-        status = serve(Worker(), source, sink)
+        status = serve(worker(), source, sink)
     except OSError:  # the parent has gone: there is nobody left to tell
         status = 1
     sys.stderr.flush()

@@ -1,0 +1,345 @@
+"""Where two runs of a model part: the first operation whose bits differ though its inputs agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.answers.answer import Answer
+from probe.errors import InputError
+from probe.network import comparison
+from probe.printing import counted
+from probe.recording.difference import Aligned, Pair
+from probe.recording.folder import Stored
+from probe.recording.subject import of_function
+from probe.recording.walk import Walk, compared, walk
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from probe.recording.labels import Selection
+
+Tell = Callable[[str], None]
+
+
+@dataclass(repr=False)
+class Walked(Answer):
+    """Two runs of a model, compared: ``found`` is the walk through its operations.
+
+    ``asked``: the model and both sides, in words. ``kept``: a folder that lives as long as this.
+    """
+
+    found: Walk
+    asked: Asked
+    kept: Any = None
+
+    @property
+    def verdict(self) -> str:
+        """``equal``, ``differs`` or ``unknown``: of the outputs that must agree."""
+        return self.found.difference.verdict
+
+    @property
+    def finding(self) -> bool:
+        """Whether outputs differ, or whether that is unknown."""
+        return self.verdict != "equal"
+
+    def counts(self) -> dict[str, int]:
+        """Operations by verdict."""
+        told = Counter(one.verdict for one in self.found.operations)
+        return {name: told[name] for name in VERDICTS if told[name]}
+
+    def report(self) -> dict[str, Any]:
+        found, first = self.found, self.found.first
+        total = len(found.operations)
+        return {
+            "verdict": self.verdict,
+            "examined": found.difference.examined,
+            "operations_total": total,
+            "first": None if first is None else first.name,
+            **asdict(self.asked),
+            "same_inputs": found.same_inputs,
+            "shares": {name: count / total for name, count in self.counts().items()},
+            "operations": [self._operation(n) for n in range(total)],
+            "outputs": [self.report_output(one) for one in found.difference.outputs],
+            "notes": found.notes,
+        }
+
+    def _operation(self, number: int) -> dict[str, Any]:
+        told = self.found.operations[number].to_json()
+        cause = self.found.causes.get(number)
+        if cause is not None:
+            told["explanation"] = cause.to_json()
+        return told
+
+    def report_output(self, one: Pair) -> dict[str, Any]:
+        """Returns an entry of ``outputs``."""
+        shapes = [
+            list(side.recording.values[number].shape)
+            for side, number in ((self.found.left, one.left), (self.found.right, one.right))
+        ]
+        return {
+            "left_shape": shapes[0],
+            "right_shape": shapes[1],
+            "compared": one.compared,
+            "differing": one.differing,
+            "max_ulp": one.max_ulp,
+            "scaled": one.scaled,
+            "growth": self._growth(one),
+            "decisions": [asdict(each) for each in self.decisions(one)],
+        }
+
+    def _growth(self, one: Pair) -> float | None:
+        """How the difference over the largest value compares with the first source's."""
+        first = self.found.first
+        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
+        return one.scaled / start if start and one.compared else None
+
+    def decisions(self, one: Pair) -> list[comparison.Decision]:
+        """What an output decides, and what the two sides decide otherwise; [] of integers."""
+        dtype = self.found.left.recording.values[one.left].dtype
+        key = (one.left, one.right)
+        known: dict[tuple[int, int], list[comparison.Decision]]
+        known = self.__dict__.setdefault("_decided", {})
+        if key not in known:
+            both = None
+            if one.compared and dtype in comparison.floats.FORMATS:
+                both = _sides(self.found, one)
+            known[key] = [] if both is None else list(_decided(*both, dtype))
+        return known[key]
+
+    def crossed(self) -> list[str]:
+        """Decisions that the two sides take otherwise, in words."""
+        found = []
+        for number, one in enumerate(self.found.difference.outputs):
+            which = f" of output {number}" if len(self.found.difference.outputs) > 1 else ""
+            found += [
+                f"{NAMED[each.decision]}{which} changes in {each.crossed:,} of {each.taken:,}"
+                for each in self.decisions(one)
+                if each.crossed
+            ]
+        return found
+
+    def lines(self) -> tuple[str, str, str]:
+        total = len(self.found.operations)
+        asked = f"{self.asked.left} against {self.asked.right}: {counted(total, 'operation')}"
+        name = f"{self.asked.model}, " if self.asked.model else ""
+        return f"{name}{asked}, {self.found.difference.examined:,} compared", *self.ending()
+
+    def ending(self) -> tuple[str, str]:
+        """Returns the first source in words, and what becomes of it."""
+        first = self.found.first
+        if first is None:
+            return self._no_source(), self.outcome()
+        return said(first), self.outcome()
+
+    def _no_source(self) -> str:
+        counts = self.counts()
+        apart = [n for n in ("left", "right") if counts.get(n)]
+        if self.verdict == "equal":
+            return "equal: no operation differs whose inputs agree"
+        if apart:
+            some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
+            return (
+                f"{self.verdict}: no single operation is at fault; the operations differ ({some})"
+            )
+        return f"{self.verdict}: no operation was found that differs though its inputs agree"
+
+    def outcome(self) -> str:
+        """What the outputs come to, and what to do."""
+        worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
+        if worst is None or not worst.compared:
+            return "of the outputs it isn't known which must agree"
+        if not worst.differing:
+            more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
+            return f"all {worst.compared:,} outputs that must agree do{more}"
+        text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
+        text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
+        decided = "; ".join(self.crossed()) or "no decision changes"
+        return f"{text}; {decided}; reproduce('folder') writes a report"
+
+    def drawn(self) -> Figure | None:
+        """Draws the operations with their distances and verdicts, the first source marked."""
+        from probe.plots import walks
+
+        return walks.walked(self.found, self.lines())
+
+    def reproduce(self, folder: str | Path, source: int | str | Aligned | None = None) -> Any:
+        """Writes the report of a source, the first if none is named, proved in fresh processes.
+
+        ``source``: an operation, its name, or its number among ``operations``. InputError: there is
+        none, or the folder exists.
+        """
+        number = self._source(source)
+        recorded = import_module("probe.reproduction.recorded")
+        one = self.found.operations[number]
+        cause = self.found.causes.get(number)
+        return recorded.write(Path(folder), self.found.left, self.found.right, one, cause)
+
+    def _source(self, given: int | str | Aligned | None) -> int:
+        operations = self.found.operations
+        sources = [n for n, one in enumerate(operations) if one.verdict == "source"]
+        if not sources:
+            why = "no operation differs though its inputs agree, so there is nothing to report"
+            raise InputError("source", "(none)", why, "compare two runs that differ")
+        if given is None:
+            return sources[0]
+        for number in sources:
+            if given in (number, operations[number].name) or given is operations[number]:
+                return number
+        names = ", ".join(operations[n].name for n in sources[:8])
+        raise InputError("source", given, "this operation is no source", f"use one of {names}")
+
+
+VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
+NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "threshold": "the sign"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was compared: the model, the left and the right side, and what to do about it."""
+
+    model: str = ""
+    left: str = "left"
+    right: str = "right"
+    todo: str = ""
+
+
+def said(one: Aligned) -> str:
+    """Returns a source in words."""
+    where = f" at {one.path}" if one.path else ""
+    text = f"first: {one.op}{where}, {one.differing:,} of {one.compared:,} differ"
+    text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
+    return f"{text}: {one.cause or 'not explained yet'}"
+
+
+def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns the elements of an output that must agree, as rows of decisions; None: not kept."""
+    mine = found.left.arrays({one.left}).get(one.left)
+    other = found.right.arrays({one.right}).get(one.right)
+    if mine is None or other is None:
+        return None
+    both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
+    return both if _rows(one.selection, mine.ndim) else (both[0][:, None], both[1][:, None])
+
+
+def _rows(chosen: Selection, rank: int) -> bool:
+    """Whether whole lines along the last axis are selected, so that a largest one is decided."""
+    return rank > 0 and (chosen.whole or (not chosen.flat and rank - 1 not in chosen.axes))
+
+
+def _decided(left: np.ndarray, right: np.ndarray, dtype: str) -> Iterator[comparison.Decision]:
+    if left.size:
+        yield from comparison.decisions(np.atleast_1d(left), np.atleast_1d(right), dtype)
+
+
+def first_difference(
+    left: Callable[..., Any],
+    right: Callable[..., Any],
+    *,
+    inputs: Sequence[Any] | None = None,
+    explain: bool = True,
+    progress: Tell | None = None,
+) -> Walked:
+    """Runs two functions that ought to agree, and finds the first operation where they don't.
+
+    ``left``, ``right``: functions of no arguments, such as ``lambda: model(x[:1])`` and ``lambda:
+    model(x)``; they are run as often as is needed, some ten times. They return arrays of PyTorch,
+    TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
+    functions that take arguments. ``explain``: seek the causes. ``progress``: is called with what
+    is done now. Which outputs must agree is found from the operations: the same rows of a batch,
+    what padding doesn't reach, all of them where the inputs are the same. Errors: InputError where
+    the sides have different weights or inputs; Nondeterministic where one does not repeat.
+
+    >>> import probe
+    >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
+    >>> found.first, found.verdict  # doctest: +SKIP
+    """
+    functions = [_bound(one, inputs) for one in (left, right)]
+    names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
+    recorders = [of_function(one) for one in functions]
+    found = walk(recorders[0], recorders[1], explain, progress or _silent)
+    return Walked(found, Asked("", *names))
+
+
+def _bound(function: Any, inputs: Sequence[Any] | None) -> Any:
+    if inputs is None or not callable(function):
+        return function
+    given = tuple(inputs)
+    return lambda: function(*given)
+
+
+def _named(function: Any, side: str) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return side if name.startswith("<") else f"{side} ({name})"
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def diff(
+    left: str | Path,
+    right: str | Path,
+    *,
+    explain: bool = True,
+    progress: Tell | None = None,
+) -> Walked:
+    """Compares two recordings of ``probe record``. Errors: InputError."""
+    sides = [Stored(Path(one)) for one in (left, right)]
+    return of_stored(sides[0], sides[1], explain, progress)
+
+
+def of_stored(
+    left: Stored,
+    right: Stored,
+    explain: bool = True,
+    progress: Tell | None = None,
+    asked: Asked | None = None,
+) -> Walked:
+    """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
+    notes = [*left.notes, *(one for one in right.notes if one not in left.notes)]
+    for name, one in (("left", left), ("right", right)):
+        if one.left_out["values"]:
+            notes.append(f"the {name} recording left out {left_out(one.left_out)}")
+    notes += _elsewhere(left, right)
+    try:
+        found = compared(left, right, explain, progress or _silent, notes=notes)
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
+        both = f"{left.folder} and {right.folder}"
+        raise InputError("recording", both, why, "record again with probe record") from None
+    told = asked or Asked(_model(left, right), *(_told(one) for one in (left, right)))
+    return Walked(found, told)
+
+
+def left_out(told: Any) -> str:
+    """Returns ``3 values (1,024 bytes), of which it has digests alone``."""
+    values = counted(told["values"], "value")
+    return f"{values} ({told['bytes']:,} bytes), of which it has digests alone"
+
+
+def _model(left: Stored, right: Stored) -> str:
+    subjects = dict.fromkeys((left.subject, right.subject))
+    return " and ".join(one for one in subjects if one)
+
+
+def _told(one: Stored) -> str:
+    return f"{one.folder.name} ({one.recording.target})"
+
+
+def _elsewhere(left: Stored, right: Stored) -> list[str]:
+    """Where two recordings were made otherwise, as far as it decides bits."""
+    ours, theirs = ({**one.made, **one.made.get("libraries", {})} for one in (left, right))
+    names = dict.fromkeys((*ours, *theirs))
+    skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+    return [
+        f"{name}: {ours.get(name)} on the left, {theirs.get(name)} on the right"
+        for name in names
+        if name not in skipped and ours.get(name) != theirs.get(name)
+    ]

@@ -1,0 +1,136 @@
+"""One run kept in a folder, to be compared with another machine's, release's or target's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.answers.answer import Answer, target_of
+from probe.answers.first_difference import left_out
+from probe.errors import InputError
+from probe.printing import counted
+from probe.recording import inputs as given_inputs
+from probe.recording.apart import Apart
+from probe.recording.folder import MOST, Stored, write
+from probe.recording.subject import is_function, opened
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(repr=False)
+class Recorded(Answer):
+    """A recording on disk: ``found`` is read from its folder."""
+
+    found: Stored
+    bytes: int
+
+    def report(self) -> dict[str, Any]:
+        run = self.found.recording
+        return {
+            "folder": str(self.found.folder),
+            "subject": self.found.subject,
+            "target": run.target,
+            "operations_total": len(run.operations),
+            "values": len(run.values),
+            "bytes": self.bytes,
+            "left_out": self.found.left_out,
+            "made": self.found.made,
+            "notes": [*self.found.notes],
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        run, told = self.found.recording, self.found.left_out
+        libraries = self.found.made["libraries"]
+        where = ", ".join(f"{name} {version}" for name, version in libraries.items())
+        kept = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"
+        kept += f"; left out: {left_out(told)}" if told["values"] else ""
+        subject = f"{self.found.subject}: " if self.found.subject else ""
+        return (
+            f"{subject}{counted(len(run.operations), 'operation')} on {run.target} ({where})",
+            kept,
+            "; ".join(self.found.notes) or f"compare: probe diff {self.found.folder} OTHER",
+        )
+
+    def drawn(self) -> Figure | None:
+        return None
+
+
+def record(
+    model: Any,
+    out: str | Path,
+    *,
+    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    target: str | Target | None = None,
+    trust: bool = False,
+    most: int = MOST,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Recorded:
+    """Runs a model or a function, and keeps every operation's bits in the new folder ``out``.
+
+    ``model``: a function of no arguments, ``"module:function"``, or a model file. ``inputs``:
+    arrays by name, or a .npz file; generated from ``seed`` where a model file says its inputs'
+    shapes, with ``shapes`` for what it leaves open. ``target``: run it in a process of its own with
+    this target's switches; ``model`` is a file or ``"module:function"`` then. ``most``: bytes of
+    values; of what is beyond them digests are kept. ``trust``: read a file that runs code of its
+    own. It is run five times. Errors: InputError; TargetError; Nondeterministic where two runs of
+    it differ.
+    """
+    folder = Path(out)
+    if progress:
+        progress("running it")
+    if target is not None:
+        where, text = target_of(target), text_of(model, "target")
+        if is_function(model):  # imported by the child alone
+            arrays = {} if inputs is None else read(inputs)
+        else:
+            arrays = arrays_for(opened(model, trust), inputs, shapes or {}, seed)
+        with Apart(text, where, arrays) as process:
+            ran = process.record(folder, trust, most)
+        return Recorded(Stored(folder), int(ran.kept["bytes"]))
+    subject = opened(model, trust)
+    arrays = arrays_for(subject, inputs, shapes or {}, seed)
+    named = str(model) if is_function(model) else ""
+    named = Path(model).name if not named and isinstance(model, str | Path) else named
+    kept = write(subject.recorder(arrays), folder, named, most)
+    return Recorded(Stored(folder), kept.bytes)
+
+
+def text_of(model: Any, option: str) -> str:
+    """Returns a model as another process finds it. InputError: it is in this one alone."""
+    if isinstance(model, str | Path):
+        return str(model) if is_function(model) else str(Path(model).resolve())
+    why = "a target's switches need a process of their own, and this model is in this one alone"
+    todo = "save it as a file, or give module:function"
+    raise InputError(option, type(model).__name__, why, todo)
+
+
+def read(inputs: Any) -> dict[str, np.ndarray]:
+    """Returns arrays by name, of a file or as given: a mapping, a sequence, or one array."""
+    if isinstance(inputs, str | Path):
+        return given_inputs.read(Path(inputs))
+    if isinstance(inputs, Mapping):
+        return {str(name): np.asarray(one) for name, one in inputs.items()}
+    several = inputs if isinstance(inputs, list | tuple) else [inputs]
+    return {f"input{n}": np.asarray(one) for n, one in enumerate(several)}
+
+
+def arrays_for(
+    subject: Any,
+    inputs: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    seed: int,
+    vary: str | None = None,
+    most: int = 0,
+) -> dict[str, np.ndarray]:
+    """Returns the inputs of an opened model: given ones, or seeded ones of its own shapes."""
+    if inputs is not None:
+        return given_inputs.ordered(subject.inputs, read(inputs))
+    return given_inputs.generated(subject.inputs, vary, most, shapes, seed)

@@ -1,0 +1,157 @@
+"""Two runs of one model: of other batches, lengths or targets; the first operation that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.answers.answer import target_of
+from probe.answers.first_difference import Asked, Walked, of_stored
+from probe.answers.record import arrays_for, read, text_of
+from probe.errors import InputError
+from probe.recording.apart import Apart, temporary
+from probe.recording.contract import Input
+from probe.recording.inputs import axes, cut
+from probe.recording.subject import is_function, library_of, opened
+from probe.recording.walk import walk
+from probe.target import Target
+
+Arrays = Mapping[str, np.ndarray]
+Tell = Callable[[str], None]
+
+TODO = {
+    "batch": "a batch size that stays the same keeps the bits",
+    "length": "inputs padded or cut to one length keep the bits",
+    "target": "the same switches on both sides keep the bits",
+}
+
+
+def two_runs(
+    model: Any,
+    target: str | Target | None = None,
+    *,
+    vary: str | None = None,
+    at: int | None = None,
+    against: int | None = None,
+    inputs: Arrays | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    against_target: str | Target | None = None,
+    trust: bool = False,
+    seed: int = 0,
+    explain: bool = True,
+    progress: Tell | None = None,
+) -> Walked:
+    """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
+    if (at is not None or against is not None) and vary is None:
+        vary = "length"
+    _checked(vary, at, against, against_target)
+    if target is not None or against_target is not None:
+        text_of(model, "target")
+    tell = progress or (lambda _: None)
+    tell("opening the model")
+    in_child = target is not None or against_target is not None
+    subject = None if in_child and is_function(model) else opened(model, trust)
+    if subject is None:  # imported by the children alone
+        arrays = {} if inputs is None else read(inputs)
+        declared: tuple[Input, ...] = ()
+    else:
+        most = max(at or 0, against or 0)
+        arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
+        declared = subject.inputs
+    both = _sides(arrays, declared, vary, at, against)
+    where = _targets(model, target, against_target) if in_child else None
+    asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
+    if where is not None:
+        text = text_of(model, "target")
+        return _apart(text, where, both, asked, trust, explain, tell)
+    assert subject is not None
+    runs = [subject.recorder(one) for one in both]
+    return Walked(walk(runs[0], runs[1], explain, tell), asked)
+
+
+def _apart(
+    text: str,
+    where: tuple[Target, Target],
+    both: tuple[Arrays, Arrays],
+    asked: Asked,
+    trust: bool,
+    explain: bool,
+    tell: Tell,
+) -> Walked:
+    """Records both sides, each in a process of its own, and compares the recordings."""
+    folder = temporary()
+    left, right = (Apart(text, one, given) for one, given in zip(where, both, strict=True))
+    with left, right:
+        tell(f"running the left side on {where[0].text}")
+        one = left.record(Path(folder.name) / "left", trust)
+        tell(f"running the right side on {where[1].text}")
+        two = right.record(Path(folder.name) / "right", trust)
+        found = of_stored(one, two, explain, tell, asked)
+    found.kept = folder  # the answer reads it until nobody needs the answer
+    return found
+
+
+def _checked(vary: str | None, at: int | None, against: int | None, other: object) -> None:
+    if vary is not None and at is None:
+        raise InputError("at", "(none)", "the left side's size is needed", "give --at A")
+    if vary is not None and at == against and other is None:
+        raise InputError("against", against, "both sides are the same run", "give another value")
+    if vary is None and other is None:
+        why = "there is nothing to compare with"
+        todo = "give --vary batch --at 1 --against 8, or --against-target U"
+        raise InputError("against", "(none)", why, todo)
+
+
+def _sides(
+    arrays: Arrays, declared: Any, vary: str | None, at: int | None, against: int | None
+) -> tuple[Arrays, Arrays]:
+    """Returns both sides' inputs. InputError: nothing can be cut."""
+    if vary is None:
+        return arrays, arrays
+    if not arrays:
+        why = f"without inputs there is no {vary} to vary"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
+    along = axes(vary, arrays, declared)
+    whole = arrays if against is None else cut(arrays, along, against)
+    assert at is not None
+    part = cut(arrays, along, at)
+    if all(part[name].shape == whole[name].shape for name in arrays):
+        raise InputError("against", at, "both sides are the same run", "give --against B")
+    return part, whole
+
+
+def _targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
+    if target is not None:
+        left = target_of(target)
+    elif is_function(model):
+        left = Target(target_of(against).name)
+    else:
+        library = library_of(Path(text_of(model, "against_target")))
+        other = target_of(against).name
+        left = Target("keras" if library == "tensorflow" and other == "keras" else library)
+    return left, target_of(against) if against is not None else left
+
+
+def _words(
+    vary: str | None, at: int | None, against: int | None, where: tuple[Target, Target] | None
+) -> tuple[str, str]:
+    """Returns what each side is."""
+    found = []
+    for side, size in enumerate((at, against)):
+        told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
+        on = f"on {where[side].text}" if where else ""
+        found.append(" ".join(filter(None, (told, on))))
+    return found[0], found[1]
+
+
+def _todo(vary: str | None) -> str:
+    return TODO.get(vary or "target", "")
+
+
+def _name(model: Any) -> str:
+    if is_function(model):
+        return str(model)
+    return Path(model).name if isinstance(model, str | Path) else type(model).__name__

@@ -1,0 +1,108 @@
+"""``probe record`` and ``probe diff``: a run on disk, and two of them compared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from probe.cli.network import INPUTS, REPORT, SHAPE
+from probe.cli.options import PATH, Words, fail_on_option, option, output_options, trust_option
+from probe.errors import InputError
+
+if TYPE_CHECKING:
+    from probe.printing import Output
+
+MOST = "Bytes of values to keep, such as 500M or 2G; of what is beyond them digests are kept."
+WHERE = "Run it in a process of its own with this target's switches, see `probe targets`."
+UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@click.command(cls=Words, short_help="Keeps a run of a model, operation by operation, in a folder.")
+@click.argument("model", metavar="MODEL")
+@option("--out folder", "RUN", "The folder, which must be new.", type=PATH, required=True)
+@option("--inputs", "FILE", INPUTS, type=PATH)
+@option("--shape shapes", "X=1x64", SHAPE, multiple=True)
+@option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
+@option("--most", "BYTES", MOST, default="2G", show_default=True)
+@option("--target", "T", WHERE)
+@trust_option
+@output_options
+def record(
+    model: str,
+    out: Output,
+    inputs: Path | None,
+    shapes: tuple[str, ...],
+    seed: str,
+    most: str,
+    target: str | None,
+    trust: bool,
+    **folder: Path,
+) -> int:
+    """Runs a model and keeps what every operation read and gave, to compare it with another run.
+
+    \b
+      probe record model.onnx --inputs x.npz --out run_a
+      probe record module:function --target torch,threads=1 --out run_b
+      probe diff run_a run_b
+
+    MODEL is module:function, which is called with the inputs in order, or a model file as `probe
+    network` takes it. It is run five times: two runs have to give the same bits, and a run that is
+    watched those of one that isn't. The folder has no host name, user name or path, and nothing in
+    it is pickled, so it may be sent to others.
+    """
+    from probe.answers import record as answers
+    from probe.arguments import count
+    from probe.cli.show import walks
+    from probe.recording.inputs import shapes_of
+
+    with out.progress("") as tell:
+        found = answers.record(
+            *(model, folder["folder"]),
+            inputs=inputs,
+            shapes=shapes_of(shapes),
+            target=target,
+            trust=trust,
+            most=size(most),
+            seed=count("seed", seed, least=0),
+            progress=lambda text: tell(0, 0, text),
+        )
+    out.give(found.report(), lambda: walks.recorded(found))
+    return 0
+
+
+def size(text: str) -> int:
+    """Returns the bytes of ``2G``. Raises InputError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise InputError("most", text, "no number of bytes", "write 500M or 2G")
+    return int(float(found[1]) * (1 << UNITS[found[2].upper()]))
+
+
+@click.command(
+    cls=Words, short_help="Compares two recorded runs: the first operation that differs."
+)
+@click.argument("left", metavar="RUN", type=PATH)
+@click.argument("right", metavar="RUN", type=PATH)
+@option("--report", "DIR", REPORT, type=PATH)
+@fail_on_option(finding="outputs that must agree differ, or that is unknown")
+@output_options
+def diff(left: Path, right: Path, report: Path | None, fail_on: str | None, out: Output) -> int:
+    """Compares two folders of `probe record`: of other machines, releases, switches or batches.
+
+    It says which operation is the first whose outputs differ though everything that it reads
+    agrees, how far the difference gets, and whether a decision changes. Recordings of different
+    models, weights or inputs are refused with the first thing that differs. No library is needed.
+    """
+    from probe.answers import first_difference as answers
+    from probe.cli.show import walks
+
+    with out.progress("") as tell:
+        found = answers.diff(left, right, progress=lambda text: tell(0, 0, text))
+    out.give(found.report(), lambda: walks.walked(found))
+    if report is not None and found.first is not None:
+        found.reproduce(report)
+        out.note(f"written: {report}")
+    return int(bool(fail_on) and found.finding)

@@ -1,0 +1,136 @@
+"""Two runs of a model, operation by operation; a recording on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from probe.answers.first_difference import NAMED, Walked
+from probe.answers.record import Recorded
+from probe.floats import rounded_text
+from probe.printing import counted, table
+from probe.recording.difference import Aligned
+
+MOST = 40
+"""Rows of operations that are printed; --json has all."""
+
+COLOURS = {
+    "source": "bold red",
+    "carried": "yellow",
+    "healed": "cyan",
+    "equal": "green",
+    "left": "magenta",
+    "right": "magenta",
+    "unknown": "dim",
+}
+
+MEANS = (
+    "source: what it reads agrees and its outputs differ; carried: what it reads differs already; "
+    "healed: what it reads differs and its outputs agree; left, right: run on one side alone"
+)
+
+
+def walked(found: Walked) -> RenderableType:
+    """Returns everything that is said of two runs."""
+    first, second, third = found.lines()
+    colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    parts: list[RenderableType] = [
+        Text(first),
+        Text(f"verdict: {found.verdict}", f"bold {colour}"),
+        Text(second),
+        Text(third),
+    ]
+    parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
+    if shown := _operations(found):
+        parts += ["", shown, Text(MEANS, "dim")]
+    for number, cause in found.found.causes.items():
+        parts += ["", *_cause(found.found.operations[number], cause)]
+    parts += ["", _outputs(found)]
+    return Group(*parts)
+
+
+def _operations(found: Walked) -> RenderableType | None:
+    operations = found.found.operations
+    if not operations or set(found.counts()) == {"equal"}:
+        return None
+    right = ("compared", "differing", "max ulp", "scaled")
+    rows = table("operation", "op", *right, "verdict", "cause", right=right)
+    shown = list(collapsed(operations))
+    for some in shown[:MOST]:
+        one = some[0]
+        if len(some) > 1:
+            compared = sum(each.compared for each in some)
+            name = f"{len(some)} operations"
+            rows.add_row(name, "", f"{compared:,}", "", "", "", _verdict(one), "")
+            continue
+        rows.add_row(
+            Text(one.name, "bold" if one is found.found.first else ""),
+            one.op,
+            f"{one.compared:,}",
+            f"{one.differing:,}" if one.differing else "",
+            "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
+            rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
+            _verdict(one),
+            one.cause or one.note,
+        )
+    if len(shown) <= MOST:
+        return rows
+    return Group(rows, Text(f"and {len(shown) - MOST} rows more; --json has all", "dim"))
+
+
+def _verdict(one: Aligned) -> Text:
+    return Text(one.verdict, COLOURS[one.verdict])
+
+
+def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
+    """Yields operations one by one, and runs of those in which nothing differs together."""
+    some: list[Aligned] = []
+    for one in operations:
+        quiet = one.verdict in ("equal", "left", "right", "unknown") and not one.note
+        if some and not (quiet and some[-1].verdict == one.verdict):
+            yield some
+            some = []
+        if quiet:
+            some.append(one)
+        else:
+            yield [one]
+    if some:
+        yield some
+
+
+def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
+    yield Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
+    replayed = f"; {cause.replayed:,} outputs replayed on both sides" if cause.replayed else ""
+    yield Text(f"{cause.why}{replayed}")
+
+
+def _outputs(found: Walked) -> RenderableType:
+    right = ("compared", "differing", "max ulp", "scaled", "growth")
+    rows = table("output", *right, "decisions changed", right=right)
+    for number, one in enumerate(found.found.difference.outputs):
+        told = found.report_output(one)
+        decided = [
+            f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
+            for each in found.decisions(one)
+        ]
+        rows.add_row(
+            str(number),
+            f"{one.compared:,}",
+            f"{one.differing:,}",
+            "" if one.max_ulp is None else f"{one.max_ulp:,}",
+            rounded_text(one.scaled),
+            rounded_text(told["growth"]),
+            ", ".join(decided),
+        )
+    what = "scaled: the largest difference over eps times the largest value; growth: since the "
+    return Group(rows, Text(f"{what}first source", "dim"))
+
+
+def recorded(found: Recorded) -> RenderableType:
+    """Returns what was recorded."""
+    told = found.found.left_out
+    more = f"; {counted(told['values'], 'value')} left out" if told["values"] else ""
+    return Group(*map(Text, found.lines()), Text(f"written: {found.found.folder}{more}"))

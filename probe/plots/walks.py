@@ -1,0 +1,194 @@
+"""The picture of two runs: every operation's distance and verdict, and the first source's sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import gridspec
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from probe.floats import rounded_text
+from probe.plots import trees
+from probe.plots.pictures import DIFFERS, QUIET, STABLE
+from probe.recording.difference import Aligned
+from probe.recording.walk import Walk
+
+FIRST = "first source"
+ROWS = 40
+"""Rows at most: runs of operations in which nothing differs are one row."""
+
+COLOURS = {
+    "source": DIFFERS,
+    "carried": "#f8961e",
+    "healed": "#0a9396",
+    "equal": STABLE,
+    "left": "#5b3a8c",
+    "right": "#5b3a8c",
+    "unknown": QUIET,
+}
+WORDS = {
+    "source": "source: its inputs agree, its outputs differ",
+    "carried": "carried: its inputs differ already",
+    "healed": "healed: its inputs differ, its outputs agree",
+    "equal": "equal",
+    "left": "on the left side alone",
+    "right": "on the right side alone",
+    "unknown": "not known",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation or several. ``largest``: the distance in ulps, infinite where it has none;
+    ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is."""
+
+    text: str
+    verdict: str
+    largest: float
+    scaled: float = 0.0
+    mark: str = ""
+
+
+def rows_of(found: Walk, most: int = ROWS) -> list[Row]:
+    """Returns the rows: operations that differ, and runs of the others; the middle of many is left
+    out, and said to be."""
+    rows: list[Row] = []
+    some: list[Aligned] = []
+    for one in [*found.operations, None]:
+        quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
+        if some and (one is None or not quiet or some[0].verdict != one.verdict):
+            rows.append(_together(some))
+            some = []
+        if one is not None and quiet:
+            some.append(one)
+        elif one is not None:
+            rows.append(_alone(one, _mark(found, one)))
+    return _shortened(rows, most)
+
+
+def _mark(found: Walk, one: Aligned) -> str:
+    gives = {(pair.left, pair.right) for pair in one.gives}
+    output = any((pair.left, pair.right) in gives for pair in found.difference.outputs)
+    return FIRST if one is found.first else "output" if output else ""
+
+
+def _alone(one: Aligned, mark: str) -> Row:
+    largest = np.inf if one.max_ulp is None else float(one.max_ulp)
+    op = one.op if one.op != one.name else ""
+    scaled = max((pair.scaled for pair in one.gives), default=0.0)
+    return Row(_cut(f"{one.name}  {op}".rstrip()), one.verdict, largest, scaled, mark)
+
+
+def _together(some: list[Aligned]) -> Row:
+    if len(some) == 1:
+        return Row(_cut(some[0].name), some[0].verdict, 0.0)
+    words = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
+    return Row(f"{len(some)} {words.get(some[0].verdict, 'equal')}", some[0].verdict, 0.0)
+
+
+def _cut(text: str, most: int = 44) -> str:
+    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-most // 2 :]}"
+
+
+def _shortened(rows: list[Row], most: int) -> list[Row]:
+    if len(rows) <= most:
+        return rows
+    first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
+    start = max(0, min(first - 3, len(rows) - most))
+    keep = rows[start : start + most - 6]
+    before, after = rows[:start], rows[start + most - 6 : len(rows) - 4]
+    found = [_left_out(before)] * bool(before) + keep
+    return [*found, *[_left_out(after)] * bool(after), *rows[len(rows) - 4 :]]
+
+
+def _left_out(rows: list[Row]) -> Row:
+    largest = max(row.largest for row in rows)
+    verdict = next((row.verdict for row in rows if row.verdict in ("source", "carried")), "equal")
+    return Row(f"… {len(rows)} rows left out", verdict, largest)
+
+
+def walked(found: Walk, lines: Sequence[str]) -> Figure:
+    """Draws the operations downwards as they run; beside them the first source's two sums.
+
+    ``lines``: what is said above.
+    """
+    rows = rows_of(found)
+    sums = _summations(found)
+    height = 1.6 + 0.24 * max(len(rows), 10)
+    figure = Figure(figsize=(9.0 + 6.0 * bool(sums), height), layout="constrained", dpi=110)
+    grid = gridspec.GridSpec(
+        2 if sums else 1, 2 if sums else 1, figure=figure, width_ratios=[9, 6][: 1 + bool(sums)]
+    )
+    axes = figure.add_subplot(grid[:, 0])
+    bars(axes, rows)
+    for place, (side, summation) in enumerate(sums):
+        panel = figure.add_subplot(grid[place, 1])
+        if len(summation.tree.leaves) <= trees.DRAWN:
+            trees.draw(panel, summation)
+        else:
+            trees.draw_accumulators(panel, summation.tree)
+        panel.set_title(f"how the first source adds, {side} side", fontsize=9)
+    figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
+    there = [name for name in WORDS if any(row.verdict == name for row in rows)]
+    patches = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
+    figure.legend(handles=patches, loc="outside lower left", ncols=min(2, len(patches)), fontsize=8)
+    return figure
+
+
+def _summations(found: Walk) -> list[tuple[str, Any]]:
+    """Both sides' sums of the first differing output of the first source, where they are known."""
+    if found.first is None:
+        return []
+    number = next(n for n, one in enumerate(found.operations) if one is found.first)
+    told = getattr(found.causes.get(number), "comparison", None)
+    if told is None or not len(told.differing):
+        return []
+    place = told.differing[0]
+    sides = (("left", told.left, told.pairs.left), ("right", told.right, told.pairs.right))
+    both = [(name, side.summation(pairs[place])) for name, side, pairs in sides]
+    return both if all(one is not None for _, one in both) else []
+
+
+def bars(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draws a bar a row: its largest distance in ulps, logarithmic; its colour is the verdict."""
+    finite = [row.largest for row in rows if np.isfinite(row.largest) and row.largest]
+    most = max(finite, default=1.0)
+    right = max(most * 4, 16)
+    for place, row in enumerate(rows):
+        colour = COLOURS[row.verdict]
+        size = right if np.isinf(row.largest) else row.largest
+        if size:
+            axes.barh(place, size - 0.5, left=0.5, height=0.72, color=colour)
+            text = "no distance" if np.isinf(row.largest) else f"{row.largest:,.0f} ulp"
+            text += f", {rounded_text(row.scaled)} eps" * bool(row.scaled)
+            axes.annotate(
+                text, (size, place), (4, 0), textcoords="offset points", va="center", fontsize=7.5
+            )
+        else:
+            axes.plot(0.62, place, "s", ms=4.5, color=colour, clip_on=False)
+        if row.mark == FIRST:
+            axes.axhspan(place - 0.5, place + 0.5, color="#fdeaf0", zorder=0)
+    axes.set_xscale("log")
+    axes.set_xlim(0.5, right * 6)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_yticks(range(len(rows)), [_labelled(row) for row in rows], fontsize=7.5)
+    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set_color(COLOURS["source"] if row.verdict == "source" else "black")
+        label.set_fontweight("bold" if row.mark == FIRST else "normal")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(
+        "largest difference in ulp (units in the last place);\n"
+        "eps: the largest difference over eps times the operation's largest value"
+    )
+
+
+def _labelled(row: Row) -> str:
+    return f"{row.mark} ▸ {row.text}" if row.mark else row.text

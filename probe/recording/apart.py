@@ -1,0 +1,217 @@
+"""A run in a process of its own, with a target's environment and switches, recorded in a folder.
+
+The process stays, so that single operations can be run again where they were recorded: explaining
+them takes thousands of calls. Its protocol is the worker's, with two more requests: ``record`` and
+``again``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from probe import backends, target
+from probe.errors import InputError, Nondeterministic, TargetError
+from probe.launch import Arrays, Session
+from probe.recording import RECORDERS
+from probe.recording.folder import MOST, Stored, write
+from probe.recording.recording import Live
+from probe.recording.subject import is_function, library_of, opened
+from probe.runtimes.runtime import Missing
+from probe.target import Target
+from probe.worker import child
+
+TIME_LIMIT = 3600.0
+"""Seconds that one recording may take."""
+
+COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
+
+
+class Apart:
+    """A model that is run on a target in a process of its own; a context manager.
+
+    ``model``: a file, or ``module:function``. Errors: InputError; TargetError where the target
+    fails; Nondeterministic.
+    """
+
+    def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
+        self.model, self.where, self.arrays = model, where, dict(arrays)
+        self.within = check(where, model)
+        paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
+        self.session = Session(
+            where,
+            time_limit=TIME_LIMIT,
+            command=COMMAND,
+            extra={"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+
+    def __enter__(self) -> Self:
+        if why := target.unavailable(self.where):
+            raise TargetError(self.where.text, "unavailable", why)
+        self.session.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.__exit__()
+
+    def record(self, out: Path, trust: bool = False, most: int = MOST) -> Ran:
+        """Records the model in the folder ``out``; returns it as a side that can run again."""
+        request = {
+            "do": "record",
+            "model": self.model,
+            "out": str(out.resolve()),
+            "trust": trust,
+            "most": most,
+            "names": list(self.arrays),
+            "target": self.where.text,
+            "within": self.within,
+        }
+        arrays = {str(n): array for n, array in enumerate(self.arrays.values())}
+        header, _ = self.session.request(request, arrays)
+        if "input" in header:
+            raise InputError(*header["input"])
+        if "nondeterministic" in header:
+            raise Nondeterministic(header["nondeterministic"])
+        return Ran(out, self, header)
+
+    def again(self, number: int, given: list[np.ndarray]) -> list[np.ndarray]:
+        """Runs one operation alone, on its target."""
+        arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
+        _, found = self.session.request({"do": "again", "number": number}, arrays)
+        return [found[str(n)] for n in range(len(found))]
+
+
+class Ran(Stored):
+    """A recording whose process still runs; ``kept``: bytes, and what was left out."""
+
+    def __init__(self, folder: Path, apart: Apart, kept: Mapping[str, Any]) -> None:
+        super().__init__(folder)
+        self.apart, self.kept = apart, kept
+
+    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
+        """Runs an operation alone in the process that recorded it."""
+        header, _ = self.apart.session.request({"do": "again", "number": number, "ask": True})
+        return (lambda given: self.apart.again(number, given)) if header["can"] else None
+
+
+def check(where: Target, model: str) -> dict[str, str]:
+    """Returns those switches that the library sets with a model, rather than for the process.
+
+    InputError: the model runs on another library; or a switch says how ``probe`` writes a single
+    operation, and so does not reach a model.
+    """
+    if where.version or target.emulated(where) or _elsewhere(where):
+        why = "models are recorded by this Python, with the releases that are installed here"
+        todo = "install probe there too, then: probe record, and probe diff of the two folders"
+        raise InputError("target", where.text, why, todo)
+    if not is_function(model):
+        library = library_of(Path(model))
+        if RECORDERS.get(where.name) != RECORDERS[library]:
+            why = f"{Path(model).name} is run by {library}"
+            raise InputError("target", where.text, why, f"use {library}, or its switches")
+    switches = dict(where.switches)
+    outside = {key: text for key, text in switches.items() if not reaches(where, key)}
+    sessions = where.name in ("onnxruntime", "litert") and not is_function(model)
+    if outside and not sessions:
+        key, text = next(iter(outside.items()))
+        why = f"{key}={text} says how probe runs single operations, and does not reach a model"
+        todo = "leave it out, and write a function that runs the model so: module:function"
+        raise InputError("target", where.text, why, todo)
+    return switches if sessions else {}
+
+
+def _elsewhere(where: Target) -> bool:
+    """Whether another interpreter runs it. What is not installed at all is told by ``Session``."""
+    try:
+        return target.runtime(where).facts is not None
+    except Missing:
+        return False
+
+
+def reaches(where: Target, key: str) -> bool:
+    """Whether a switch changes the process: its environment, or what is set when it starts."""
+    backend, switches = backends.get(where.name), dict(where.switches)
+    without = {name: text for name, text in switches.items() if name != key}
+    variables = [backend.environment(one, where.device) for one in (switches, without)]
+    if variables[0] != variables[1]:
+        return True
+    if where.name in ("onnxruntime", "litert") or not hasattr(backend, "described"):
+        return False
+    lines = []
+    for one in (switches, without):
+        made = backend()
+        made.described(one, where.device, target.installed_version(backend) or "2.16")
+        lines.append(made.setup())
+    return bool(lines[0] != lines[1])
+
+
+class Recording(child.Worker):
+    """What runs in the process: the worker's start, then ``record`` and ``again``."""
+
+    side: Live
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alone: dict[int, Any] = {}
+
+    def handle(
+        self, request: dict[str, Any], arrays: Arrays
+    ) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        """As of ``child.Worker``."""
+        name = request.get("do")
+        if name not in ("record", "again"):
+            yield from super().handle(request, arrays)
+            return
+        try:
+            yield (
+                self._record(request, arrays) if name == "record" else self._again(request, arrays)
+            )
+        except InputError as error:
+            told = [error.name, str(error.value), error.why, error.todo]
+            yield {"input": told, "done": True}, {}
+        except Nondeterministic as error:
+            yield {"nondeterministic": str(error), "done": True}, {}
+        except TargetError as error:
+            yield {"error": error.kind, "message": error.why, "done": True}, {}
+        except BaseException as error:
+            kind, message = child.describe(error)
+            yield {"error": kind, "message": message, "done": True}, {}
+
+    def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
+        model = opened(request["model"], request["trust"], request["within"])
+        recorder = model.recorder(given)
+        recorder.target = request["target"]
+        kept = write(recorder, Path(request["out"]), request["model"], request["most"])
+        self.side = kept.side
+        told = {"left_out": kept.left_out, "left_out_bytes": kept.left_out_bytes}
+        return {"bytes": kept.bytes, **told, "done": True}, {}
+
+    def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        number = request["number"]
+        if number not in self.alone:
+            self.alone = {number: self.side.event(number).again}
+        call = self.alone[number]
+        if request.get("ask"):
+            return {"can": call is not None, "done": True}, {}
+        if call is None:
+            raise ValueError("the operation can't be run alone")
+        found = call([arrays[str(n)] for n in range(len(arrays))])
+        return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
+
+
+def temporary() -> tempfile.TemporaryDirectory[str]:
+    """A folder for recordings that nobody keeps."""
+    return tempfile.TemporaryDirectory(prefix="probe-")
+
+
+if __name__ == "__main__":
+    from probe.recording.apart import Recording as Served
+
+    child.main(Served)

@@ -1,0 +1,415 @@
+"""A recording on disk: another machine or release can be compared with it later.
+
+``recording.json`` has the structure, what each operation means, the digests of all values, and
+where it was made; every value is a ``.npy`` file named by its digest, so that what occurs twice is
+kept once. Beyond a number of bytes digests alone are kept, and it says what was left out. Nothing
+is pickled, and a folder from a stranger is data: names of files can't leave it, sizes are checked
+before anything is read, and bits against their digests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import floats, machine
+from probe.errors import InputError
+from probe.recording import meaning
+from probe.recording.contract import Recorder, Seen
+from probe.recording.labels import Selection
+from probe.recording.meaning import Meaning, Moves, Unknown
+from probe.recording.recording import Live, Operation, Recording, Value, Watch, digest
+from probe.recording.walk import watched
+
+FORMAT = 1
+FILE = "recording.json"
+MOST = 2 << 30
+"""Bytes of values that a recording keeps unless it is told otherwise."""
+
+MOST_JSON = 1 << 29
+MOST_ELEMENTS = 1 << 36
+NAME = re.compile(r"[0-9a-f]{32}\.npy")
+
+
+@dataclasses.dataclass
+class Kept:
+    """What was written. ``left_out``: values of which only digests are kept, and their bytes."""
+
+    folder: Path
+    side: Live
+    bytes: int
+    left_out: int
+    left_out_bytes: int
+    notes: list[str]
+
+
+def write(recorder: Recorder, out: Path, subject: str = "", most: int = MOST) -> Kept:
+    """Runs something five times and keeps it in the folder ``out``, which must not exist yet.
+
+    ``subject``: what is recorded, in words. ``most``: bytes of values. Errors: InputError;
+    Nondeterministic where two runs differ.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("out", out, "it exists already", "give the name of a new folder")
+    side, notes = watched(recorder, "the run")
+    out.mkdir(parents=True, exist_ok=True)
+    files = _Files(out, most)
+    _structure(files, side.recording)
+    unsteady: set[int] = set()
+
+    def met(number: int, seen: Seen, _: int) -> None:
+        value, array = side.recording.values[number], seen.array()
+        if digest(array) == value.digest:
+            files.put(array)
+        else:
+            unsteady.add(number)
+
+    recorder.record(Watch(met, lambda *_: None))
+    text = json.dumps(_described(side.recording, files, unsteady, subject, notes), indent=1)
+    (out / FILE).write_text(text + "\n", encoding="utf-8")
+    return Kept(out, side, files.bytes, len(files.left_out), sum(files.left_out.values()), notes)
+
+
+class _Files:
+    """The values of a folder, each once, up to a number of bytes."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self.folder, self.most, self.bytes = folder, most, 0
+        self.names: dict[str, str] = {}
+        self.left_out: dict[str, int] = {}
+
+    def put(self, array: np.ndarray) -> str | None:
+        """Returns the file's name; None where there was no room, or nothing to keep."""
+        name = digest(array)
+        if not array.size or name in self.left_out:
+            return None
+        if name not in self.names:
+            if self.bytes + array.nbytes > self.most:
+                self.left_out[name] = array.nbytes
+                return None
+            self.names[name] = f"{name}.npy"
+            np.save(self.folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+            self.bytes += array.nbytes
+        return self.names[name]
+
+
+def _structure(files: _Files, run: Recording) -> None:
+    """Inputs, what comes of integers, and where a softmax vanishes: first, they say what agrees."""
+    for value in run.values:
+        for array in (value.content, value.zeros):
+            if array is not None:
+                files.put(array)
+
+
+def _described(
+    run: Recording, files: _Files, unsteady: set[int], subject: str, notes: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "subject": machine.publishable(subject),
+        "target": run.target,
+        "note": run.note,
+        "notes": [machine.publishable(one) for one in notes],
+        "made": made(),
+        "values": [_value(one, n in unsteady, files) for n, one in enumerate(run.values)],
+        "operations": [_operation(one, run, files) for one in run.operations],
+        "outputs": list(run.outputs),
+        "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
+    }
+
+
+LIBRARIES = {
+    **dict.fromkeys(("torch", "tensorflow", "keras", "jax", "jaxlib", "onnxruntime", "numpy")),
+    "cv2": "opencv-python-headless",
+    "ai_edge_litert": "ai-edge-litert",
+}
+"""Modules whose releases are told, and the names of their distributions, where those differ."""
+
+
+def made() -> dict[str, Any]:
+    """Where a recording was made: releases of the loaded libraries, and facts of the machine."""
+    from importlib import metadata
+
+    versions = {}
+    for module, other in LIBRARIES.items():
+        distribution = other or module
+        if module in sys.modules:
+            try:
+                versions[distribution] = metadata.version(distribution)
+            except metadata.PackageNotFoundError:
+                versions[distribution] = str(getattr(sys.modules[module], "__version__", "unknown"))
+    facts = machine.facts()
+    known = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
+    told = {name: facts[name] for name in known}
+    return {"python": platform.python_version(), "libraries": versions, **told}
+
+
+def _value(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
+    found: dict[str, Any] = {"shape": list(one.shape), "dtype": one.dtype, "digest": one.digest}
+    if one.given >= 0:
+        found["given"] = one.given
+    found |= {name: text for name, text in (("role", one.role), ("name", one.name)) if text}
+    if one.content is not None:
+        found["content"] = True
+    if one.zeros is not None:
+        found["zeros"] = files.names.get(digest(one.zeros))
+    return found | ({"unsteady": True} if unsteady else {})
+
+
+def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "op": one.op,
+        "path": one.path,
+        "reads": list(one.reads),
+        "gives": list(one.gives),
+        "attributes": json.loads(json.dumps(dict(one.attributes), default=_words)),
+        "meaning": spelled(one.meaning, one, run, files),
+    }
+
+
+def _words(value: object) -> object:
+    """What JSON has no word for: NumPy's numbers and arrays, else a text without addresses."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def spelled(one: Meaning, op: Operation, run: Recording, files: _Files) -> dict[str, Any]:
+    """Returns a meaning as JSON has it. ``Moves`` becomes a file of where every element is from."""
+    if isinstance(one, Moves):
+        return _moved(one, op, run, files)
+    if getattr(meaning, type(one).__name__, None) is not type(one):
+        return {"is": "Unknown", "why": "a recording on disk has no word for it"}
+    known = dataclasses.fields(one)  # type: ignore[arg-type]
+    found = {each.name: getattr(one, each.name) for each in known}
+    try:
+        plain = json.loads(json.dumps(found, default=_words))
+    except (TypeError, ValueError):
+        return {"is": "Unknown", "why": "a recording on disk has no word for it"}
+    return {"is": type(one).__name__, **plain}
+
+
+def _moved(one: Moves, op: Operation, run: Recording, files: _Files) -> dict[str, Any]:
+    """The element that each output is: 1 + its number among all that is read, 0 for a zero."""
+    start, indices = 1, []
+    for n in op.reads:
+        shape = run.values[n].shape
+        size = int(np.prod(shape, dtype=int))
+        indices.append(np.arange(start, start + size, dtype=np.uint64).reshape(shape))
+        start += size
+    moved = one.move(*indices)
+    every = moved if isinstance(moved, tuple | list) else (moved,)
+    small = np.uint32 if start < 1 << 32 else np.uint64
+    names = []
+    for array, n in zip(every, op.gives, strict=True):
+        shape = run.values[n].shape
+        plain = np.broadcast_to(np.asarray(array).reshape(shape), shape).astype(small)
+        names.append(files.put(plain) if plain.size else "")
+    if None in names:
+        return {"is": "Unknown", "why": "where its elements come from was left out for its size"}
+    return {"is": "Moves", "from": names}
+
+
+class _From:
+    """Moves elements as a recording says: what ``Moves.move`` is on disk."""
+
+    def __init__(self, stored: Stored, names: Sequence[str], shapes: Sequence[tuple[int, ...]]):
+        self.stored, self.names, self.shapes = stored, names, shapes
+
+    def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
+        zero = np.zeros(1, reads[0].dtype if reads else np.uint64)
+        every = np.concatenate([zero, *(one.reshape(-1) for one in reads)])
+        found = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            index = self.stored.file(name).reshape(-1) if name else np.zeros(0, np.uint32)
+            if index.size and int(index.max()) >= every.size:
+                raise self.stored.broken(f"{name} says that an element comes from nowhere")
+            found.append(every[index].reshape(shape))
+        return found
+
+
+class Stored:
+    """A recording on disk as one of two sides. InputError: the folder is none, or is damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        told = self._read()
+        try:
+            self._fill(told)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+        ) as error:
+            why = f"{FILE} does not say what a recording says ({type(error).__name__}: {error})"
+            raise self.broken(why[:200]) from None
+
+    def _read(self) -> dict[str, Any]:
+        path = self.folder / FILE
+        if not path.is_file() or path.is_symlink():
+            why = f"there is no {FILE} in it, so it is no recording"
+            raise InputError("recording", self.folder, why, "make one with probe record")
+        if path.stat().st_size > MOST_JSON:
+            raise self.broken(f"{FILE} has {path.stat().st_size:,} bytes")
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise self.broken(f"{FILE} is no JSON ({str(error)[:80]})") from None
+        if not isinstance(told, dict) or told.get("format") != FORMAT:
+            found = told.get("format") if isinstance(told, dict) else None
+            why = f"its format is {found!r}, this release reads {FORMAT}"
+            raise InputError("recording", self.folder, why, "record it again with this release")
+        return told
+
+    def broken(self, why: str) -> InputError:
+        """The error for a folder that is not what it should be."""
+        return InputError("recording", self.folder, why, "record it again with probe record")
+
+    def _fill(self, told: dict[str, Any]) -> None:
+        self.subject, self.made = str(told["subject"]), dict(told["made"])
+        self.notes = [str(one) for one in told["notes"]]
+        self.left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
+        run = self.recording = Recording(str(told["target"]), str(told["note"]))
+        self.unsteady = {n for n, one in enumerate(told["values"]) if one.get("unsteady")}
+        run.values = [self._value(one) for one in told["values"]]
+        count = len(run.values)
+        for number, one in enumerate(told["operations"]):
+            reads, gives = (_numbers(one[name], count) for name in ("reads", "gives"))
+            run.operations.append(
+                Operation(
+                    *(number, str(one["name"]), str(one["op"]), str(one["path"]), reads, gives),
+                    dict(one["attributes"]),
+                    self._meant(one["meaning"], gives),
+                )
+            )
+        run.outputs = _numbers(told["outputs"], count)
+        self._in_order(run)
+        for value, one in zip(run.values, told["values"], strict=True):
+            value.content = self._array(value) if one.get("content") else None
+            if one.get("zeros"):
+                value.zeros = self.file(one["zeros"]).reshape(value.shape).astype(bool)
+
+    def _in_order(self, run: Recording) -> None:
+        """Every value is given by the operation that it names, before it is read."""
+        for number, one in enumerate(run.operations):
+            early = all(run.values[n].given < number for n in one.reads)
+            if not early or any(run.values[n].given != number for n in one.gives):
+                raise self.broken(f"operation {one.name!r} reads what is not there yet")
+        known = {n for one in run.operations for n in one.gives}
+        if any(v.given >= 0 and n not in known for n, v in enumerate(run.values)):
+            raise self.broken("a value is given by no operation")
+
+    def _value(self, one: Mapping[str, Any]) -> Value:
+        shape = tuple(int(n) for n in one["shape"])
+        if any(n < 0 for n in shape) or int(np.prod(shape, dtype=object)) > MOST_ELEMENTS:
+            raise self.broken(f"a value has the shape {list(shape)}"[:200])
+        dtype, name = str(one["dtype"]), str(one["digest"])
+        container(dtype)
+        if not NAME.fullmatch(f"{name}.npy"):
+            raise self.broken(f"{name[:40]!r} is no digest")
+        given = int(one.get("given", -1))
+        return Value(shape, dtype, name, given, str(one.get("role", "")), str(one.get("name", "")))
+
+    def _meant(self, told: Mapping[str, Any], gives: Sequence[int]) -> Meaning:
+        kind = str(told["is"])
+        if kind == "Moves":
+            names = [str(name) for name in told["from"]]
+            shapes = [self.recording.values[n].shape for n in gives]
+            if len(names) != len(shapes):
+                raise self.broken("a move has not as many files as outputs")
+            return Moves(_From(self, names, shapes))
+        found = getattr(meaning, kind, None)
+        if not (isinstance(found, type) and issubclass(found, Meaning) and found is not Meaning):
+            return Unknown(f"this release has no word {kind[:40]!r}")
+        known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
+        return found(**{k: tupled(v) for k, v in told.items() if k in known})
+
+    def file(self, name: str) -> np.ndarray:
+        """Returns the array of a file of the folder. InputError: it is not what its name says."""
+        if not NAME.fullmatch(name):
+            raise self.broken(f"{name[:80]!r} is no file of a recording")
+        path = self.folder / name
+        if path.is_symlink() or not path.is_file():
+            raise self.broken(f"{name} is missing, or it is a link")
+        try:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError, SyntaxError) as error:
+            raise self.broken(f"{name} is no array ({str(error)[:80]})") from None
+        if not isinstance(found, np.ndarray) or found.nbytes > path.stat().st_size:
+            raise self.broken(f"{name} is not as large as it says")
+        array = np.asarray(found)
+        if digest(array) != name.removesuffix(".npy"):
+            raise self.broken(f"{name} has different bits than when it was recorded")
+        return array
+
+    def has(self, value: Value) -> bool:
+        """Whether the bits of a value were kept."""
+        return not np.prod(value.shape, dtype=int) or (self.folder / f"{value.digest}.npy").exists()
+
+    def _array(self, value: Value) -> np.ndarray | None:
+        if not self.has(value):
+            return None
+        kind = container(value.dtype)
+        if not np.prod(value.shape, dtype=int):
+            return np.zeros(value.shape, kind)
+        array = self.file(f"{value.digest}.npy")
+        if array.nbytes != int(np.prod(value.shape, dtype=int)) * kind.itemsize:
+            raise self.broken(f"{value.digest}.npy is not as large as the value that it holds")
+        plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return plain.view(kind).reshape(value.shape)
+
+    def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
+        """As of ``Side``; values that were left out are left out."""
+        found = {}
+        for number, selection in wanted.items():
+            array = self._array(self.recording.values[number])
+            if array is not None:
+                found[number] = digest(selection.taken(array, side))
+        return found
+
+    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
+        """As of ``Side``; values that were left out are left out."""
+        arrays = {n: self._array(self.recording.values[n]) for n in sorted(wanted)}
+        return {n: np.array(array) for n, array in arrays.items() if array is not None}
+
+    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
+        """None: a folder says what was computed, and runs nothing."""
+        return None
+
+    def repeats(self, numbers: Sequence[int]) -> bool:
+        """Whether these values had the same bits each time while they were recorded."""
+        return not self.unsteady & set(numbers)
+
+
+def _numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
+    found = tuple(int(n) for n in given)
+    if any(not 0 <= n < count for n in found):
+        raise ValueError(f"there is no value {max(found)}")
+    return found
+
+
+def tupled(value: Any) -> Any:
+    """JSON's lists as tuples."""
+    return tuple(map(tupled, value)) if isinstance(value, list) else value
+
+
+def container(dtype: str) -> np.dtype:
+    """The NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
+    if dtype in floats.FORMATS:
+        return floats.container(dtype)
+    found = np.dtype(dtype)
+    if found.kind not in "biufc":
+        raise ValueError(f"there is no dtype {dtype[:40]!r}")
+    return found

@@ -1,0 +1,236 @@
+"""The inputs of both sides: a model's own, read from a file or generated, and cut along an axis.
+
+``vary`` is ``batch``, ``length``, or names inputs and axes: ``audio:1,state:2``. What is cut is the
+first so many entries, so that the shorter side's inputs are the beginning of the longer one's.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from probe import floats, operands
+from probe.errors import InputError
+from probe.recording.contract import Input
+
+Arrays = dict[str, np.ndarray]
+HOW = "write batch, length, or NAME:AXIS such as audio:1"
+VOCABULARY = 100
+"""Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary."""
+
+
+def read(path: Path) -> Arrays:
+    """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return {"input": found}
+        with found:
+            return {name: found[name] for name in found.files}
+    except OSError as error:
+        why = error.strerror or str(error)[:100]
+        raise InputError("inputs", path, why, "give a .npz file of numpy.savez") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, SyntaxError) as error:
+        why = f"it holds no plain arrays ({' '.join(str(error).split())[:80]})"
+        raise InputError("inputs", path, why, "save it with numpy.savez") from None
+
+
+def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Reads ``name=1x3x224x224``; without a name it is that of the only input. InputError."""
+    found = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        try:
+            found[name] = tuple(int(part) for part in sizes.split("x"))
+        except ValueError:
+            found[name] = (-1,)
+        if any(size < 0 for size in found[name]):
+            raise InputError("shape", text, "no shape", "write name=1x3x224x224")
+    return found
+
+
+def ordered(inputs: Sequence[Input], given: Mapping[str, np.ndarray]) -> Arrays:
+    """Returns given arrays under the names of a model's inputs: by name, else in their order.
+
+    InputError: there are too few or too many.
+    """
+    if not inputs or set(given) == {one.name for one in inputs}:
+        return dict(given) if not inputs else {one.name: given[one.name] for one in inputs}
+    names = ", ".join(one.name for one in inputs)
+    if len(given) != len(inputs):
+        why = f"the model has {len(inputs)} inputs ({names}), {len(given)} are given"
+        raise InputError("inputs", ", ".join(given), why, f"name the arrays {names}")
+    return dict(zip((one.name for one in inputs), given.values(), strict=True))
+
+
+def generated(
+    inputs: Sequence[Input],
+    vary: str | None,
+    most: int,
+    shapes: Mapping[str, tuple[int, ...]],
+    seed: int = 0,
+) -> Arrays:
+    """Returns seeded inputs of a model's own shapes: normal numbers, integers 0, 1, 2, ...
+
+    ``most``: the size of the axis that is varied, where the model leaves it open. ``shapes``: what
+    the user says. InputError names all sizes that are left open, and how they are given.
+    """
+    known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
+    for name, shape in shapes.items():
+        if name not in known:
+            there = ", ".join(one.name for one in inputs)
+            raise InputError("shape", name, "the model has no such input", f"it has {there}")
+        one = next(one for one in inputs if one.name == name or not name)
+        if len(one.shape) != len(shape):
+            why = f"{one.name} has {len(one.shape)} axes"
+            raise InputError("shape", "x".join(map(str, shape)), why, _how(one, vary, most))
+    found, missing = {}, []
+    for one in inputs:
+        said = shapes.get(one.name, shapes.get("") if len(inputs) == 1 else None)
+        sizes = said if said is not None else _sized(one, vary, most)
+        if None in sizes:
+            missing.append(one)
+        else:
+            shape = tuple(size for size in sizes if size is not None)
+            found[one.name] = drawn(one, shape, seed)
+    if missing:
+        names = ", ".join(one.name for one in missing)
+        why = "the model leaves sizes open: " + ", ".join(_open(one) for one in missing)
+        todo = " ".join(_how(one, vary, most) for one in missing)
+        raise InputError("shape", names, why, f"{todo}, or --inputs FILE.npz")
+    return found
+
+
+def _open(one: Input) -> str:
+    sizes = ", ".join("?" if size is None else str(size) for size in one.shape)
+    return f"{one.name} [{sizes}]"
+
+
+def _how(one: Input, vary: str | None, most: int) -> str:
+    example = [
+        size if size is not None else 1 if n == 0 else 64 for n, size in enumerate(one.shape)
+    ]
+    for axis in _declared(one, vary):
+        example[axis] = most or example[axis]
+    return f"give --shape {one.name}={'x'.join(map(str, example))}"
+
+
+def _declared(one: Input, vary: str | None) -> list[int]:
+    """The axes of a model's input that are varied, as far as its own shape says."""
+    if vary == "batch":
+        return [0] if one.shape and one.shape[0] is None else []
+    if vary == "length":
+        free = [axis for axis, size in enumerate(one.shape) if size is None]
+        return ([axis for axis in free if axis] or (free if len(one.shape) == 1 else []))[-1:]
+    return [axis for name, axis in named(vary) if name == one.name] if vary else []
+
+
+def _sized(one: Input, vary: str | None, most: int) -> tuple[int | None, ...]:
+    varied = _declared(one, vary)
+    found = list(one.shape)
+    for axis in varied:
+        if axis < len(found) and found[axis] is None:
+            found[axis] = most
+    if vary != "batch" and found and found[0] is None and len(found) > 1:
+        found[0] = 1  # one entry, where nothing else is said of a batch
+    return tuple(found)
+
+
+def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
+    if one.dtype in floats.FORMATS:
+        return floats.round_to(operands.normal(seed, one.name, shape), one.dtype)
+    kind = np.dtype(one.dtype)
+    name = one.name.lower()
+    if kind.kind == "b" or "mask" in name:
+        return np.ones(shape, kind)
+    if "type" in name:
+        return np.zeros(shape, kind)
+    count = int(np.prod(shape, dtype=int))
+    return (np.arange(count) % VOCABULARY).reshape(shape).astype(kind)
+
+
+def named(vary: str) -> list[tuple[str, int]]:
+    """Reads ``audio:1,state:2``. Raises InputError."""
+    found = []
+    for part in vary.split(","):
+        name, _, axis = part.strip().rpartition(":")
+        if not name or not axis.isdigit():
+            raise InputError("vary", vary, "no axis", HOW)
+        found.append((name, int(axis)))
+    return found
+
+
+def axes(vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, int]:
+    """Returns the axis of each input that is varied. InputError: there is none."""
+    declared = {one.name: one for one in inputs}
+    if vary not in ("batch", "length"):
+        found = dict(named(vary))
+        for name, axis in found.items():
+            if name not in arrays:
+                why = "no input has this name"
+                raise InputError("vary", vary, why, f"there are {', '.join(arrays)}")
+            if axis >= arrays[name].ndim:
+                why = f"{name} has {arrays[name].ndim} axes"
+                raise InputError("vary", vary, why, "count them from 0")
+        return found
+    found = _batch(arrays, declared) if vary == "batch" else _length(arrays, declared)
+    if not found:
+        sizes = ", ".join(_open(one) for one in inputs) or "its inputs have no such axis"
+        why = f"the model leaves no {vary} open: {sizes}"
+        todo = "export it with this axis open, or name the axis: --vary NAME:AXIS"
+        raise InputError("vary", vary, why, todo)
+    return found
+
+
+def _batch(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> dict[str, int]:
+    if declared:
+        return {
+            name: 0
+            for name, array in arrays.items()
+            if array.ndim and declared[name].shape and declared[name].shape[0] is None
+        }
+    sizes = [array.shape[0] for array in arrays.values() if array.ndim]
+    return {n: 0 for n, array in arrays.items() if array.ndim and array.shape[0] == sizes[0]}
+
+
+def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> dict[str, int]:
+    """The last open axis behind the batch, else the longest; of other inputs one of its size."""
+
+    def free(name: str, array: np.ndarray) -> list[int]:
+        rest = list(range(min(1, array.ndim - 1), array.ndim))
+        if not declared:
+            return sorted(rest, key=lambda axis: (array.shape[axis], axis))
+        shape = declared[name].shape
+        return [axis for axis in rest if shape[axis] is None]
+
+    first = [
+        (array.shape[some[-1]], some[-1])
+        for name, array in arrays.items()
+        if array.ndim and (some := free(name, array))
+    ]
+    if not first:
+        return {}
+    size = max(one for one, _ in first)
+    found = {}
+    for name, array in arrays.items():
+        fits = [a for a in (free(name, array) if array.ndim else []) if array.shape[a] == size]
+        if fits:
+            found[name] = fits[-1]
+    return found
+
+
+def cut(arrays: Mapping[str, np.ndarray], along: Mapping[str, int], size: int) -> Arrays:
+    """Returns the first ``size`` entries of the inputs that are varied. InputError: too few."""
+    found = dict(arrays)
+    for name, axis in along.items():
+        have = arrays[name].shape[axis]
+        if size > have:
+            why = f"{name} has {have} entries along axis {axis}"
+            raise InputError("against", size, why, f"use {have} or less, or longer inputs")
+        index = (slice(None),) * axis + (slice(size),)
+        found[name] = np.ascontiguousarray(arrays[name][index])
+    return found

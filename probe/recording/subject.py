@@ -1,0 +1,280 @@
+"""What is run: a function, a model in memory, a file or ``module:function``; and its recorder.
+
+The library is found by what a function returns, or by a file's ending. No library is imported that
+the function or the file does not need.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.errors import InputError, ProbeError, TargetError, one_of
+from probe.recording import RECORDERS
+from probe.recording.contract import Input, Opened, Recorder, Seen, Visit
+
+FILES = {
+    ".onnx": "onnxruntime",
+    ".tflite": "litert",
+    **dict.fromkeys((".keras", ".h5", ".hdf5"), "tensorflow"),
+    **dict.fromkeys((".pt2", ".pt", ".pth"), "torch"),
+    **dict.fromkeys((".caffemodel", ".prototxt"), "opencv"),
+}
+"""The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's."""
+
+ENDINGS = f"{', '.join(FILES)}, a SavedModel folder, or module:function"
+
+PACKAGES = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax"}
+"""The library of a value by the package of its type."""
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*")
+
+
+def is_function(text: object) -> bool:
+    """Whether a text is ``module:function``."""
+    return isinstance(text, str) and bool(_FUNCTION.fullmatch(text)) and not Path(text).exists()
+
+
+def opened(model: Any, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
+    """Returns what a user gave as something with inputs and recorders.
+
+    ``model``: a file, ``module:function``, a function, or a model of PyTorch or Keras.
+    ``switches``: of the target, for libraries that set them with the model. Errors: InputError.
+    """
+    if is_function(model):
+        return opened(_imported(str(model)), trust)._named(str(model))  # type: ignore[attr-defined]
+    if isinstance(model, str | Path):
+        return _file(Path(model), trust, dict(switches or {}))
+    if hasattr(model, "plain") and hasattr(model, "record"):
+        return _Fixed(model)
+    if not callable(model):
+        why = f"{type(model).__name__} is no model, no function and no file"
+        raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
+    return Called(model)
+
+
+def of_no_chain(model: str) -> bool:
+    """Whether something can only be run and watched: nobody reads it as a chain of layers."""
+    path = Path(model)
+    return is_function(model) or path.suffix == ".tflite" or (path / "saved_model.pb").exists()
+
+
+def library_of(path: Path) -> str:
+    """Returns the library that runs a file, by its ending. Raises InputError."""
+    if (path / "saved_model.pb").exists():
+        return "tensorflow"
+    if not path.exists():
+        raise InputError("model", path, "there is no such file", f"give a file ({ENDINGS})")
+    if path.suffix.lower() not in FILES:
+        ending = f"unsupported file type {path.suffix}" if path.suffix else "it has no ending"
+        raise InputError("model", path, ending, f"give a file ({ENDINGS})")
+    return FILES[path.suffix.lower()]
+
+
+def recorders(library: str) -> Any:
+    """Returns the module that watches a library. Raises InputError."""
+    if library not in RECORDERS:
+        raise InputError("library", library, "it can't be watched", one_of(library, RECORDERS))
+    try:
+        return import_module(RECORDERS[library])
+    except ModuleNotFoundError as error:
+        why = f"{error.name} is not installed" if error.name else "it is not installed"
+        raise InputError("library", library, why, f"pip install {library}") from None
+
+
+def _file(path: Path, trust: bool, switches: dict[str, str]) -> Opened:
+    library = library_of(path)
+    open_file = getattr(recorders(library), "opened", None)
+    if open_file is None:
+        why = f"no recorder of {library} reads model files"
+        raise InputError("model", path, why, "write module:function, a function that runs it")
+    if not switches:
+        return File(open_file(path, trust), path.name)
+    if "switches" not in inspect.signature(open_file).parameters:
+        why = f"models of {library} are run with its defaults"
+        raise InputError("target", library, why, "leave the switches out")
+    return File(open_file(path, trust, switches=switches), path.name)
+
+
+def _imported(text: str) -> Any:
+    """Returns what ``module:function`` names. The current folder is looked into too."""
+    module, _, name = text.partition(":")
+    if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ProbeError:
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise InputError("model", text, why, "write module:function as Python imports it") from None
+    return found
+
+
+@dataclass
+class _Fixed:
+    """A recorder that is one already."""
+
+    recorder_: Recorder
+    inputs: tuple[Input, ...] = ()
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        return self.recorder_
+
+    def _named(self, name: str) -> Opened:
+        return self
+
+
+class Called:
+    """A function or a model in memory, which is called with the inputs' arrays in order.
+
+    Models of PyTorch get tensors, everything else NumPy's arrays. ``inputs``: of a Keras model its
+    own, else empty: not known.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = ""
+        self.torch = _is_a(function, "torch.nn.modules.module", "Module")
+        self.inputs = _of_keras(function) if hasattr(function, "inputs") else ()
+
+    def _named(self, name: str) -> Opened:
+        self.name = name
+        return self
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of one call. InputError: it needs inputs that are not given."""
+        missing = _required(self.function)[len(arrays) :] if not self.torch else []
+        if self.torch and not arrays:
+            missing = ["the module's inputs"]
+        if missing:
+            why = f"it takes {', '.join(missing)}"
+            todo = "give --inputs FILE.npz, or a function of no arguments"
+            raise InputError("inputs", "(none)", why, todo)
+        given = list(arrays.values())
+        if self.torch:
+            torch = import_module("torch")
+            given = [torch.from_numpy(np.array(array)) for array in given]
+        return of_function(lambda: self.function(*given), self.name)
+
+
+def _is_a(given: object, module: str, name: str) -> bool:
+    return any(one.__module__ == module and one.__name__ == name for one in type(given).__mro__)
+
+
+def _of_keras(model: Any) -> tuple[Input, ...]:
+    """The inputs that a Keras model declares."""
+    if not any(one.__module__.startswith("keras.") for one in type(model).__mro__):
+        return ()
+    found = model.inputs or []
+    return tuple(
+        Input(str(one.name), tuple(one.shape), str(one.dtype).rpartition(".")[2]) for one in found
+    )
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """Parameters that a function can't be called without."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
+
+
+class File:
+    """A model file; what its library raises on the first call is one line."""
+
+    def __init__(self, inner: Opened, name: str) -> None:
+        self.inner, self.name, self.inputs = inner, name, inner.inputs
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """As of ``Opened``."""
+        return Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+
+
+class Guarded:
+    """A recorder whose own failure is one line. Errors: TargetError, kind ``error``."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.inner = recorder
+        self.target, self.note = recorder.target, recorder.note
+
+    def plain(self) -> list[np.ndarray]:
+        """As of ``Recorder``."""
+        found: list[np.ndarray] = guarded(self.inner.plain, self.target)
+        return found
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """As of ``Recorder``."""
+        return self.inner.record(visit)
+
+
+def guarded(call: Callable[[], Any], target: str) -> Any:
+    """Calls a user's function. TargetError, kind ``error``, for whatever it raises."""
+    try:
+        return call()
+    except (ProbeError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise TargetError(target, "error", why) from None
+
+
+def of_function(function: Callable[[], Any], name: str = "") -> Recorder:
+    """Returns a recorder of a function of no arguments, by the library of what it returns.
+
+    Costs one call. ``name``: of a function that is asked for by name; then what it raises becomes a
+    TargetError. Errors: InputError where it returns nothing that a library can be told from.
+    """
+    if hasattr(function, "plain") and hasattr(function, "record"):
+        return function  # type: ignore[return-value]
+    if not callable(function):
+        raise InputError("function", type(function).__name__, "it can't be called", NO_ARGUMENTS)
+    if missing := _required(function):
+        why = f"it takes {', '.join(missing)}"
+        raise InputError("function", getattr(function, "__name__", "it"), why, NO_ARGUMENTS)
+    leaves = list(_leaves(guarded(function, name) if name else function()))
+    kinds = [kind for one in leaves for kind in [_library(one)] if kind]
+    if kinds:
+        made: Recorder = recorders(kinds[0]).Recorder(function)
+        return made
+    if any(isinstance(one, np.ndarray) for one in leaves):
+        why = "it returns NumPy arrays, which do not say which library computed them"
+        todo = "return the library's own arrays (without .numpy()), or give the model file"
+        raise InputError("function", "ndarray", why, todo)
+    types = ", ".join(dict.fromkeys(type(one).__name__ for one in leaves)) or "nothing"
+    raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
+
+
+NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
+KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
+
+
+def _library(value: object) -> str | None:
+    for one in type(value).__mro__:
+        if (package := one.__module__.partition(".")[0]) in PACKAGES:
+            return PACKAGES[package]
+    return None
+
+
+def _leaves(found: Any) -> Iterator[Any]:
+    """What stands in nested tuples, lists and dictionaries."""
+    if isinstance(found, Mapping):
+        for one in found.values():
+            yield from _leaves(one)
+    elif isinstance(found, Sequence) and not isinstance(found, str | bytes):
+        for one in found:
+            yield from _leaves(one)
+    else:
+        yield found

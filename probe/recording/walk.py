@@ -1,0 +1,343 @@
+"""Two runs of the same thing, asked in the right order: is each run itself the same twice, does
+watching change it, is it the same model on the same inputs, where do the two part, and why.
+
+A run that does not repeat is refused before anything is compared, with the operation that does not
+repeat. What is said afterwards is of the watched runs; where those have other bits than the
+unwatched ones, a note says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.errors import InputError, Nondeterministic
+from probe.recording.contract import INPUT, WEIGHT, Recorder
+from probe.recording.difference import Aligned, Difference, Pair, align, compare, judge
+from probe.recording.labels import Selection, agreeing, of_content
+from probe.recording.recording import Live, Recording, Side, Value, digest
+
+SECONDS = 120.0
+"""Seconds that explaining may take before the next source is left unexplained."""
+
+NAMES = ("left", "right")
+FILLS = (0x7F, 0x3C)
+"""What freed memory is filled with before a first and a second run: NaN, and small numbers."""
+
+MOST_SIZES, MOST_BYTES = 64, 1 << 26
+"""Sizes of blocks that are filled, and the bytes of the largest."""
+
+
+@dataclass
+class Walk:
+    """What two runs came to. ``causes``: of explained sources, by place in ``operations``.
+
+    ``same_inputs``: whether both sides have the same inputs, so that all outputs must agree.
+    """
+
+    left: Side
+    right: Side
+    difference: Difference
+    causes: dict[int, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    same_inputs: bool = False
+
+    @property
+    def operations(self) -> list[Aligned]:
+        """All operations, aligned."""
+        return self.difference.operations
+
+    @property
+    def first(self) -> Aligned | None:
+        """The first source."""
+        return self.difference.first
+
+
+def walk(
+    left: Recorder,
+    right: Recorder,
+    explain: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
+    seconds: float = SECONDS,
+) -> Walk:
+    """Watches two runs and compares them.
+
+    ``tell``: is called with what is done now. ``seconds``: after which no further source is
+    explained. Errors: Nondeterministic where a side does not repeat; InputError where the sides
+    have different weights or inputs.
+    """
+    sides, notes = [], []
+    for name, recorder in zip(NAMES, (left, right), strict=True):
+        tell(f"running the {name} side")
+        side, said = watched(recorder, f"the {name} side")
+        sides.append(side)
+        notes += said
+    return compared(sides[0], sides[1], explain, tell, seconds, notes)
+
+
+def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
+    """Returns a watched run, and what is to be said of it. Raises Nondeterministic."""
+    side = Live(recorder)
+    plain, again = (_digests(recorder, side, fill) for fill in FILLS)
+    if plain != again:
+        raise unsteady(recorder, what)
+    notes = [f"{what}: {recorder.note}"] if recorder.note else []
+    if [digest(one) for one in side.outputs] != plain:
+        notes.append(
+            f"{what}: watching changes its outputs (a fused or compiled piece runs otherwise when "
+            "it is watched), so what is said of single operations holds for the watched run alone"
+        )
+    return side, notes
+
+
+def _digests(recorder: Recorder, side: Live, fill: int) -> list[str]:
+    """Digests of an unwatched run's outputs, after memory of the values' sizes was filled."""
+    _soil(side, fill)
+    return [digest(one) for one in recorder.plain()]
+
+
+def _soil(side: Side, fill: int = FILLS[0]) -> None:
+    """Fills memory that the allocator is likely to hand out next: what a run reads without having
+    written it then differs from run to run."""
+    every = (
+        floats.container(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
+        for v in side.recording.values
+        if v.dtype in floats.FORMATS
+    )
+    sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
+    for size in sizes:
+        held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]
+        del held
+
+
+def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
+    """Finds the first operation that differs between two runs of one recorder."""
+    one = Live(recorder)
+    _soil(one, FILLS[1])
+    two = Live(recorder)
+    start = f"{what} gives different bits each time it is run"
+    ours, theirs = one.recording, two.recording
+    if [v.shape for v in ours.values] != [v.shape for v in theirs.values]:
+        return Nondeterministic(f"{start}: it does not even run the same operations twice")
+    apart = {
+        n
+        for n, (a, b) in enumerate(zip(ours.values, theirs.values, strict=True))
+        if a.digest != b.digest
+    }
+    number = _first(ours, apart)
+    changed = [ours.values[n] for n in sorted(apart) if ours.values[n].given < 0]
+    if number is None and changed:
+        name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
+        return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
+    if number is None:
+        return Nondeterministic(f"{start}, but not while it is watched; {FIX}")
+    op = ours.operations[number]
+    where = f"{op.op} at {op.path}" if op.path else op.op
+    return Nondeterministic(
+        f"{start}: the first operation that does is {where}, number {number + 1} of "
+        f"{len(ours.operations)}; {FIX}"
+    )
+
+
+FIX = (
+    "switch off dropout and random numbers (evaluation mode, or a seed inside the function), and "
+    "report it as a bug of the library if there are none: memory that is not initialised"
+)
+
+
+def _first(run: Recording, apart: set[int]) -> int | None:
+    """The first operation that outputs come from and that differs though its reads agree."""
+    pending, met = [n for n in run.outputs if n in apart], set()
+    found = []
+    while pending:
+        number = pending.pop()
+        given = run.values[number].given
+        if number in met or given < 0:
+            continue
+        met.add(number)
+        before = [n for n in run.operations[given].reads if n in apart]
+        pending += before
+        if not before:
+            found.append(given)
+    return min(found, default=None)
+
+
+def compared(
+    left: Side,
+    right: Side,
+    explain: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
+    seconds: float = SECONDS,
+    notes: Sequence[str] = (),
+) -> Walk:
+    """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
+    same = same_question(left.recording, right.recording)
+    tell("comparing")
+    found = Walk(left, right, compare(left, right), notes=list(notes), same_inputs=same)
+    if same and any(one.verdict in NAMES for one in found.operations):
+        _all_outputs(found)
+    _set_aside(found)
+    if explain:
+        _explain(found, tell, seconds)
+    return found
+
+
+def _all_outputs(found: Walk) -> None:
+    """Different operations on the same inputs, as of eager and compiled code: all outputs are taken
+    to agree, as that is what was asked."""
+    ours, theirs = found.left.recording, found.right.recording
+    pairs = []
+    for place, one in enumerate(found.difference.outputs):
+        mine, other = ours.values[one.left], theirs.values[one.right]
+        alike = mine.shape == other.shape and mine.dtype == other.dtype
+        if alike and not one.selection.whole:
+            whole = Pair(one.left, one.right, Selection((), None, None, ((), ())), True)
+            whole.compared = int(np.prod(mine.shape, dtype=int))
+            found.difference.outputs[place] = whole
+            pairs.append(whole)
+        elif alike:
+            one.known = True
+    judge(found.left, found.right, pairs)
+    if pairs:
+        found.notes.append(
+            "the two sides run different operations on the same inputs: all of their outputs are "
+            "taken to be the same thing"
+        )
+
+
+def _set_aside(found: Walk) -> None:
+    """What differs from run to run on one side, and reaches no output, is nobody's difference."""
+    for one in found.difference.sources:
+        for side, number in ((found.left, one.left), (found.right, one.right)):
+            assert number is not None
+            gives = side.recording.operations[number].gives
+            _soil(side, FILLS[1])
+            if not side.repeats(gives):
+                one.verdict = "unknown"
+                one.note = "gives different bits each time it is run: memory not initialised"
+
+
+def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
+    """Fills in the causes of sources, in order, as long as there is time."""
+    sources = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
+    begun, done = time.monotonic(), 0
+    for number, one in sources:
+        if time.monotonic() - begun > seconds and done:
+            break
+        tell(f"explaining {one.name} ({done + 1} of {len(sources)})")
+        cause = import_module("probe.recording.source").explain(found.left, found.right, one)
+        found.causes[number] = cause
+        one.cause = cause.kind
+        done += 1
+    if done < len(sources):
+        found.notes.append(
+            f"the first {done} of {len(sources)} sources were explained, which took {seconds:.0f} s"
+        )
+
+
+def same_question(left: Recording, right: Recording) -> bool:
+    """Whether both sides have the same inputs; False where one has a part of the other's.
+
+    InputError: they have other weights, inputs that have nothing in common, or other outputs.
+    """
+    if len(left.outputs) != len(right.outputs):
+        counts = f"{len(left.outputs)} and {len(right.outputs)}"
+        raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
+    pairs = _met(left, right)
+    for mine, other, where in pairs:
+        alike = mine.role == other.role == WEIGHT and mine.shape == other.shape
+        if alike and mine.dtype == other.dtype and mine.digest != other.digest:
+            name = mine.name or other.name or where
+            why = f"{where} has different weights on the two sides, so these are different models"
+            raise InputError("weights", name, why, SAME_MODEL)
+    return _inputs(left, right, pairs)
+
+
+SAME_MODEL = "give two runs of the same model, with the same weights"
+SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
+
+
+def _met(left: Recording, right: Recording) -> list[tuple[Value, Value, str]]:
+    """Pairs of values that no operation gave, where they are read, with the operation's name."""
+    found, seen = [], set()
+    for mine, other in align(left, right):
+        if mine is None or other is None:
+            continue
+        one, two = left.operations[mine], right.operations[other]
+        for n, m in zip(one.reads, two.reads, strict=False):
+            a, b = left.values[n], right.values[m]
+            if (n, m) not in seen and a.given < 0 and b.given < 0:
+                seen.add((n, m))
+                found.append((a, b, one.name))
+    return found
+
+
+def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> bool:
+    ours, theirs = (
+        [v for v in side.values if v.given < 0 and v.role == INPUT] for side in (left, right)
+    )
+    if sorted(v.digest for v in ours) == sorted(v.digest for v in theirs):
+        return not _other_weights(left, right)
+    inputs = [one for one in pairs if one[0].role == one[1].role == INPUT]
+    inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
+    apart = [one for one in inputs if one[0].digest != one[1].digest]
+    shared = [one for one in inputs if one[0].digest == one[1].digest]
+    for mine, other, where in apart:
+        small = min(np.prod(mine.shape, dtype=int), np.prod(other.shape, dtype=int)) <= 1
+        if (small or not mine.floating) and (shared or len(apart) > 1):
+            continue  # lengths, masks and scales may differ where another input says what is asked
+        if mine.content is None or other.content is None or in_common(mine.content, other.content):
+            continue
+        name = mine.name or other.name or (f"read by {where}" if where else "the first input")
+        why = f"{_shapes(mine, other)} and have no row and no beginning in common"
+        raise InputError("inputs", name, why, SAME_INPUTS)
+    return False
+
+
+def _shapes(mine: Value, other: Value) -> str:
+    return f"the two sides have shapes {list(mine.shape)} and {list(other.shape)}"
+
+
+def _other_weights(left: Recording, right: Recording) -> bool:
+    """Whether no weight is the same although both sides have some: nothing says it is one model."""
+    ours, theirs = (
+        {v.digest for v in side.values if v.given < 0 and v.role == WEIGHT}
+        for side in (left, right)
+    )
+    return bool(ours and theirs and not ours & theirs)
+
+
+def in_common(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two inputs share whole slices along some axis: rows of a batch, a beginning, an end.
+
+    Slices of zeros don't count: they are padding.
+    """
+    if left.ndim != right.ndim or left.dtype != right.dtype:
+        return not agreeing(of_content(left), of_content(right)).empty
+    if left.ndim <= 1:
+        return _line(left.reshape(-1), right.reshape(-1))
+    for axis in range(left.ndim):
+        least = [min(pair) for pair in zip(left.shape, right.shape, strict=True)]
+        cut = tuple(slice(None) if n == axis else slice(m) for n, m in enumerate(least))
+        found = [
+            {digest(one) for one in np.moveaxis(side[cut], axis, 0) if one.any()}
+            for side in (left, right)
+        ]
+        if found[0] & found[1]:
+            return True
+    return not left.any() or not right.any()
+
+
+def _line(left: np.ndarray, right: np.ndarray) -> bool:
+    count = min(len(left), len(right))
+    if not count:
+        return True
+    same = (left[:count] == right[:count]) & (left[:count] != 0)
+    ends = (left[len(left) - count :] == right[len(right) - count :]) & (right[-count:] != 0)
+    return bool(same[0] or ends[-1] or same.all() or not left.any() or not right.any())

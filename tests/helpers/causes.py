@@ -1,0 +1,35 @@
+"""A stand-in for the explaining of sources, for tests of what is done with causes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+
+@dataclass
+class Cause:
+    """As of ``probe.recording.source``."""
+
+    kind: str = "order"
+    why: str = "the left side adds in one block, the right side in several"
+    replayed: int = 3
+    comparison: Any = None
+    causes: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"class": self.kind, "why": self.why, "replayed": self.replayed}
+
+
+def planted(monkeypatch: Any) -> list[Any]:
+    """Every source gets this cause; the list gets what was asked."""
+    import sys
+
+    asked: list[Any] = []
+
+    def explain(left: Any, right: Any, aligned: Any) -> Cause:
+        asked.append(aligned)
+        return Cause()
+
+    monkeypatch.setitem(sys.modules, "probe.recording.source", SimpleNamespace(explain=explain))
+    return asked

@@ -1,0 +1,222 @@
+"""A recording on disk: as good as the run itself, small where it must be, and data alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError, Nondeterministic
+from probe.recording import folder, walk
+from probe.recording.folder import FILE, Stored
+from probe.recording.meaning import Meaning, Moves
+from tests.helpers.recorders import Tape, Taped, apart, network, normal
+
+X = normal(6, 32)
+
+
+def everything(tape: Tape) -> np.ndarray:
+    """A program with a move, a turn, a sum, and a softmax that vanishes."""
+    y = tape.first(tape.turn(X, 1, 0), 4)
+    masked = tape.add(y, np.float32([0, 0, 0, -np.inf]))
+    return tape.mean(tape.softmax(masked), 1)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Recordings of two runs that differ, of a part, and of ``everything``."""
+    root = tmp_path_factory.mktemp("runs")
+    left, right = apart(X)
+    for name, one in (("left", left), ("right", right), ("part", network(X[:2]))):
+        folder.write(one, root / name, "a:network")
+    folder.write(Taped(everything), root / "everything")
+    return root
+
+
+def told(found):
+    return [one.to_json() for one in found.operations]
+
+
+def test_two_recordings_compare_as_the_runs_do(runs):
+    live = walk.walk(*apart(X), explain=False)
+    stored = walk.compared(Stored(runs / "left"), Stored(runs / "right"), explain=False)
+    assert told(live) == told(stored) and stored.difference.verdict == "differs"
+    assert stored.same_inputs
+
+
+def test_a_recording_compares_with_a_run(runs):
+    left, right = apart(X)
+    found = walk.compared(Stored(runs / "left"), walk.watched(right, "it")[0], explain=False)
+    assert told(found) == told(walk.walk(left, right, explain=False))
+
+
+def test_a_part_of_a_batch_compares(runs):
+    found = walk.compared(Stored(runs / "part"), Stored(runs / "left"), explain=False)
+    assert [one.compared for one in found.operations] == [48, 48, 64, 64, 64]
+    assert found.difference.verdict == "equal"
+
+
+def test_moves_and_zeros_mean_the_same_from_disk(runs):
+    side, live = Stored(runs / "everything"), walk.watched(Taped(everything), "it")[0]
+    found = walk.compared(side, live, explain=False)
+    assert [one.verdict for one in found.operations] == ["equal"] * 5
+    assert all(one.compared for one in found.operations)
+    move = side.recording.operations[1].meaning
+    assert isinstance(move, Moves) and np.array_equal(move.move(X.T)[0], X.T[:, :4])
+    assert any(value.zeros is not None for value in side.recording.values)
+
+
+def test_every_meaning_survives(runs):
+    for name in ("left", "everything"):
+        for one in Stored(runs / name).recording.operations:
+            assert isinstance(one.meaning, Meaning) and type(one.meaning).__name__ != "Unknown"
+
+
+def test_every_value_is_kept_once_and_says_no_name_of_anybody(runs):
+    files = {one.name for one in (runs / "left").iterdir()} - {FILE}
+    side = Stored(runs / "left")
+    assert files == {f"{one.digest}.npy" for one in side.recording.values}
+    text = (runs / "left" / FILE).read_text()
+    assert str(runs) not in text and os.path.expanduser("~") + "/" not in text
+    assert side.made["libraries"]["numpy"] == np.__version__ and side.subject == "a:network"
+
+
+def test_what_is_beyond_the_limit_is_left_out_and_said(tmp_path):
+    left, right = apart(X)
+    whole = folder.write(left, tmp_path / "whole").bytes
+    kept = folder.write(left, tmp_path / "left", most=X.nbytes)
+    folder.write(right, tmp_path / "right", most=X.nbytes)
+    assert kept.bytes == X.nbytes and kept.bytes + kept.left_out_bytes == whole
+    sides = [Stored(tmp_path / name) for name in ("left", "right")]
+    assert sides[0].left_out == {"values": kept.left_out, "bytes": kept.left_out_bytes}
+    found = walk.compared(*sides, explain=False)
+    assert found.operations[0].verdict == "source" and found.operations[0].max_ulp is None
+    part = walk.compared(sides[0], walk.watched(network(X[:2]), "it")[0], explain=False)
+    assert part.operations[0].verdict == "unknown" and part.difference.verdict == "unknown"
+
+
+def test_a_run_that_does_not_repeat_is_not_kept(tmp_path):
+    with pytest.raises(Nondeterministic, match="the run gives different bits"):
+        folder.write(Taped(lambda tape: tape.noise(X)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_memory_that_nobody_wrote_is_known_from_disk_too(tmp_path):
+    def program(tape):
+        tape.noise(X)
+        return tape.relu(X)
+
+    for name in ("a", "b"):
+        folder.write(Taped(program), tmp_path / name)
+    found = walk.compared(*(Stored(tmp_path / name) for name in "ab"), explain=False)
+    assert [one.verdict for one in found.operations] == ["unknown", "equal"]
+
+
+def test_a_folder_that_is_there_is_left_alone(runs):
+    with pytest.raises(InputError, match="it exists already"):
+        folder.write(network(X), runs / "left")
+
+
+def damaged(runs, tmp_path, change):
+    """A copy of a recording whose JSON is changed."""
+    shutil.copytree(runs / "left", tmp_path / "bad")
+    path = tmp_path / "bad" / FILE
+    text = json.loads(path.read_text())
+    change(text)
+    path.write_text(json.dumps(text))
+    return tmp_path / "bad"
+
+
+def _set(*where):
+    *path, last, value = where
+
+    def change(text):
+        for name in path:
+            text = text[name]
+        text[last] = value
+
+    return change
+
+
+CHANGES = {
+    "another format": _set("format", 99),
+    "no values": _set("values", []),
+    "a path out of the folder": _set("values", 0, "digest", "../../../../etc/passwd"),
+    "a shape beyond the file": _set("values", 0, "shape", [600000, 3200]),
+    "a huge shape": _set("values", 0, "shape", [1 << 40, 1 << 40]),
+    "a negative shape": _set("values", 0, "shape", [-6, 32]),
+    "an object dtype": _set("values", 0, "dtype", "object"),
+    "no dtype": _set("values", 0, "dtype", "colour"),
+    "a value read before it is there": _set("operations", 0, "reads", [0, 9]),
+    "a value that isn't there": _set("operations", 0, "reads", [0, 900]),
+    "a negative value": _set("outputs", [-1]),
+    "no operations": _set("operations", [{}]),
+    "words for numbers": _set("outputs", ["all"]),
+    "a meaning without its fields": _set("operations", 0, "meaning", {"is": "Windows"}),
+    "zeros elsewhere": _set("values", 2, "zeros", "../x.npy"),
+    "a list": lambda text: text.update(values=7),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_damaged_folder_is_one_line(name, runs, tmp_path):
+    with pytest.raises(InputError) as caught:
+        Stored(damaged(runs, tmp_path, CHANGES[name]))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
+    change = _set("operations", 0, "meaning", {"is": "Convolves"})
+    side = Stored(damaged(runs, tmp_path, change))
+    assert type(side.recording.operations[0].meaning).__name__ == "Unknown"
+    for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
+        assert type(side._meant({"is": name}, ())).__name__ == "Unknown"
+
+
+def npy(runs):
+    side = Stored(runs / "left")
+    return f"{side.recording.values[0].digest}.npy"
+
+
+def test_a_pickle_in_the_place_of_a_value_is_never_read(runs, tmp_path):
+    bad = damaged(runs, tmp_path, lambda text: None)
+
+    class Evil:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "made"),))
+
+    (bad / npy(runs)).write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(InputError, match="is no array"):
+        Stored(bad)
+    np.save(bad / npy(runs), np.array([Evil()], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="is no array"):
+        Stored(bad)
+    assert not (tmp_path / "made").exists()
+
+
+def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
+    bad = damaged(runs, tmp_path, lambda text: None)
+    path = bad / npy(runs)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(InputError, match="different bits than when it was recorded"):
+        Stored(bad)
+    path.write_bytes(whole[:-9])
+    with pytest.raises(InputError, match="is no array"):
+        Stored(bad)
+    path.unlink()
+    path.symlink_to(runs / "left" / npy(runs))
+    with pytest.raises(InputError, match="it is a link"):
+        Stored(bad)
+
+
+def test_what_is_no_recording_is_said(tmp_path):
+    with pytest.raises(InputError, match="so it is no recording"):
+        Stored(tmp_path)
+    (tmp_path / FILE).write_text("[" * 100_000)
+    with pytest.raises(InputError, match="is no JSON"):
+        Stored(tmp_path)

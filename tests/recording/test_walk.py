@@ -1,0 +1,175 @@
+"""Two runs in the right order: repeatable, the same model and inputs, compared, explained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError, Nondeterministic
+from probe.recording import walk
+from probe.recording.recording import Live
+from tests.helpers import causes
+from tests.helpers.recorders import Tape, Taped, apart, network, normal
+
+X = normal(6, 32)
+
+
+def verdicts(found):
+    return [one.verdict for one in found.operations]
+
+
+def test_the_same_run_twice_is_equal():
+    found = walk.walk(network(X), network(X), explain=False)
+    assert verdicts(found) == ["equal"] * 5 and found.difference.verdict == "equal"
+    assert found.first is None and not found.notes and found.same_inputs
+
+
+def test_the_first_source_is_the_planted_one_and_gets_its_cause(monkeypatch):
+    asked = causes.planted(monkeypatch)
+    found = walk.walk(*apart(X))
+    assert found.first is found.operations[0] and found.first.op == "Dense"
+    assert verdicts(found)[0] == "source" and set(verdicts(found)[1:]) <= {"carried", "healed"}
+    assert asked == [found.first] and found.first.cause == "order" and found.causes[0].why
+
+
+def test_two_planted_sources_are_two(monkeypatch):
+    asked = causes.planted(monkeypatch)
+    w, v = normal(32, 24), normal(32, 24, seed=5)
+
+    def run(blocks):
+        def program(tape):
+            return tape.dense(X, tape.weight(w), blocks), tape.dense(X, tape.weight(v), blocks)
+
+        return Taped(program)
+
+    for blocks in range(2, 9):
+        found = walk.walk(run(1), run(blocks))
+        if verdicts(found) == ["source", "source"]:
+            assert len(asked) >= 2 and len(found.causes) == 2
+            return
+    raise AssertionError("no order rounds otherwise in both")
+
+
+def test_explaining_ends_with_the_time(monkeypatch):
+    causes.planted(monkeypatch)
+    w = normal(32, 24)
+
+    def run(blocks):
+        program = lambda tape: [tape.dense(X, tape.weight(w), blocks) for _ in range(3)]  # noqa: E731
+        return Taped(program)
+
+    blocks = next(
+        b for b in range(2, 9) if run(b).plain()[0].tobytes() != run(1).plain()[0].tobytes()
+    )
+    found = walk.walk(run(1), run(blocks), seconds=-1.0)
+    assert len(found.causes) == 1 and "first 1 of 3 sources" in found.notes[-1]
+
+
+def test_rows_of_a_batch_must_agree_with_the_whole():
+    found = walk.walk(network(X[:2]), network(X), explain=False)
+    assert not found.same_inputs and found.difference.verdict == "equal"
+    assert [one.compared for one in found.operations] == [48, 48, 64, 64, 64]
+
+
+def test_a_run_that_does_not_repeat_is_refused_with_the_operation():
+    noisy = Taped(lambda tape: tape.relu(tape.noise(tape.relu(X))))
+    for sides, name in (((noisy, noisy), "left"), ((network(X), noisy), "right")):
+        with pytest.raises(Nondeterministic, match=rf"the {name} side .* Dropout, number 2 of 3"):
+            walk.walk(*sides)
+
+
+def test_a_run_that_starts_from_other_values_each_time_is_refused():
+    started = Taped(lambda tape: tape.relu(np.random.default_rng().normal(size=(3, 4))))
+    with pytest.raises(Nondeterministic, match="starts from different values"):
+        walk.walk(started, started)
+
+
+def test_what_repeats_nowhere_and_reaches_nothing_is_no_source():
+    def program(tape):
+        tape.noise(X)
+        return tape.relu(X)
+
+    found = walk.walk(Taped(program), Taped(program), explain=False)
+    assert verdicts(found) == ["unknown", "equal"] and "each time" in found.operations[0].note
+    assert found.first is None
+
+
+class Watched(Taped):
+    """Watching changes what is computed, as it changes a fusion."""
+
+    def __init__(self, program):
+        super().__init__(program)
+        self.fused = True
+
+    def plain(self):
+        return [one + np.float32(1) for one in super().plain()]
+
+
+def test_watching_that_changes_the_bits_is_said():
+    program = network(X).program
+    found = walk.walk(Watched(program), Taped(program), explain=False)
+    assert len(found.notes) == 1 and "the left side: watching changes" in found.notes[0]
+
+
+def test_other_weights_are_refused_by_name():
+    with pytest.raises(InputError, match="weights=w: block.first has different weights"):
+        walk.walk(network(X), network(X, seed=3))
+
+
+def test_other_inputs_are_refused():
+    with pytest.raises(InputError, match="inputs=read by block.first"):
+        walk.walk(network(X), network(normal(6, 32, seed=9)))
+
+
+def test_another_number_of_outputs_is_refused():
+    two = Taped(lambda tape: (tape.relu(X), tape.relu(X)))
+    with pytest.raises(InputError, match="outputs=1 and 2"):
+        walk.walk(Taped(lambda tape: tape.relu(X)), two)
+
+
+PADDED = np.pad(X, ((0, 0), (0, 8)))
+COMMON = {
+    "rows": (X[:2], X, True),
+    "a later row": (X[3:4], X, True),
+    "a prefix": (X[:, :8], X, True),
+    "padding": (X, PADDED, True),
+    "the same row beside others": (X, np.concatenate([X[:1], normal(5, 32, seed=8)]), True),
+    "other values": (X, normal(6, 32, seed=8), False),
+    "other values of another shape": (X, normal(4, 32, seed=8), False),
+    "zeros in common": (PADDED, np.pad(normal(6, 32, seed=8), ((0, 0), (0, 8))), False),
+    "a line's beginning": (X[0, :5], X[0], True),
+    "a line's end": (X[0, 5:], X[0], True),
+    "another line": (X[0], X[1], False),
+}
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_what_two_inputs_have_in_common(name):
+    left, right, expected = COMMON[name]
+    assert walk.in_common(left, right) is expected and walk.in_common(right, left) is expected
+
+
+def test_other_operations_on_the_same_inputs_have_outputs_compared():
+    """As eager against compiled: nothing can be said of operations, all of the outputs."""
+
+    def fused(tape):
+        w = normal(32, 24)
+        call = lambda a: np.maximum((a @ w).astype(np.float32), 0)  # noqa: E731
+        from probe.recording.meaning import Unknown
+
+        return tape.ran("Compiled", Unknown("compiled"), call, X)
+
+    def eager(tape):
+        return tape.relu(tape.dense(X, tape.weight(normal(32, 24)), 1))
+
+    found = walk.walk(Taped(eager), Taped(fused), explain=False)
+    assert set(verdicts(found)) == {"left", "right"} and found.difference.outputs[0].compared == 144
+    apart_ = (Taped(eager).plain()[0] != Taped(fused).plain()[0]).any()
+    assert found.difference.verdict == ("differs" if apart_ else "unknown")
+    assert "taken to be the same thing" in found.notes[-1]
+
+
+def test_the_tape_itself_is_watched_without_a_change():
+    side = Live(network(X))
+    assert side.outputs[0].tobytes() == network(X).plain()[0].tobytes()
+    assert isinstance(network(X).program(Tape(None)), np.ndarray)
