@@ -47,7 +47,12 @@ class Pair:
 
 @dataclass
 class Aligned:
-    """An operation of both runs, or of one; ``verdict`` as DESIGN's words, or ``unknown``."""
+    """An operation of both runs, or of one.
+
+    ``verdict``: ``source``, ``carried``, ``healed``, ``equal``, ``left``, ``right`` or ``unknown``.
+    ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
+    was not asked.
+    """
 
     name: str
     op: str
@@ -59,6 +64,7 @@ class Aligned:
     verdict: str = ""
     cause: str = ""
     note: str = ""
+    own: int | None = None
 
     @property
     def differing(self) -> int:
@@ -81,7 +87,7 @@ class Aligned:
         return {
             "name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict,
             "compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp,
-            "cause": self.cause or None, "note": self.note or None,
+            "cause": self.cause or None, "note": self.note or None, "own": self.own,
         }
 
 
@@ -114,9 +120,8 @@ class Difference:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
         if any(one.differing for one in self.outputs):
             return "differs"
-        if self.examined < len(self.operations) or not all(one.known for one in self.outputs):
-            return "unknown"
-        return "equal" if all(one.compared for one in self.outputs) else "unknown"
+        judged = all(one.known and one.compared for one in self.outputs)
+        return "equal" if judged and self.outputs else "unknown"
 
 
 def align(left: Recording, right: Recording) -> list[tuple[int | None, int | None]]:

@@ -97,6 +97,11 @@ class Side(Protocol):
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
 
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        """Returns the same of several operations."""
+
     def repeats(self, numbers: Sequence[int]) -> bool:
         """Whether these values have the same bits in another run of the same side."""
 
@@ -257,7 +262,19 @@ class Live:
         return found[0]
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
-        return self.event(number).again
+        return self.agains({number})[number]
+
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        found: dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None] = {}
+
+        def done(number: int, event: Event, *_: Any) -> None:
+            if number in wanted:
+                found[number] = event.again
+
+        self.recorder.record(Watch(lambda *_: None, done))
+        return found
 
 
 __all__ = ["WEIGHT", "Live", "Operation", "Recording", "Side", "Value", "Watch", "digest"]
