@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe import Case, Store, Target, kernels, window
+from probe import Case, Store, Target, kernels, shard, window
 from probe.campaign import case_row, run_row
 from probe.comparison import MOST_KNOWN, revealed
 from probe.errors import TargetError
@@ -131,6 +131,7 @@ def main(store: Path, quick: bool) -> bool:
         if explain_store(store, progress=tell).interrupted:
             return True
     studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
+    studies = shard.current().part(studies)
     with Store.here(store) as kept, Output().progress("orders") as tell:
         try:
             Studies(kept, studies, tell).run()

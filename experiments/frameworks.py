@@ -17,7 +17,7 @@ from pathlib import Path
 
 from length_sweep import grid
 
-from probe import Case, Store, Target, load
+from probe import Case, Store, Target, load, shard
 from probe.campaign import case_row
 from probe.comparison import revealed
 from probe.errors import TargetError
@@ -72,7 +72,7 @@ def main(store: Path, quick: bool) -> bool:
     if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True
     with Store.here(store) as kept, Output().working(f"{NAME}: all targets at one length"):
-        together(kept, targets, TOGETHER[:1] if quick else TOGETHER)
+        together(kept, targets, shard.current().part(TOGETHER[: 1 if quick else None]))
     return frame.explained(store, NAME)
 
 

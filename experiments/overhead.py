@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe import Case, Store, Target, ulp
+from probe import Case, Store, Target, shard, ulp
 from probe.campaign import run_row
+from probe.errors import InputError
 from probe.experiments import frame
 from probe.launch import InlineSession, open_session
 from probe.printing import Output, table
@@ -226,6 +227,9 @@ def measure(quick: bool) -> Iterator[tuple[str, list[Row]]]:
 @frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
+    if (part := shard.current()) != shard.ALL:
+        why = "times are compared within one run"
+        raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
     out, rows = Output(), []
     with Store.here(store) as kept, out.working("measuring"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from probe import Case, Store, Target
+from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
 from probe.experiments import frame
 from probe.installation import install, is_there
@@ -70,7 +70,7 @@ def main(store: Path, quick: bool) -> bool:
     out = Output()
     with Store.here(store) as kept:
         before = measured(kept)
-        for text in QUICK if quick else targets():
+        for text in shard.each(QUICK if quick else targets()):
             where = Target.parse(text)
             if text in before:
                 continue

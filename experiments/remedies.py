@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from probe import Case, Store, Target, schema
+from probe import Case, Store, Target, schema, shard
 from probe.experiments import frame
 from probe.network.description import nine_layers
 from probe.printing import Output, table
@@ -93,7 +93,7 @@ def main(store: Path, quick: bool) -> bool:
     plan: Plan = [(QUICK, [REPORT, Whole(2, 2300, ("pad", "layerwise"))])] if quick else PLAN
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
-            for number, (target, subjects) in enumerate(plan):
+            for number, (target, subjects) in enumerate(shard.each(plan)):
                 tell(number, len(plan), target)
                 measured_on(target, subjects, kept, found)
         except KeyboardInterrupt:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from probe import Case, Store, Target
+from probe import Case, Store, Target, shard
 from probe.campaign import case_row, run_row
 from probe.experiments import frame
 from probe.launch import AnySession, open_session
@@ -99,7 +99,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, Output().progress("reveal cost") as tell:
         try:
             for number, text in enumerate(targets):
-                todo = list(cases(text))[:4] if quick else list(cases(text))
+                todo = shard.current().part(list(cases(text))[: 4 if quick else None])
                 with open_session(Target.parse(text)).start() as session:
                     run = run_row(session.target, session.facts, session.variables, NAME)
                     kept.append("runs", run)

@@ -13,9 +13,10 @@ these.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from probe import Case, Store, Target
+from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
 from probe.experiments import frame
 from probe.installation import install, remove
@@ -62,8 +63,8 @@ def main(store: Path, quick: bool) -> bool:
     """Release by release; whether Ctrl-C ended it."""
     with Store.here(store) as kept:
         if quick:
-            return ask(QUICK, kept)
-        for version in wanted():
+            return ask(shard.each(QUICK), kept)
+        for version in shard.each(wanted()):
             texts = [text for text in targets(version) if text not in measured(kept)]
             if texts and release(version, texts, kept):
                 return True
@@ -107,7 +108,7 @@ def release(version: str, texts: list[str], store: Store) -> bool:
             remove(where)
 
 
-def ask(texts: list[str], store: Store) -> bool:
+def ask(texts: Iterable[str], store: Store) -> bool:
     """Bits and differences of every target, then its orders; whether Ctrl-C ended it."""
     for text in texts:
         found = measure(

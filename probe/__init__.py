@@ -78,6 +78,7 @@ ROOMS = {
     "backends": "libraries by name",
     "operands": "operand bits, the same for all time",
     "arguments": "what people write, turned into checked values",
+    "shard": "one part of many of a command's questions",
     "case": "what is computed",
     "window": "which inputs each output reads, and so which outputs must agree",
     "runtimes": "old releases, and processors that qemu stands in for",

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import Any, Generic, Self, TypeVar
 
-from probe import backends, machine, schema
+from probe import backends, machine, schema, shard
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
@@ -111,7 +111,7 @@ class Campaign(ABC, Generic[Question]):
         self.tally = Tally()
         self.parts: dict[str, Part[Question]] = {}
         self.done = self.total = 0
-        self.stop = False
+        self.stop, self.shard = False, shard.current()
         self.lock = threading.Lock()
 
     @abstractmethod
@@ -133,6 +133,10 @@ class Campaign(ABC, Generic[Question]):
         """How much a question counts for in the progress."""
         return 1
 
+    def share(self, number: int, questions: Sequence[Question]) -> list[Question]:
+        """Returns the questions of a target that are asked here; ``number``: those before it."""
+        return [one for place, one in enumerate(questions, number) if self.shard.has(place)]
+
     def keep(self, table: str, rows: Any) -> None:
         """Stores rows, if there is a store: a row or a list of rows."""
         if self.store is not None:
@@ -151,7 +155,12 @@ class Campaign(ABC, Generic[Question]):
         ``workers``: targets that are asked side by side, in threads; None: one after the other, in
         this thread, which in-process sessions need.
         """
-        asked = [(target, list(some)) for target, some in questions]
+        asked, before = [], 0
+        for target, some in questions:
+            every = list(some)
+            if mine := self.share(before, every):
+                asked.append((target, mine))
+            before += len(every)
         self.total = sum(self.size(one) for _, some in asked for one in some)
         try:
             if workers is None:

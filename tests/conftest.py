@@ -77,21 +77,35 @@ def pytest_collection_modifyitems(items):
             item.add_marker("check")
 
 
-@pytest.fixture(scope="module")
-def started():
-    """started(target text): a running Session; skips with the reason where it can't run."""
+KEPT = 3
+"""Sessions that outlive a module: starting TensorFlow takes seconds, keeping it 400 MB."""
+
+
+@pytest.fixture(scope="session")
+def _sessions():
+    """Running sessions by the text of their target, the last used last."""
     sessions: dict[str, launch.Session] = {}
+    yield sessions
+    for session in sessions.values():
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def started(_sessions):
+    """started(target text): a running Session; skips with the reason where it can't run."""
 
     def start(text):
         if why := target.unavailable(Target.parse(text)):
             pytest.skip(f"{text}: {why}")
-        if text not in sessions:
-            sessions[text] = launch.Session(Target.parse(text)).start()
-        return sessions[text]
+        session = _sessions.pop(text, None)
+        if session is None or not session.alive:
+            session = launch.Session(Target.parse(text)).start()
+        _sessions[text] = session
+        return session
 
     yield start
-    for session in sessions.values():
-        session.close()
+    while len(_sessions) > KEPT:
+        _sessions.pop(next(iter(_sessions))).close()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from probe.campaign import Campaign, Part, Tell, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
 from probe.printing import up_to
+from probe.shard import Shard, asking
 from probe.store import Store
 from probe.sweep import Plans, Summary, axis_values
 from probe.sweep import sweep as swept
@@ -209,6 +210,7 @@ def sweep(
     workers: int | None = None,
     progress: Tell | None = None,
     zeros: str = "equal",
+    shard: str = "1/1",
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
@@ -222,8 +224,9 @@ def sweep(
     ``every`` shape runs again, or only ``differing`` ones.
     ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
     side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps nothing;
-    ``equal`` counts them. Errors: InputError before anything runs. A target's failure is part of
-    the answer.
+    ``equal`` counts them. ``shard``: ``2/8`` asks the second of eight parts of the values and keeps
+    it in a folder of its own beside the others'. Errors: InputError before anything runs. A
+    target's failure is part of the answer.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
@@ -238,8 +241,14 @@ def sweep(
         todo = "keep nothing: --no-store (store=None)" if store is not None else "use --by bits"
         raise InputError("zeros", zeros, why, todo)
     Plans([case], vary, *axis_values(values, vary))
-    with Store.here(store) if isinstance(store, str | Path) else nullcontext(store) as kept:
+    part = _shard(shard, len(values) - 1)
+    if isinstance(store, str | Path):
+        opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
+    else:
+        opened = nullcontext(store)
+    with asking(part), opened as kept:
         if by == "order":
+            values = [*part.part(values[:-1]), values[-1]]
             job = _ByOrder(values, vary, kept, progress)
             if job.run([(one, [case]) for one in chosen]).interrupted:
                 raise KeyboardInterrupt
@@ -253,6 +262,15 @@ def sweep(
             zeros=zeros,
         )
     return Swept(found, case, values)
+
+
+def _shard(text: str, questions: int) -> Shard:
+    """Returns the part. InputError where it is none, or where nothing would be left for it."""
+    part = Shard.parse(text)
+    if part.total > questions:
+        why = f"there are {questions:,} values to compare, so some parts would have none"
+        raise InputError("shard", text, why, f"use {questions} parts at most")
+    return part
 
 
 OFFSETS = (4, 16, 32)
@@ -304,6 +322,10 @@ class _ByOrder(Campaign[Case]):
     def size(self, question: Case) -> int:
         """Counts nothing: the sweep itself counts the values of its axis."""
         return 0
+
+    def share(self, number: int, questions: Sequence[Case]) -> list[Case]:
+        """Every target is asked: a shard has a part of the values."""
+        return list(questions)
 
     def ask(self, part: Part[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""

@@ -46,6 +46,10 @@ KEEP = (
 CONTROL = (
     "every: each shape runs again, from another alignment too; differing: only those that differ."
 )
+SHARD = (
+    "Ask the I-th of N parts of the values and keep it in a folder of its own, for job arrays and "
+    "CI matrices; the folder above reads as one run's."
+)
 WHAT = (
     "order: how outputs are added; bits: of all outputs; stability: which lengths differ from the "
     "longest."
@@ -65,6 +69,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @option("--keep", "N", KEEP)
 @option("--control", "WHICH", CONTROL, default="every", show_default=True)
 @option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
+@option("--shard", "I/N", SHARD, default="1/1")
 @zeros_option
 @fail_on_option(
     differing="an output differs",
@@ -82,6 +87,7 @@ def sweep(
     keep: str | None,
     control: str,
     zeros: str,
+    shard: str,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -126,6 +132,7 @@ def sweep(
             keep=kept,
             workers=side_by_side,
             zeros=zeros,
+            shard=shard,
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):

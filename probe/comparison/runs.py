@@ -224,7 +224,9 @@ def run(
     x, w, b = operands.generate(case) if given is None else given
     header, found = _asked(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
-    made = Run(session.target, case, header["control"], Operands(case, x, w, b, y, zeros))
+    behind = getattr(session, "behind", None)
+    given_back = Operands(case, x, w, b, y, zeros, behind=behind)
+    made = Run(session.target, case, header["control"], given_back)
     made.replays, made.reached = np.zeros(y.shape, bool), np.zeros(y.shape, bool)
     if made.control != "equal":
         made.refusal, made.evidence = "nondeterministic", _unsteady(session.target, made.control)

@@ -26,6 +26,7 @@ from probe.case import Case
 from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
 from probe.printing import Output
+from probe.shard import Shard, asking
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -34,7 +35,7 @@ Main = Callable[[Path, bool], "bool | None"]
 
 
 def script(main: Main) -> click.Command:
-    """Returns the command of an experiment, whose options are ``--store`` and ``--quick``.
+    """Returns the command of an experiment, with ``--store``, ``--quick`` and ``--shard``.
 
     ``main(store, quick)`` gets the folder that the machine's folder lies in: ``results/NAME`` of
     the checkout, or ``build/quick/NAME`` for a quick run, which must not mix with results. It
@@ -46,11 +47,13 @@ def script(main: Main) -> click.Command:
     @click.command(name, help=sys.modules[main.__module__].__doc__)
     @click.option("--store", type=click.Path(path_type=Path), help=f"default: results/{name}")
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
+    @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
     @functools.wraps(main)
-    def command(store: Path | None, quick: bool) -> None:
+    def command(store: Path | None, quick: bool, shard: str) -> None:
         kept = root / "build" / "quick" if quick else root / "results"
         try:
-            interrupted = main(store or kept / name, quick)
+            with asking(Shard.parse(shard)) as part:
+                interrupted = main((store or kept / name) / part.folder, quick)
         except ProbeError as error:
             click.echo(f"{name}: {error}", err=True)
             sys.exit(error.exit_code)
@@ -127,6 +130,20 @@ def fuzzed(store: Path, done: Tally) -> bool:
         f"{len(judged)} compared, {int(judged.differing.sum()):,} outputs differ, {unexplained} "
         f"unexplained; {len(refereed)} refereed: {int(refereed.missed.sum())} outputs missed, "
         f"{int(refereed.false.sum())} false, {int(refereed.other.sum())} other than direct calls'"
+    )
+    return told(done, shown)
+
+
+def walked(store: Path, done: Tally) -> bool:
+    """Prints how many pairs of runs differ, and how many sources are explained."""
+    rows, sources = load(store).walks, load(store).sources
+    judged = rows[rows.reason.isna()]
+    explained = (sources.cause.notna() & (sources.replayed == sources.examined)).sum()
+    shown = (
+        f"{done.found} pairs of runs now, {done.before} were stored before. Of {len(judged)} "
+        f"compared {int((judged.verdict == 'differs').sum())} differ at the output and "
+        f"{int((judged.verdict == 'unknown').sum())} are not known; {len(sources)} sources, "
+        f"{int(explained)} of them explained and replayed"
     )
     return told(done, shown)
 

@@ -270,6 +270,7 @@ class SessionOperator:
     def __init__(self, session: AnySession, case: Case, select: np.ndarray | None = None) -> None:
         memory.require(case)
         self.session, self.case = session, case
+        self.behind = getattr(session, "behind", None)  # what becomes of a sum: a recorded one
         self.dtype = case.dtype
         self.summands, self.filters = case.summands, case.filters
         self.bias = case.bias is not None

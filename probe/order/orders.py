@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -116,11 +116,23 @@ def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
     return counts | {"ranges": ranges(mine)}
 
 
+@dataclass(frozen=True)
+class Behind:
+    """What a library does with each sum before it gives it: divides it, cuts off what is negative.
+
+    ``apply``: that of container arrays. ``linear``: whether signs and powers of two go through.
+    """
+
+    apply: Callable[[np.ndarray], np.ndarray]
+    linear: bool = False
+
+
 @dataclass
 class Operands:
     """Container operands of one call, cut into what each leaf meets, and the library's outputs.
 
-    ``zeros``: whether a replay has to give their sign, as ``ulp.differences`` has it.
+    ``zeros``: whether a replay has to give their sign, as ``ulp.differences`` has it. ``behind``:
+    what becomes of a sum; None: it is the output.
     """
 
     case: Case
@@ -130,6 +142,7 @@ class Operands:
     y: np.ndarray
     zeros: str = "equal"
     columns: list[np.ndarray] = field(default_factory=list)
+    behind: Behind | None = None
 
     def __post_init__(self) -> None:
         self.columns = window.columns(self.case, self.x)
@@ -162,7 +175,7 @@ class Operands:
                     w = np.where(self.padded[:, positions[part]], w.dtype.type(0), w)
                 bias = None if adds is None else adds[filters[part]]
                 out[part] = replay(summation, x, w, self.case.dtype, bias)
-        return out
+        return out if self.behind is None else self.behind.apply(out)
 
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
@@ -260,7 +273,8 @@ class _Work:
         )
         assert x is not None and w is not None
         self.checks += 1
-        return Operands(case, x, w, b, self.operator.apply(x, w, b))
+        y, behind = self.operator.apply(x, w, b), self.operator.behind
+        return Operands(case, x, w, b, y, behind=behind)
 
     def _controls(self) -> None:
         """The same call again, mirrored and halved: sums of products are linear to the last bit."""
@@ -272,6 +286,8 @@ class _Work:
                 raise Nondeterministic(self._example("the same call again", found))
         dtype, first = self.case.dtype, self.sets[0]
         scales = {"-f(-x)": -1.0} if dtype == "float16" else {"-f(-x)": -1.0, "2 f(x/2)": 0.5}
+        if self.operator.behind is not None and not self.operator.behind.linear:
+            scales = {}
         for name, scale in scales.items():  # exact, but for numbers too small for the dtype
             self.checks += 1
             b = None if first.b is None else _scaled(first.b, scale, dtype)
@@ -440,6 +456,8 @@ class _Work:
         x = self._uneven(dense.x, number)
         self.checks += 1
         y = floats.widen(self.operator.apply(x, w, b), case.dtype)
+        if self.operator.behind is not None:  # what it makes of a product says nothing more
+            return np.zeros(y.shape, bool)
         columns = window.columns(case, x)
         group = filters // (case.filters // case.groups)
         met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
-from probe.recording.meaning import Normalises
+from probe.recording.meaning import Unknown
 from probe.recording.recording import Operation, Recording, Side, Value
 
 MOST_BYTES = 1 << 28
@@ -47,7 +47,12 @@ class Pair:
 
 @dataclass
 class Aligned:
-    """An operation of both runs, or of one; ``verdict`` as DESIGN's words, or ``unknown``."""
+    """An operation of both runs, or of one.
+
+    ``verdict``: ``source``, ``carried``, ``healed``, ``equal``, ``left``, ``right`` or ``unknown``.
+    ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
+    was not asked.
+    """
 
     name: str
     op: str
@@ -59,6 +64,7 @@ class Aligned:
     verdict: str = ""
     cause: str = ""
     note: str = ""
+    own: int | None = None
 
     @property
     def differing(self) -> int:
@@ -79,9 +85,9 @@ class Aligned:
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
         return {
-            **{"name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict},
-            **{"compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp},
-            **{"cause": self.cause or None, "note": self.note or None},
+            "name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict,
+            "compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp,
+            "cause": self.cause or None, "note": self.note or None, "own": self.own,
         }
 
 
@@ -114,9 +120,8 @@ class Difference:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
         if any(one.differing for one in self.outputs):
             return "differs"
-        if self.examined < len(self.operations) or not all(one.known for one in self.outputs):
-            return "unknown"
-        return "equal" if all(one.compared for one in self.outputs) else "unknown"
+        judged = all(one.known and one.compared for one in self.outputs)
+        return "equal" if judged and self.outputs else "unknown"
 
 
 def align(left: Recording, right: Recording) -> list[tuple[int | None, int | None]]:
@@ -136,6 +141,7 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
 def labelled(side: Recording, other: Recording) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
     theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    alike = _alike(side, other)
     found: list[Labels | None] = []
     for value in side.values:
         label = None
@@ -143,9 +149,11 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             value.given < 0
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
+            and (value.content is None or alike)
+            and np.prod(value.shape, dtype=int) > 1
         ):
             label = of_digest(value.shape, value.digest)
-        elif value.content is not None:
+        elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
             label = of_digest(value.shape, value.digest)
@@ -153,27 +161,75 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
             continue
-        for number, label in zip(one.gives, _given(side, one, found), strict=True):
+        for number, label in zip(one.gives, given_labels(side, one, found), strict=True):
             if found[number] is None:
                 found[number] = label
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
 
 
-def _given(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+def _alike(side: Recording, other: Recording) -> bool:
+    """Whether both run the same operations on arrays of the same shapes.
+
+    Only then is an input that is whole in both labelled by its place: where one side takes a part
+    of it first, its elements have to be known by their content.
+    """
+    ours, theirs = (
+        [(one.op, one.reads, one.gives) for one in recording.operations]
+        for recording in (side, other)
+    )
+    shapes = [[value.shape for value in recording.values] for recording in (side, other)]
+    return ours == theirs and shapes[0] == shapes[1]
+
+
+def exact(content: np.ndarray, dtype: str) -> bool:
+    """Whether what is computed from integers came without rounding: whole numbers, or infinite.
+
+    Other results, sines of positions say, are labelled by how they were computed, so that they are
+    compared.
+    """
+    if dtype not in floats.FORMATS:
+        return "complex" not in dtype
+    values = floats.widen(content, dtype)
+    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
+
+
+def _filled(side: Side, other: Recording) -> None:
+    """Fetches large values that no operation gave and that the other run hasn't: labels need them.
+
+    So that an array taken for a weight is compared like any other where it differs.
+    """
+    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    values = side.recording.values
+    wanted = {
+        number
+        for number, value in enumerate(values)
+        if value.given < 0
+        and value.content is None
+        and (value.shape, value.dtype, value.digest) not in theirs
+    }
+    for number, array in (side.arrays(wanted) if wanted else {}).items():
+        values[number].content = array
+
+
+def given_labels(side: Recording, one: Operation, found: list[Labels | None]) -> list[Labels]:
+    """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [side.values[n].shape for n in one.gives]
     meaning = one.meaning
-    what = tag(meaning.word or one.op)
-    if isinstance(meaning, Normalises):
+    unknown = isinstance(meaning, Unknown)
+    what = tag(one.op, repr(one.attributes)) if unknown else tag(meaning.word or one.op)
+    if meaning.notices:
         zeros = side.values[one.gives[0]].zeros
-        return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type]
+        return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type, call-arg]
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
 
 
 def compare(left: Side, right: Side) -> Difference:
     """Compares two runs of the same thing."""
     ours, theirs = left.recording, right.recording
+    _filled(left, theirs)
+    _filled(right, ours)
     labels = labelled(ours, theirs), labelled(theirs, ours)
     pairs: dict[tuple[int, int], Pair] = {}
 

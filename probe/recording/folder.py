@@ -395,6 +395,12 @@ class Stored:
         """None: a folder says what was computed, and runs nothing."""
         return None
 
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        """None of each."""
+        return dict.fromkeys(wanted)
+
     def repeats(self, numbers: Sequence[int]) -> bool:
         """Whether these values had the same bits each time while they were recorded."""
         return not self.unsteady & set(numbers)

@@ -50,17 +50,33 @@ def joined(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     return found
 
 
+Name = int | tuple[object, ...]
+"""Which axis of which value an index counts along, where labels along it are left out."""
+
+
+def counted(name: Name, size: int) -> np.ndarray:
+    """Returns what each index along an axis adds to a label: uint64, of ``size``."""
+    return joined(tag("index", name), np.arange(1, size + 1, dtype=np.uint64))
+
+
 class Labels(NamedTuple):
     """The labels of a value of ``shape``.
 
     ``array``: uint64, as many axes, each as long as the value's or 1. Length 1 along a longer axis:
-    the labels along it differ by their index, which is left out. ``known``: False where an
-    operation was not understood: then equal labels still must agree, and of others nothing is said.
+    the labels along it differ by their index, which is left out; ``names`` then says which axis it
+    counts along, so that a matrix and its transpose have different labels (an axis that isn't left
+    out has any name; empty: the axes' numbers). ``known``: False where an operation was not
+    understood: then equal labels still must agree, and of others nothing is said.
     """
 
     shape: tuple[int, ...]
     array: np.ndarray
     known: bool = True
+    names: tuple[Name, ...] = ()
+
+    def name(self, axis: int) -> Name:
+        """Returns the name of an axis."""
+        return self.names[axis] if self.names else axis
 
     def full(self, axes: Sequence[int] | None = None) -> np.ndarray:
         """Returns the labels with nothing left out along ``axes``, None for all."""
@@ -69,9 +85,10 @@ class Labels(NamedTuple):
             size = self.shape[axis]
             if found.shape[axis] == size:
                 continue
-            index = np.arange(1, size + 1, dtype=np.uint64)
+            index = counted(self.name(axis), size)
             index = index.reshape(size, *(1,) * (len(self.shape) - axis - 1))
-            found = np.where(found == ZERO, ZERO, joined(found, index))
+            with np.errstate(over="ignore"):  # a sum: axes may be filled in in any order
+                found = np.where(found == ZERO, ZERO, found + index)
         return found
 
     def implicit(self, axis: int) -> bool:
@@ -81,7 +98,7 @@ class Labels(NamedTuple):
 
 def of_content(bits: np.ndarray) -> Labels:
     """Labels by content: equal where the bits are, zero where the value is. Container bits."""
-    plain = np.ascontiguousarray(bits)
+    plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
     zero = plain == 0  # both zeros
     if plain.dtype == np.dtype(bool):
         plain = plain.astype(np.uint8)
@@ -176,6 +193,7 @@ def agreeing(left: Labels, right: Labels) -> Selection:
         for axis in range(rank)
         if left.shape[axis] != right.shape[axis]
         or not (left.implicit(axis) and right.implicit(axis))
+        or left.name(axis) != right.name(axis)
     )
     mine, other = left.full(axes), right.full(axes)
     if left.shape == right.shape and np.array_equal(mine, other):

@@ -11,16 +11,18 @@ of the outputs, ``what`` a label of the operation's name and numbers.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probe.recording.labels import ZERO, Labels, joined, mixed, tag
+from probe.recording import mixing
+from probe.recording.labels import ZERO, Labels, Name, joined, of_content, tag
+from probe.recording.sliding import Frame, divisors, grouped, slid
 
 Shapes = Sequence[tuple[int, ...]]
+Numbers = Callable[[], np.ndarray]
 
 
 class Meaning:
@@ -32,14 +34,19 @@ class Meaning:
     """
 
     word: str = ""
+    notices: bool = False
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
         raise NotImplementedError
 
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        """Returns which elements of a run add nothing (bool), None for none.
 
-def _known(reads: Sequence[Labels]) -> bool:
-    return all(one.known for one in reads)
+        It is asked for while the run goes on, where ``notices`` is True, and is the last argument
+        of ``labels`` then. ``reads``, ``gives``: functions that return exact values as float64.
+        """
+        return None
 
 
 @dataclass(frozen=True)
@@ -49,66 +56,12 @@ class Unknown(Meaning):
     why: str = ""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        every = _all(reads, what)
-        return [_of_one(joined(every, tag(n)), shape, False) for n, shape in enumerate(shapes)]
+        every = mixing.whole(reads, what)
+        return [mixing.of_one(joined(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
 
-def _all(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
-    """One label for all elements of everything that is read."""
-    whole = [tag(one.shape) for one in reads]
-    sums = [_sum(_places(one.array), tuple(range(one.array.ndim))) for one in reads]
-    return joined(what, *itertools.chain(*zip(whole, sums, strict=True)))
-
-
-def _places(array: np.ndarray) -> np.ndarray:
-    index = np.arange(1, array.size + 1, dtype=np.uint64).reshape(array.shape)
-    return joined(array, index)
-
-
-def _of_one(label: np.ndarray, shape: tuple[int, ...], known: bool = True) -> Labels:
-    """Labels that differ by their index alone."""
-    return Labels(shape, np.broadcast_to(label, tuple(min(n, 1) for n in shape)), known)
-
-
-def _sum(array: np.ndarray, axes: tuple[int, ...], keep: bool = False) -> np.ndarray:
-    """Sums modulo 2^64."""
-    return np.asarray(np.sum(array, axis=axes, dtype=np.uint64, keepdims=keep))
-
-
-def _scattered(array: np.ndarray) -> np.ndarray:
-    """Labels to be summed; zeros add nothing."""
-    return np.where(array == ZERO, ZERO, mixed(array))
-
-
-def aligned(reads: Sequence[Labels]) -> tuple[tuple[int, ...], list[np.ndarray]]:
-    """Returns the shape to which NumPy broadcasts the inputs, and arrays that broadcast alike.
-
-    An axis along which all inputs that have it leave their labels out stays left out.
-    """
-    shape = np.broadcast_shapes(*(one.shape for one in reads))
-    arrays = []
-    padded = [
-        Labels(
-            (1,) * (len(shape) - len(one.shape)) + one.shape,
-            one.array.reshape((1,) * (len(shape) - len(one.shape)) + one.array.shape),
-        )
-        for one in reads
-    ]
-    out = [
-        axis
-        for axis, size in enumerate(shape)
-        if size != 1
-        and all(one.implicit(axis) or one.shape[axis] == 1 for one in padded)
-        and any(one.implicit(axis) for one in padded)
-    ]
-    for one in padded:
-        arrays.append(one.full([axis for axis in range(len(shape)) if axis not in out]))
-    return shape, arrays
-
-
-def _wide(array: np.ndarray, shape: tuple[int, ...], like: Sequence[np.ndarray]) -> np.ndarray:
-    """Broadcasts along the axes that any of ``like`` has in full."""
-    return np.broadcast_to(array, np.broadcast_shapes(array.shape, *(one.shape for one in like)))
+COMMUTE = ("add", "multiply", "maximum", "minimum")
+"""Words of two inputs in any order."""
 
 
 @dataclass(frozen=True)
@@ -118,74 +71,273 @@ class Each(Meaning):
     ``zero``: what an exact zero does: ``adds`` nothing (addition), ``clears`` (multiplication; in a
     division the first input alone), ``stays`` (a function of one input with f(0) = 0), or nothing of
     the kind. ``numbers``: arguments that are not arrays. ``reads``: which inputs count; None: all.
+    ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
 
     word: str = ""
     zero: str = ""
     numbers: tuple[Any, ...] = ()
     reads: tuple[int, ...] | None = None
+    along: int | None = None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
-        shape, arrays = aligned(used)
-        if self.word in ("add", "multiply", "maximum", "minimum") and len(arrays) == 2:
-            arrays = [*np.broadcast_arrays(*arrays)]
-            pair = np.minimum(*arrays), np.maximum(*arrays)  # a + b is b + a
-            found = joined(what, tag(self.numbers), *pair)
+        if self.along is not None:
+            rank = len(used[0].shape)
+            used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
+        what = joined(what, tag(self.numbers))[()]
+        if self.word in COMMUTE and len(used) == 2:
+            found = mixing.paired(used[0], used[1], what, self.zero == "adds")
         else:
-            found = joined(what, tag(self.numbers), *arrays)
-        if self.zero == "clears":
-            for array in arrays:
-                found = np.where(array == ZERO, ZERO, found)
-        elif self.zero == "stays":
-            found = np.where(arrays[0] == ZERO, ZERO, found)
-        elif self.zero == "adds" and len(arrays) == 2:
-            for one, other in (arrays, arrays[::-1]):
-                found = np.where(one == ZERO, _wide(other, shape, [one]), found)
-        known = _known(used)
-        return [_fitted(found, shape, to, known, n) for n, to in enumerate(shapes)]
+            shape, arrays, names = mixing.aligned(used)
+            found = Labels(shape, joined(what, *arrays), mixing.known(used), names)
+        found = self._cleared(found, used)
+        return [_fitted(found, to, n) for n, to in enumerate(shapes)]
+
+    def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
+        if self.zero not in ("clears", "stays"):
+            return found
+        _, arrays, _ = mixing.aligned(used)
+        both = self.zero == "clears" and self.word == "multiply"
+        zero = np.broadcast_to(arrays[0] == ZERO, found.array.shape)
+        for other in arrays[1:] if both else ():
+            zero = zero | (other == ZERO)
+        return found._replace(array=np.where(zero, ZERO, found.array))
 
 
-def _fitted(
-    array: np.ndarray, shape: tuple[int, ...], to: tuple[int, ...], known: bool, number: int
-) -> Labels:
+def _fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
+    """The labels of output ``number``, broadcast to its shape."""
     if number:
-        array = joined(array, tag(number))
-    if to == shape:
-        return Labels(shape, array, known)
-    wide = Labels(shape, array).full()
-    return Labels(to, np.broadcast_to(wide, to) if to else wide.reshape(()), known)
+        one = one._replace(array=np.where(one.array == ZERO, ZERO, joined(one.array, tag(number))))
+    if 0 in to:
+        return Labels(to, np.zeros(to, np.uint64), one.known)
+    size = int(np.prod(to, dtype=int))
+    if to == one.shape:
+        return one
+    if size == int(np.prod(one.shape, dtype=int)):
+        return mixing.reshaped(one, to)
+    if len(to) >= len(one.shape) and _broadcasts(mixing.lifted(one, len(to)).shape, to):
+        wide = mixing.lifted(one, len(to))
+        array = np.broadcast_to(
+            wide.array,
+            [n if m == k else m for n, m, k in zip(to, wide.array.shape, wide.shape, strict=True)],
+        )
+        return Labels(to, array, one.known, wide.names)
+    return mixing.of_one(mixing.whole([one], tag(number)), to, one.known)
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return all(n in (1, m) for n, m in zip(shape, to, strict=True))
 
 
 @dataclass(frozen=True)
 class Same(Meaning):
-    """Every output is the first input, in another format or memory: ``cast``, ``clone``."""
+    """Every output is the first input, bit for bit, in other memory: ``clone``."""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        return [Labels(shape, reads[0].array, reads[0].known) for shape in shapes]
+        return [_fitted(reads[0], shape, 0) for shape in shapes]
 
 
 @dataclass(frozen=True)
 class Moves(Meaning):
-    """Elements are moved and copied, none is computed: reshape, transpose, slice, concat, gather.
+    """Elements are moved and copied, none is computed: slice, concat, gather, pad with zeros.
 
     ``move``: the same with NumPy arrays of any dtype, one for each input, giving one array or as
-    many as there are outputs; zeros stay zeros.
+    many as there are outputs; zeros stay zeros. ``kept``: axes that are the same in all inputs and
+    outputs and along which nothing moves: along them ``move`` may be given arrays of size 1.
     """
 
     move: Callable[..., Any]
+    kept: tuple[int, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        moved = self.move(*(one.full() for one in reads))
+        out = [axis for axis in self.kept if self._stays(reads, axis)]
+        moved = self.move(*(self._full(one, out) for one in reads))
         every = moved if isinstance(moved, tuple | list) else (moved,)
-        return [
-            Labels(
-                shape,
-                np.broadcast_to(np.asarray(one, np.uint64).reshape(shape), shape),
-                _known(reads),
-            )
-            for one, shape in zip(every, shapes, strict=True)
-        ]
+        found = []
+        for one, shape in zip(every, shapes, strict=True):
+            names: list[Name] = list(range(len(shape)))
+            for axis in out:
+                names[axis] = reads[0].name(axis)
+            to = tuple(1 if axis in out else n for axis, n in enumerate(shape))
+            array = np.broadcast_to(np.asarray(one, np.uint64).reshape(to), to)
+            found.append(Labels(shape, array, mixing.known(reads), tuple(names)))
+        return found
+
+    @staticmethod
+    def _stays(reads: Sequence[Labels], axis: int) -> bool:
+        if not all(len(one.shape) > axis and one.implicit(axis) for one in reads):
+            return False
+        return len({one.name(axis) for one in reads}) == 1
+
+    @staticmethod
+    def _full(one: Labels, out: Sequence[int]) -> np.ndarray:
+        return one.full([axis for axis in range(len(one.shape)) if axis not in out])
+
+
+@dataclass(frozen=True)
+class Picks(Moves):
+    """Elements at ``index`` along ``axis``: a row of a table, a part, a step. ``index``: integers of
+    any shape, whose axes stand in the place of that axis (none: the axis goes).
+    """
+
+    move: Callable[..., Any] = np.take
+    axis: int = 0
+    index: Any = 0
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one, index = reads[0], np.asarray(self.index)
+        axis = self.axis % len(one.shape)
+        names = [*map(one.name, range(len(one.shape)))]
+        if one.implicit(axis) and _consecutive(index):
+            size = index.size
+            array = one.array
+            if size == 1:
+                array = one.full([axis]).take([int(index[0])], axis)
+            elif size != one.shape[axis]:
+                names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]), size)
+            return [Labels(shapes[0], array, one.known, tuple(names))]
+        found = one.full([axis]).take(index, axis)
+        names[axis : axis + 1] = range(index.ndim)
+        return [Labels(shapes[0], found, one.known, tuple(names))]
+
+
+def _consecutive(index: np.ndarray) -> bool:
+    if index.ndim != 1 or not index.size:
+        return False
+    return bool((np.diff(index) == 1).all())
+
+
+@dataclass(frozen=True)
+class Joins(Meaning):
+    """All inputs one behind the other along ``axis``, or along a new one if ``stacked``."""
+
+    axis: int
+    stacked: bool = False
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        axis, rank = self.axis % len(shapes[0]), len(shapes[0])
+        if self.stacked:
+            reads = [mixing.reshaped(one, _at(shapes[0], axis)) for one in reads]
+        reads = [one for one in reads if len(one.shape) == rank and one.shape[axis]]
+        if all(one.implicit(axis) for one in reads):
+            return [self._behind(reads, shapes[0], axis)]
+        others = tuple(a for a in range(rank) if a != axis)
+        move = Moves(lambda *arrays: np.concatenate(_equal(arrays, axis), axis), others)
+        return move.labels(reads, shapes, what)
+
+    @staticmethod
+    def _behind(reads: Sequence[Labels], to: tuple[int, ...], axis: int) -> Labels:
+        """Along an axis that is left out: then each element reads all pieces at its place."""
+        sizes = tuple(one.shape[axis] for one in reads)
+        names = tuple(mixing.hashed(one.name(axis)) for one in reads)
+        lines = [Labels(_at(one.shape, axis), one.array, one.known, one.names) for one in reads]
+        _, arrays, found = mixing.aligned(lines)
+        named = list(found)
+        named[axis] = ("joined", sizes, names)
+        array = joined(tag("joined"), *map(mixing.visible, arrays))
+        return Labels(to, array, mixing.known(reads), tuple(named))
+
+
+def _at(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _equal(arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
+    """Arrays that have the same sizes but along ``axis``."""
+    broad = np.broadcast_shapes(*(_at(array.shape, axis) for array in arrays))
+    return [
+        np.broadcast_to(one, (*broad[:axis], one.shape[axis], *broad[axis + 1 :])) for one in arrays
+    ]
+
+
+@dataclass(frozen=True)
+class Splits(Meaning):
+    """Parts of these ``sizes`` one behind the other along ``axis``, an output each."""
+
+    axis: int
+    sizes: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        found, start = [], 0
+        axis = self.axis % len(reads[0].shape)
+        for size, shape in zip(self.sizes, shapes, strict=True):
+            part = Picks(axis=axis, index=np.arange(start, start + size))
+            cut = (*reads[0].shape[:axis], size, *reads[0].shape[axis + 1 :])
+            found.append(_fitted(part.labels(reads, [cut], what)[0], shape, 0))
+            start += size
+        return found
+
+
+@dataclass(frozen=True)
+class Pads(Meaning):
+    """The input with ``value`` around it: (before, after) an axis, cut off where negative."""
+
+    widths: tuple[tuple[int, int], ...]
+    value: float = 0.0
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one = reads[0]
+        axes = [axis for axis, both in enumerate(self.widths) if both != (0, 0)]
+        array = one.full(axes)
+        cut = tuple(
+            slice(max(-a, 0), n - max(-b, 0) if n > 1 or b < 0 else None)
+            for (a, b), n in zip(self.widths, array.shape, strict=True)
+        )
+        widths = [(max(a, 0), max(b, 0)) for a, b in self.widths]
+        label = of_number(self.value, self.dtype)
+        array = np.pad(array[cut], widths, constant_values=label)
+        return [Labels(shapes[0], array, one.known, one.names)]
+
+
+def of_number(value: Any, dtype: str) -> np.uint64:
+    """Returns the label that a number has by its content."""
+    if dtype == "bfloat16":
+        bits = np.array(value, np.float32).view(np.uint32) >> 16  # of numbers that it has
+        return np.uint64(of_content(bits.astype(np.uint16)).array[()])
+    return np.uint64(of_content(np.array(value, dtype)).array[()])
+
+
+@dataclass(frozen=True)
+class Made(Meaning):
+    """The same ``value`` everywhere, of ``dtype``; or, with ``places``, numbers that depend on their
+    place alone: a range, an identity; then ``value`` says which.
+    """
+
+    value: Any = 0
+    dtype: str = "float32"
+    places: bool = False
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        if self.places:
+            return [mixing.of_one(joined(what, tag(self.value, to)), to) for to in shapes]
+        label = of_number(self.value, self.dtype)
+        return [Labels(to, np.broadcast_to(label, to)) for to in shapes]
+
+
+TRUE = of_content(np.array(True)).array[()]
+
+
+@dataclass(frozen=True)
+class Chooses(Meaning):
+    """The second input where the first, a bool, is true, else the third; all broadcast.
+
+    ``reads``: these three by number, -1 for ``value``, a number of ``dtype``.
+    """
+
+    reads: tuple[int, int, int] = (0, 1, 2)
+    value: Any = 0
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        constant = Labels((), np.asarray(of_number(self.value, self.dtype)))
+        every = [reads[n] if n >= 0 else constant for n in self.reads]
+        shape, arrays, names = mixing.aligned(every)
+        mask, yes, no = arrays
+        either = joined(tag("where"), mask, mixing.visible(yes), mixing.visible(no))
+        found = np.where(mask == TRUE, yes, np.where(mask == ZERO, no, either))
+        return [_fitted(Labels(shape, found, mixing.known(every), names), shapes[0], 0)]
 
 
 @dataclass(frozen=True)
@@ -196,7 +348,8 @@ class Turns(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         (one, *_) = reads
-        return [Labels(shapes[0], one.array.transpose(self.axes), one.known)]
+        names = tuple(one.name(axis % len(one.shape)) for axis in self.axes)
+        return [Labels(shapes[0], one.array.transpose(self.axes), one.known, names)]
 
 
 @dataclass(frozen=True)
@@ -204,46 +357,7 @@ class Reshapes(Meaning):
     """The same elements in the same order (row by row), in another shape: view, flatten, squeeze."""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, to = reads[0], shapes[0]
-        groups = _groups(one.shape, to)
-        array, lengths, fulls = one.array, [], []
-        for mine, other in groups:
-            if any(not one.implicit(axis) and one.shape[axis] != 1 for axis in mine):
-                fulls += mine
-                lengths += [to[axis] for axis in other]
-            else:
-                fulls += mine if len(mine) != 1 or len(other) != 1 else []
-                same = len(mine) == len(other) == 1
-                lengths += [1] if same else [to[axis] for axis in other]
-        array = one._replace(array=array).full(fulls)
-        return [Labels(to, array.reshape(lengths), one.known)]
-
-
-def _groups(ours: tuple[int, ...], theirs: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """Splits two shapes of one size into the smallest groups of axes with equal products."""
-    found: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(ours) or j < len(theirs):
-        mine, other, left, right = [], [], 1, 1
-        if i < len(ours):
-            mine.append(i)
-            left = ours[i]
-            i += 1
-        if j < len(theirs):
-            other.append(j)
-            right = theirs[j]
-            j += 1
-        while left != right:
-            if (left < right and i < len(ours)) or j >= len(theirs):
-                mine.append(i)
-                left *= ours[i]
-                i += 1
-            else:
-                other.append(j)
-                right *= theirs[j]
-                j += 1
-        found.append((mine, other))
-    return found
+        return [mixing.reshaped(reads[0], shapes[0])]
 
 
 @dataclass(frozen=True)
@@ -251,96 +365,45 @@ class Contracts(Meaning):
     """A sum of products of two inputs, in einsum's words: ``...k,kn->...n``; perhaps a bias behind.
 
     ``reads``: the two inputs; ``bias``: the number of an input that is added, or None. ``weights``:
-    which of ``reads`` holds weights, if one does: 1 in a dense layer.
+    which of ``reads`` holds weights, if one does: 1 in a dense layer. ``numbers``: factors.
     """
 
     equation: str
     reads: tuple[int, int] = (0, 1)
     bias: int | None = None
     word: str = "product"
+    numbers: tuple[Any, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        what = joined(what, tag(self.numbers))[()] if self.numbers else what
         one, two = (reads[n] for n in self.reads)
         letters, out = self.spelled(one.shape, two.shape)
-        found = _product(one, two, letters, out, what)
-        shape = shapes[0]
-        labels = Labels(
-            shape, found.reshape([n if n == 1 else shape[k] for k, n in enumerate(found.shape)])
-        )
+        found = mixing.product(one, two, letters, out, what)
         if self.bias is not None:
-            _, arrays = aligned([labels, reads[self.bias]])
-            pair = np.broadcast_arrays(*arrays)
-            labels = Labels(
-                shape, joined(tag("add"), tag(()), np.minimum(*pair), np.maximum(*pair))
-            )
-        return [labels._replace(known=_known(reads))]
+            added = joined(tag("add"), tag(()))[()]  # as Each(word="add") has it
+            found = mixing.paired(found, reads[self.bias], added, True)
+        return [_fitted(found, shapes[0], 0)]
 
     def spelled(self, one: tuple[int, ...], two: tuple[int, ...]) -> tuple[tuple[str, str], str]:
         """The letters of both inputs and of the output, with the dots written out as capitals."""
         ins, out = self.equation.split("->")
-        first, second = ins.split(",")
-        dots = [
-            len(shape) - len(text.replace("...", ""))
-            for shape, text in ((one, first), (two, second))
-            if "..." in text
-        ]
-        most = max(dots, default=0)
-        names = "ABCDEFGHIJKLMNOP"[:most]
-        spelled = [
-            text.replace("...", names[most - (len(shape) - len(text.replace("...", ""))) :])
-            for shape, text in ((one, first), (two, second))
-        ]
-        return (spelled[0], spelled[1]), out.replace("...", names)
-
-
-MOST_LABELS = 1 << 22
-
-
-def _product(
-    one: Labels, two: Labels, letters: tuple[str, str], out: str, what: np.uint64
-) -> np.ndarray:
-    """Labels of an einsum: sums over the shared letters of mixed pairs, zero where either is."""
-    every = [
-        *out,
-        *(letter for letter in dict.fromkeys(letters[0] + letters[1]) if letter not in out),
-    ]
-    left_out = set()
-    for letter in every:
-        having = [
-            (labels, text.index(letter))
-            for labels, text in ((one, letters[0]), (two, letters[1]))
-            if letter in text and labels.shape[text.index(letter)] != 1
-        ]
-        if having and all(labels.implicit(axis) for labels, axis in having):
-            left_out.add(letter)
-    arrays = []
-    for labels, text in ((one, letters[0]), (two, letters[1])):
-        full = labels.full([axis for axis, letter in enumerate(text) if letter not in left_out])
-        order = [text.index(letter) for letter in every if letter in text]
-        full = full.transpose(order)
-        shape, at = [], 0
-        for letter in every:
-            shape.append(full.shape[at] if letter in text else 1)
-            at += letter in text
-        arrays.append(full.reshape(shape))
-    summed = tuple(range(len(out), len(every)))
-    broad = np.broadcast_shapes(*(array.shape for array in arrays))
-    rows = max(1, MOST_LABELS // max(int(np.prod(broad[1:], dtype=int)), 1)) if broad else 1
-    pieces = []
-    for start in range(0, max(broad[0] if broad else 1, 1), rows):
-        some = [a[start : start + rows] if a.ndim and a.shape[0] != 1 else a for a in arrays]
-        pair = joined(*some)
-        pair = np.where((some[0] == ZERO) | (some[1] == ZERO), ZERO, pair)
-        pieces.append(_sum(_scattered(pair), summed))
-    found = np.concatenate(pieces) if out and broad[0] > 1 and len(out) else pieces[0]
-    return np.where(found == ZERO, ZERO, joined(found, what))
+        texts = ins.split(",")
+        dots = [len(s) - len(t.replace("...", "")) for s, t in zip((one, two), texts, strict=True)]
+        dots = [n if "..." in t else 0 for n, t in zip(dots, texts, strict=True)]
+        names = "ABCDEFGHIJKLMNOP"[: max(dots, default=0)]
+        first, second = (
+            text.replace("...", names[len(names) - n :])
+            for text, n in zip(texts, dots, strict=True)
+        )
+        return (first, second), out.replace("...", names)
 
 
 @dataclass(frozen=True)
 class Reduces(Meaning):
     """A sum, a mean, a norm or a maximum over ``axes``; ``keep``: they stay, of size 1.
 
-    ``zero``: added zeros change nothing (a sum; a mean names its count in ``numbers``).
+    ``zero``: added zeros change nothing (a sum; a mean names its count in ``numbers``). ``places``: an output
+    depends on where each element is: the index of the largest.
     """
 
     axes: tuple[int, ...]
@@ -348,46 +411,63 @@ class Reduces(Meaning):
     keep: bool = False
     zero: bool = False
     numbers: tuple[Any, ...] = ()
+    places: bool = False
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
-        axes = tuple(sorted(axis % max(len(one.shape), 1) for axis in self.axes))
-        found = _reduced(one, axes, self.zero)
+        axes = tuple(sorted(axis % max(len(one.shape), 1) for axis in self.axes if one.shape))
+        if self.places:
+            one = one._replace(array=_numbered(one, axes))
+        found = mixing.reduced(one, axes, self.zero)
         numbers = self.numbers if self.zero else (*self.numbers, *(one.shape[a] for a in axes))
-        found = joined(found, what, tag(numbers))
+        word = joined(what, tag(numbers))
+        found = np.where((found == ZERO) & self.zero, ZERO, joined(found, word))
         shape = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-        labels = Labels(shape, found)
+        names = tuple(map(one.name, range(len(shape))))
+        labels = Labels(shape, found, one.known, names)
         if not self.keep:
             rest = [a for a in range(len(shape)) if a not in axes]
             labels = Labels(
-                tuple(shape[a] for a in rest), found.reshape([found.shape[a] for a in rest])
+                tuple(shape[a] for a in rest),
+                found.reshape([found.shape[a] for a in rest]),
+                one.known,
+                tuple(names[a] for a in rest),
             )
-        return [
-            _fitted(labels.array, labels.shape, to, one.known, n) for n, to in enumerate(shapes)
-        ]
+        return [_fitted(labels, to, n) for n, to in enumerate(shapes)]
 
 
-def _reduced(one: Labels, axes: tuple[int, ...], zero: bool) -> np.ndarray:
-    """One label for all elements along axes, which stay with size 1."""
-    summed = [axis for axis in axes if not one.implicit(axis)]
-    array = one.array
-    if not zero:
-        array = np.where(array == ZERO, tag("zero"), array)
-    return _sum(_scattered(array), tuple(summed), True)
+def _numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:
+    """Labels that know their place along axes."""
+    full = mixing.visible(one.full(axes))
+    sizes = [n if a in axes else 1 for a, n in enumerate(full.shape)]
+    index = np.arange(1, int(np.prod(sizes, dtype=int)) + 1, dtype=np.uint64)
+    return joined(full, index.reshape(sizes))
 
 
 @dataclass(frozen=True)
 class Normalises(Meaning):
     """Every output reads all elements along ``axes``, and is at the place of one: softmax, LayerNorm.
 
-    What is read besides (scales) broadcasts, from the last axis. ``vanishes``: outputs that are exactly zero
-    are left out of their group, as what a mask hides is in a softmax.
+    What is read besides (scales) broadcasts, from the last axis, or lies along ``along``. ``vanishes``: outputs
+    that are exactly zero are left out of their group, as what a mask hides is in a softmax.
+    ``groups``: (axis, n): that axis in n parts, each for itself: GroupNorm.
     """
 
     axes: tuple[int, ...]
     word: str = ""
     numbers: tuple[Any, ...] = ()
     vanishes: bool = False
+    along: int | None = None
+    groups: tuple[int, int] | None = None
+
+    @property
+    def notices(self) -> bool:  # type: ignore[override]
+        """Whether exact zeros are looked for."""
+        return self.vanishes
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        zeros = gives[0]() == 0
+        return zeros if zeros.any() else None
 
     def labels(
         self,
@@ -396,43 +476,113 @@ class Normalises(Meaning):
         what: np.uint64,
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
-        one = reads[0]
-        axes = tuple(sorted(axis % len(one.shape) for axis in self.axes))
-        array = one.array
+        one, axes, rank = self._split(reads[0])
+        what = joined(what, tag(self.numbers))[()]
+        sizes = tag(*(one.shape[a] for a in axes)) if zeros is None and not self.vanishes else ZERO
         if zeros is not None and zeros.any():
-            array = np.where(zeros, ZERO, one.full())
-            group = _sum(_scattered(array), axes, True)
-            found = np.where(zeros, ZERO, joined(array, group, what, tag(self.numbers)))
+            one = one._replace(array=np.where(zeros, ZERO, mixing.visible(one.full())))
         else:
-            array = np.where(array == ZERO, tag("zero"), array)
-            summed = tuple(axis for axis in axes if not one.implicit(axis))
-            group = _sum(_scattered(array), summed, True)
-            found = joined(array, group, what, tag(self.numbers))
-        labels = Labels(one.shape, found)
+            one = one._replace(array=mixing.visible(one.array))
+        group = joined(mixing.reduced(one, axes, True), sizes)
+        found = np.where(one.array == ZERO, ZERO, joined(one.array, group, what))
+        labels = mixing.reshaped(one._replace(array=found), reads[0].shape)
         if reads[1:]:
-            _, arrays = aligned([labels, *reads[1:]])
-            labels = Labels(one.shape, joined(what, *arrays))
-        known = _known(reads)
-        return [
-            _fitted(labels.array, one.shape, to, known, n)
-            if to == one.shape
-            else Labels(to, _group_shape(group, one.shape, axes, to, n), known)
-            for n, to in enumerate(shapes)
+            axis = (rank - 1 if self.along is None else self.along) % rank
+            scales = [mixing.along(other, axis, rank) for other in reads[1:]]
+            shape, arrays, names = mixing.aligned([labels, *scales])
+            labels = Labels(shape, joined(what, *arrays), mixing.known(reads), names)
+        means = Labels(
+            tuple(1 if a in axes else n for a, n in enumerate(one.shape)),
+            joined(group, what),
+            one.known,
+            one.names,
+        )
+        return [labels] + [self._means(means, to, n) for n, to in enumerate(shapes[1:], 1)]
+
+    def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
+        rank = len(one.shape)
+        axes = tuple(sorted(axis % max(rank, 1) for axis in self.axes if rank))
+        if self.groups is None:
+            return one, axes, rank
+        axis, count = self.groups
+        size = one.shape[axis] // count
+        to = (*one.shape[:axis], count, size, *one.shape[axis + 1 :])
+        return mixing.reshaped(one, to), tuple(a + 1 if a >= axis else a for a in axes), rank
+
+    @staticmethod
+    def _means(means: Labels, to: tuple[int, ...], number: int) -> Labels:
+        """Means and deviations that a norm gives beside its result."""
+        if int(np.prod(to, dtype=int)) == int(np.prod(means.shape, dtype=int)):
+            return _fitted(means, to, number)
+        return mixing.of_one(mixing.whole([means], tag(number)), to, means.known)
+
+
+@dataclass(frozen=True)
+class Attends(Meaning):
+    """Attention: queries (..., L, E), keys (..., S, E), values (..., S, F), and perhaps a mask that is
+    added to the scores (..., L, S) or, as bool, says which of them are seen.
+
+    What the mask hides by minus infinity or the lowest number of its format adds nothing.
+    ``causal``: query n sees keys up to n. ``numbers``: the scale.
+    """
+
+    causal: bool = False
+    numbers: tuple[Any, ...] = ()
+    word: str = "attention"
+    boolean: bool = False
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        what = joined(what, tag(self.numbers))[()]
+        letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
+        spelled = (letters + "le", letters + "se")
+        scores = mixing.product(reads[0], reads[1], spelled, letters + "ls", what)
+        scores, hidden = self._masked(scores, reads[3:])
+        chances = scores._replace(array=np.where(hidden, ZERO, mixing.visible(scores.array)))
+        axis = len(chances.shape) - 1
+        group = mixing.reduced(chances, (axis,), True)
+        found = np.where(chances.array == ZERO, ZERO, joined(chances.array, group))
+        chances = chances._replace(array=found)
+        result = mixing.product(
+            chances, reads[2], (letters + "ls", letters + "sf"), letters + "lf", what
+        )
+        sums = Labels(chances.shape[:-1], group[..., 0], chances.known, chances.names[:-1])
+        known = mixing.known(reads)
+        every = [result._replace(known=known)]
+        return every + [
+            _beside(sums._replace(known=known), to, n) for n, to in enumerate(shapes[1:], 1)
         ]
 
+    def _masked(self, scores: Labels, masks: Sequence[Labels]) -> tuple[Labels, np.ndarray]:
+        """Scores with the mask added, in full along the keys, and which of them are hidden."""
+        axes = (len(scores.shape) - 2, len(scores.shape) - 1)
+        scores = scores._replace(array=scores.full(axes if self.causal else axes[1:]))
+        hidden = np.zeros((1, 1), bool)
+        if self.causal:
+            hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
+        for mask in masks:
+            mask = mask._replace(array=mask.full())
+            hides = np.isin(mask.array, ZERO if self.boolean else _lowest(self.dtype))
+            hidden = hidden | mixing.lifted(mask._replace(array=hides), len(scores.shape)).array
+            if not self.boolean:
+                scores = mixing.paired(scores, mask, tag("add"), True)
+        return scores, np.broadcast_to(
+            hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
+        ) & ~hidden.all(-1, keepdims=True)
 
-def _group_shape(
-    group: np.ndarray, shape: tuple[int, ...], axes: tuple[int, ...], to: tuple[int, ...], n: int
-) -> np.ndarray:
-    """Means and deviations that a norm gives beside its result."""
-    full = Labels(tuple(1 if a in axes else size for a, size in enumerate(shape)), group).full()
-    found = joined(full, tag(n))
-    size = int(np.prod(to, dtype=int))
-    if found.size == size:
-        return found.reshape(to)
-    return np.broadcast_to(
-        joined(_all([Labels(found.shape, found)], tag(n))), tuple(min(k, 1) for k in to)
-    )
+
+def _beside(sums: Labels, to: tuple[int, ...], number: int) -> Labels:
+    """Sums of a softmax, where attention gives them; the seeds of dropout."""
+    if to == sums.shape:
+        return _fitted(sums, to, number)
+    return mixing.of_one(mixing.whole([sums], tag(number)), to, sums.known)
+
+
+def _lowest(dtype: str) -> np.ndarray:
+    """Labels of what a mask has where nothing is seen."""
+    if dtype == "bfloat16":
+        return of_content(np.array([0xFF80, 0xFF7F], np.uint16)).array
+    return of_content(np.array([-np.inf, np.finfo(dtype).min], dtype)).array
 
 
 @dataclass(frozen=True)
@@ -440,33 +590,40 @@ class Whole(Meaning):
     """Every output reads all of some axes of its inputs, and nothing is known of its own place there.
 
     ``kept``: pairs (input axis, output axis) along which an output reads its own index alone: the
-    batch, as a rule. The first input alone has these axes; ``others`` are read whole.
+    batch, as a rule. The first input alone has these axes; others are read whole, but for ``rows``, of
+    which the first of these axes is the first axis too: a mask with a row for each of the batch.
     """
 
     kept: tuple[tuple[int, int], ...] = ()
     word: str = ""
     numbers: tuple[Any, ...] = ()
+    rows: tuple[int, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, rest = reads[0], reads[1:]
+        one = reads[0]
+        rest = [other for n, other in enumerate(reads) if n and n not in self.rows]
         ins = [axis for axis, _ in self.kept]
-        full = one.full(ins)
-        turned = full.transpose(*ins, *(a for a in range(full.ndim) if a not in ins))
-        lead = turned.shape[: len(ins)]
-        lines = turned.reshape(*lead, -1)
+        inner = [axis for axis in range(len(one.shape)) if axis not in ins]
+        full = mixing.visible(one.full(ins)).transpose(*ins, *inner)
+        lead = full.shape[: len(ins)]
+        lines = full.reshape(*lead, -1)
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
-        found = _sum(joined(lines, index), (len(lead),))
-        inner = tuple(n for a, n in enumerate(one.shape) if a not in ins)
-        found = joined(found, _all(rest, what), tag(inner, self.numbers))
-        known = _known(reads)
+        found = mixing.summed(joined(lines, index), (len(lead),))
+        words = [
+            (one.shape[a], mixing.hashed(one.name(a)) if one.implicit(a) else 0) for a in inner
+        ]
+        found = joined(found, mixing.whole(rest, what), tag(*words, self.numbers))
+        for n in self.rows:
+            row = mixing.in_rows(reads[n]).reshape(-1, *(1,) * (len(lead) - 1))
+            found = joined(found, row)
+        order = np.argsort([axis for _, axis in self.kept]) if self.kept else ()
         result = []
         for number, shape in enumerate(shapes):
             lengths = [min(n, 1) for n in shape]
             for place, (_, axis) in enumerate(self.kept):
                 lengths[axis] = lead[place]
-            order = np.argsort([axis for _, axis in self.kept])
-            labels = joined(found, tag(number)).transpose(order).reshape(lengths)
-            result.append(Labels(shape, labels, known))
+            labels = joined(found, tag(number)).transpose(*order).reshape(lengths)
+            result.append(Labels(shape, labels, mixing.known(reads)))
         return result
 
 
@@ -475,42 +632,79 @@ class Scans(Meaning):
     """Output t along ``axis`` reads inputs up to t (from the end if ``reverse``): cumulative sums.
 
     ``mixes``: axes that every output reads whole besides: the features of a recurrent cell. What is
-    read besides (weights, first states) is read whole, but states along ``batch``.
+    read besides (weights) is read whole; ``states``: which of ``reads`` are first states, with the
+    batch along the axis ``batch`` of the first input and along their own axis before the last.
+    Outputs of another shape than the first are the last step's.
     """
 
     axis: int
     word: str = ""
     reverse: bool = False
     mixes: tuple[int, ...] = ()
+    numbers: tuple[Any, ...] = ()
+    states: tuple[int, ...] = ()
+    batch: int | None = None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
         rank = len(one.shape)
-        mixes = tuple(axis % rank for axis in self.mixes)
-        array = _reduced(one, mixes, False) if mixes else one.array
-        axis = self.axis % rank
-        full = Labels(tuple(1 if a in mixes else n for a, n in enumerate(one.shape)), array)
-        lines = full.full([axis])
-        if self.reverse:
-            lines = np.flip(lines, axis)
+        axis, mixes = self.axis % rank, tuple(a % rank for a in self.mixes)
+        array = mixing.reduced(one, mixes, False) if mixes else mixing.visible(one.array)
+        sizes = tuple(1 if a in mixes else n for a, n in enumerate(one.shape))
+        names = tuple(map(one.name, range(rank)))
+        full = Labels(sizes, array, one.known, names)
+        lines = full.full([axis] if self.batch is None else [axis, self.batch])
+        lines = np.flip(lines, axis) if self.reverse else lines
         found = np.empty_like(lines)
-        state = joined(_all(reads[1:], what))
+        state = self._first(reads, joined(what, tag(self.numbers))[()], rank)
         for step in range(lines.shape[axis]):
-            at = tuple(slice(step, step + 1) if a == axis else slice(None) for a in range(rank))
+            at = (slice(None),) * axis + (slice(step, step + 1),)
             state = joined(state, lines[at])
             found[at] = state
-        if self.reverse:
-            found = np.flip(found, axis)
-        result = []
-        for number, shape in enumerate(shapes):
-            fits = len(shape) == rank and all(
-                n == m or a in mixes for a, (n, m) in enumerate(zip(shape, one.shape, strict=True))
+        found = np.flip(found, axis) if self.reverse else found
+        fresh = tuple(("mixed", a) if a in mixes else name for a, name in enumerate(names))
+        known = mixing.known(reads)
+        return [self._given(found, state, fresh, to, n, known) for n, to in enumerate(shapes)]
+
+    def _first(self, reads: Sequence[Labels], what: np.uint64, rank: int) -> np.ndarray:
+        """What a step reads besides: weights, and its own row of the first states."""
+        rest = [one for n, one in enumerate(reads[1:], 1) if n not in self.states]
+        first = mixing.whole(rest, what)
+        for n in self.states:
+            one = reads[n]
+            batch = len(one.shape) - 2
+            others = tuple(a for a in range(len(one.shape)) if a != batch)
+            one = one._replace(array=_numbered(one._replace(array=one.full()), others))
+            row = mixing.reduced(one, others, True).reshape(-1)
+            first = joined(first, row.reshape([-1 if a == self.batch else 1 for a in range(rank)]))
+        return np.asarray(first)
+
+    def _given(
+        self,
+        found: np.ndarray,
+        last: np.ndarray,
+        names: tuple[Name, ...],
+        to: tuple[int, ...],
+        number: int,
+        known: bool,
+    ) -> Labels:
+        mixes = tuple(a % len(names) for a in self.mixes)
+        if (
+            len(to) == found.ndim
+            and all(
+                a in mixes or n in (m, found.shape[a])
+                for a, (n, m) in enumerate(zip(to, found.shape, strict=True))
             )
-            if fits:
-                result.append(Labels(shape, joined(found, tag(number)), _known(reads)))
-            else:
-                result.append(_of_one(_all(reads, joined(what, tag(number))), shape, False))
-        return result
+            and (not mixes or to[self.axis] == found.shape[self.axis])
+            and (number == 0 or not self.states)
+        ):
+            return Labels(to, joined(found, tag(number)), known, names)
+        if self.batch is None or len(to) < 2 or to[-2] != last.shape[self.batch]:
+            return mixing.of_one(mixing.whole([Labels(last.shape, last)], tag(number)), to, known)
+        rows = joined(last, tag(number)).reshape(
+            [-1 if a == len(to) - 2 else 1 for a in range(len(to))]
+        )
+        return Labels(to, rows, known)
 
 
 @dataclass(frozen=True)
@@ -519,7 +713,7 @@ class Windows(Meaning):
 
     ``spatial``: the input's spatial axes; ``channels``: its channel axis. ``kernel``, ``stride``,
     ``dilation``: one a spatial axis; ``padding``: (before, after) a spatial axis. ``kind``:
-    ``convolution``, ``transposed``, ``max`` or ``average``. ``groups``: of a convolution. ``reads``:
+    ``convolution``, ``transposed``, ``max``, ``average`` or ``sum``. ``groups``: of a convolution. ``reads``:
     input, weights and bias by number; a pool has its input alone. ``weights``: the
     axes of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too. ``ceil``: the last window may reach beyond.
@@ -542,85 +736,77 @@ class Windows(Meaning):
     @property
     def pool(self) -> bool:
         """Whether each channel is computed from its own alone, without weights."""
-        return self.kind in ("max", "average")
+        return self.kind in ("max", "average", "sum")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one, shape = reads[self.reads[0]], shapes[0]
         rest = [reads[n] for n in self.reads[1:]]
-        channels, groups = one.shape[self.channels], 1 if self.pool else self.groups
-        filters = shape[self.channels]
-        array = one.full(self.spatial)
-        if self.kind == "max":
-            array = np.where(array == ZERO, tag("zero"), array)
-        array = np.moveaxis(array, self.channels, -1)
-        spatial = tuple(a - (a > self.channels) for a in self.spatial)
+        one = one._replace(array=one.full(self.spatial))
+        frame = Frame(
+            self.kernel, self.stride, self.dilation, self.padding, self.kind == "transposed"
+        )
+        sizes = tuple(shape[a] for a in self.spatial)
+        each = True
         if not self.pool:
-            array = self._grouped(array, channels, groups, filters)
-        found = self._summed(array, spatial, tuple(shape[a] for a in self.spatial))
-        digest = _all(rest, what)
-        found = joined(found, digest)
-        found = np.moveaxis(found, -1, self.channels)
-        if found.shape[self.channels] not in (1, filters):
-            raise AssertionError((found.shape, shape))
-        labels = [Labels(shape, found, _known(reads))]
-        return labels + [
-            Labels(other, joined(found, tag(n)), _known(reads))
-            for n, other in enumerate(shapes[1:], 1)
-        ]
+            array, each = grouped(one, self.channels, self.groups, shape[self.channels])
+            one = one._replace(array=array)
+        found, counts = slid(one, self.spatial, frame, sizes, self.kind != "max")
+        what = joined(what, tag(self.kind, self.kernel))[()]
+        if self.kind == "average":
+            found = joined(found, self._divisors(frame, one, sizes, counts))
+        found = np.where(
+            (found == ZERO) & (not rest), ZERO, joined(found, mixing.whole(rest, what))
+        )
+        names: list[Name] = list(map(one.name, range(len(shape))))
+        if not self.pool:
+            found, names[self.channels] = self._filters(found, each), ("filters",)
+        labels = Labels(shape, found, mixing.known(reads), tuple(names))
+        return [labels, *(_fitted(labels, to, n) for n, to in enumerate(shapes[1:], 1))]
 
-    @staticmethod
-    def _grouped(array: np.ndarray, channels: int, groups: int, filters: int) -> np.ndarray:
-        """Labels a filter, or one for all, from those of its group's channels."""
-        if array.shape[-1] == 1:
-            return array
-        index = np.arange(1, channels + 1, dtype=np.uint64)
-        each = np.where(array == ZERO, ZERO, joined(array, index))
-        each = each.reshape(*array.shape[:-1], groups, channels // groups)
-        sums = _sum(_scattered(each), (each.ndim - 1,))
-        if groups == 1:
-            return sums
-        index = np.arange(1, filters + 1, dtype=np.uint64)
-        return joined(np.repeat(sums, filters // groups, axis=-1), index)
+    def _filters(self, found: np.ndarray, each: bool) -> np.ndarray:
+        """Labels that name their filter, where there is one for each."""
+        if not each:
+            return found
+        index = np.arange(1, found.shape[self.channels] + 1, dtype=np.uint64)
+        index = index.reshape([-1 if a == self.channels else 1 for a in range(found.ndim)])
+        return joined(found, index)
 
-    def _summed(
-        self, array: np.ndarray, spatial: tuple[int, ...], sizes: tuple[int, ...]
+    def _divisors(
+        self, frame: Frame, one: Labels, sizes: tuple[int, ...], counts: np.ndarray
     ) -> np.ndarray:
-        lengths = list(array.shape)
-        for axis, size in zip(spatial, sizes, strict=True):
-            lengths[axis] = size
-        found, counts = np.zeros(lengths, np.uint64), np.zeros(lengths, np.uint64)
-        for number, taps in enumerate(itertools.product(*map(range, self.kernel))):
-            to, at = [slice(None)] * array.ndim, [slice(None)] * array.ndim
-            inside = True
-            for k, axis in enumerate(spatial):
-                reach = self._reach(k, taps[k], array.shape[axis], sizes[k])
-                if reach is None:
-                    inside = False
-                    break
-                to[axis], at[axis] = reach
-            if not inside:
-                continue
-            part = array[tuple(at)]
-            with np.errstate(over="ignore"):
-                found[tuple(to)] += np.where(part == ZERO, ZERO, joined(part, tag(number)))
-                counts[tuple(to)] += np.uint64(1)
-        if self.kind == "average" and not self.counts_padding:
-            return joined(found, counts)
-        return np.where(found == ZERO, ZERO, mixed(found)) if not self.pool else found
+        if not self.counts_padding:
+            return counts
+        found = divisors(frame, [one.shape[a] for a in self.spatial], sizes)
+        return found.reshape(
+            [sizes[self.spatial.index(a)] if a in self.spatial else 1 for a in range(counts.ndim)]
+        )
 
-    def _reach(self, k: int, tap: int, size: int, outputs: int) -> tuple[slice, slice] | None:
-        """The outputs that a tap serves along an axis, and the inputs that they read by it."""
-        stride, offset = self.stride[k], tap * self.dilation[k] - self.padding[k][0]
-        if self.kind == "transposed":
-            first = max(0, -(offset // stride)) if offset < 0 else 0
-            last = min(size, (outputs - 1 - offset) // stride + 1)
-            if first >= last:
-                return None
-            begin = first * stride + offset
-            return slice(begin, (last - 1) * stride + offset + 1, stride), slice(first, last)
-        first = max(0, -(offset // stride)) if offset < 0 else 0
-        last = min(outputs, (size - 1 - offset) // stride + 1)
-        if first >= last:
-            return None
-        begin = first * stride + offset
-        return slice(first, last), slice(begin, (last - 1) * stride + offset + 1, stride)
+
+@dataclass(frozen=True)
+class Step:
+    """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives."""
+
+    meaning: Meaning
+    reads: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Steps(Meaning):
+    """Several steps in one operation: a convolution and its activation, a sum and its norm.
+
+    Numbers of values: first what the operation reads, then what each step gives. ``gives``: the
+    numbers of the operation's outputs; empty: the last step's alone. A step that has a ``word`` of
+    its own is labelled as the operation of that name is, so fused and separate steps match.
+    """
+
+    steps: tuple[Step, ...]
+    gives: tuple[int, ...] = ()
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        values = list(reads)
+        for number, one in enumerate(self.steps):
+            label = tag(one.meaning.word) if one.meaning.word else joined(what, tag(number))[()]
+            given = [values[n] for n in one.reads]
+            values += one.meaning.labels(given, [one.shape], label)  # type: ignore[arg-type]
+        return [values[n] for n in self.gives or (len(values) - 1,)]

@@ -8,15 +8,19 @@ differ. A recording on disk is the same, with every value in a file (:mod:`probe
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from probe.recording.contract import INPUT, WEIGHT, Event, Recorder, Seen
+from probe import floats
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Recorder, Seen
 from probe.recording.labels import Selection
-from probe.recording.meaning import Meaning, Normalises
+from probe.recording.meaning import Meaning
 
 SMALL = 1 << 20
 """Elements up to which integers, and what is computed from nothing else, are kept."""
@@ -27,7 +31,8 @@ class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
     ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept: inputs,
-    integers, and what is computed from integers alone. ``zeros``: where a softmax gave exact zeros.
+    integers, and what is computed from integers and single numbers alone. ``zeros``: what the
+    operation's meaning noticed, such as where a softmax gave exact zeros.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +48,13 @@ class Value:
     def floating(self) -> bool:
         """Whether it has floating-point numbers."""
         return "float" in self.dtype or "complex" in self.dtype
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is known to come from integers and single numbers alone."""
+        if self.content is None:
+            return False
+        return self.given >= 0 or not self.floating or self.shape == ()
 
 
 @dataclass
@@ -85,14 +97,49 @@ class Side(Protocol):
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """Returns what runs one operation alone, by its number; None where it can't be."""
 
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        """Returns the same of several operations."""
+
     def repeats(self, numbers: Sequence[int]) -> bool:
         """Whether these values have the same bits in another run of the same side."""
 
 
+PIECE = 1 << 20
+"""Bytes that are hashed at once: the pieces of a large array on all cores."""
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), "probe-digest")
+
+
+def numbers(seen: Seen) -> Callable[[], np.ndarray]:
+    """Returns a function that gives a value's exact numbers; integers and complex as they are."""
+
+    def given() -> np.ndarray:
+        array = seen.array()
+        return floats.widen(array, seen.dtype) if seen.dtype in floats.FORMATS else array
+
+    return given
+
+
 def digest(array: np.ndarray) -> str:
-    """Returns a digest of an array's bits, row by row."""
-    plain = np.ascontiguousarray(array)
-    return hashlib.blake2b(plain.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
+    """Returns a digest of an array's bits, row by row.
+
+    SHA-1, for which processors have instructions: nobody chooses arrays that collide.
+    """
+    plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    if len(plain) <= PIECE:
+        return hashlib.sha1(plain, usedforsecurity=False).hexdigest()
+    pieces = [plain[at : at + PIECE] for at in range(0, len(plain), PIECE)]
+    every = _threads().map(_piece, pieces)
+    return hashlib.sha1(b"".join(every), usedforsecurity=False).hexdigest()
+
+
+def _piece(plain: memoryview) -> bytes:
+    return hashlib.sha1(plain, usedforsecurity=False).digest()
 
 
 class Watch:
@@ -144,20 +191,23 @@ class Live:
             value = Value(seen.shape, seen.dtype, digest(array), given)
             if given < 0:
                 value.role, value.name = seen.role, seen.name
-            integers = not value.floating
-            if seen.role == INPUT and given < 0 or (integers and array.size <= SMALL and given < 0):
+            plain = not value.floating or seen.role == CONSTANT
+            if given < 0 and (
+                seen.role == INPUT or array.size == 1 or (plain and array.size <= SMALL)
+            ):
                 value.content = np.array(array)
             found.values.append(value)
 
         def done(number: int, event: Event, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-            known = all(self._plain(found.values[n]) for n in reads)
+            known = all(found.values[n].plain for n in reads)
             for n, seen in zip(gives, event.gives, strict=True):
                 value = found.values[n]
                 if known and int(np.prod(seen.shape)) <= SMALL:
                     value.content = np.array(seen.array())
-                elif isinstance(event.meaning, Normalises) and event.meaning.vanishes:
-                    zeros = seen.array() == 0
-                    value.zeros = zeros if zeros.any() else None
+                elif event.meaning.notices and n == gives[0]:
+                    value.zeros = event.meaning.noticed(
+                        [numbers(one) for one in event.reads], [numbers(one) for one in event.gives]
+                    )
             name = event.path or event.op
             names[name] = names.get(name, 0) + 1
             unique = name if names[name] == 1 else f"{name}#{names[name]}"
@@ -170,16 +220,11 @@ class Live:
 
         watch = Watch(met, done)
         outputs = self.recorder.record(watch)
+        self.numbers = watch.numbers
+        found.target, found.note = self.recorder.target, self.recorder.note  # known by now
         self.outputs = [np.array(seen.array()) for seen in outputs]
         found.outputs = tuple(watch.number(seen) for seen in outputs)
         return found
-
-    @staticmethod
-    def _plain(value: Value) -> bool:
-        """Whether a value comes from integers alone."""
-        if value.content is None:
-            return False
-        return value.given >= 0 or not value.floating
 
     def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -217,7 +262,19 @@ class Live:
         return found[0]
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
-        return self.event(number).again
+        return self.agains({number})[number]
+
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        found: dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None] = {}
+
+        def done(number: int, event: Event, *_: Any) -> None:
+            if number in wanted:
+                found[number] = event.again
+
+        self.recorder.record(Watch(lambda *_: None, done))
+        return found
 
 
-__all__ = ["Live", "Operation", "Recording", "Side", "Value", "Watch", "WEIGHT", "digest"]
+__all__ = ["WEIGHT", "Live", "Operation", "Recording", "Side", "Value", "Watch", "digest"]

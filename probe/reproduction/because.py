@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probe import floats
+from probe.comparison import Comparison
 from probe.explain.evidence import Added, Evidence
 from probe.order.tree import BIAS, product
 from probe.reproduction.content import Reproduction
@@ -18,7 +19,11 @@ MOST_PRODUCTS = 12
 
 def cause(made: Reproduction) -> str:
     """Returns both sides' orders, and one output in full."""
-    found, evidence = made.explanation, made.evidence
+    return told(made.explanation, made.evidence, not made.not_emulated)
+
+
+def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
+    """The same of any comparison. ``drawn``: there is a picture of both orders."""
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
@@ -32,7 +37,7 @@ def cause(made: Reproduction) -> str:
     if evidence.cause == "reach":
         return f"{_reach(evidence)} {proof}"
     if evidence.left.summation is None or evidence.right.summation is None:
-        return _no_order(made) or f"{causes}: no order is known."
+        return _no_order(found) or f"{causes}: no order is known."
     words = {
         "order": "the products are added in a different order",
         "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
@@ -45,7 +50,7 @@ def cause(made: Reproduction) -> str:
         f"{name}:\n\n```\n{_products(side)}{_sums(side)}\n```"
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
-    shown = " `order.png` shows both." if not made.not_emulated else ""
+    shown = " `order.png` shows both." * drawn
     left_out = len(evidence.left.products) - len(evidence.left.summation.tree.leaves)
     zeros = " Products that are 0 are left out below: they add nothing." if left_out > 0 else ""
     head = f"{why[0].upper()}{why[1:]}. {proof}{shown}{zeros}"
@@ -65,9 +70,8 @@ def _reach(evidence: Evidence) -> str:
     )
 
 
-def _no_order(made: Reproduction) -> str:
+def _no_order(found: Comparison) -> str:
     """Returns what was seen of the sides that are no sums of products."""
-    found = made.explanation
     told = [
         f"on the {name}, {side.evidence}"
         for name, side in (("left", found.left), ("right", found.right))

@@ -269,7 +269,66 @@ TRIALS = since(
     Column("seconds", "float", "for both sides, their reveals and the referee", "s"),
 )
 
-VERSION = 3
+NO_WALK = "refused: `reason`"
+MODEL = (
+    key("model", "text", "which model, of those that the experiment lists"),
+    TARGET,
+    key("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`"),
+    key("at", "text", "its value on the left side"),
+    key("against", "text", "its value on the right side"),
+)
+
+WALKS = since(
+    4,
+    RUN,
+    *MODEL,
+    Column("weights", "text", "where the weights come from: a package, or `seeded`"),
+    Column("verdict", "text", "of the outputs: `equal`, `differs`, `unknown`", null=NO_WALK),
+    Column("operations", "int", "operations of both runs", "operations", null=NO_WALK),
+    Column("examined", "int", "of these, compared", "operations", null=NO_WALK),
+    Column("sources", "int", "inputs agree, outputs differ", "operations", null=NO_WALK),
+    Column("carried", "int", "inputs differ already", "operations", null=NO_WALK),
+    Column("healed", "int", "inputs differ, outputs agree", "operations", null=NO_WALK),
+    Column("one_side", "int", "of one run alone", "operations", null=NO_WALK),
+    Column("first", "text", "the first source", null="none"),
+    Column("first_op", "text", "its operation, in the library's word", null="none"),
+    Column("first_cause", "text", "its cause", null="none, or none is known"),
+    Column("compared", "int", "numbers of the outputs that must agree", "numbers", null=NO_WALK),
+    Column("differing", "int", "of these, with different bits", "numbers", null=NO_WALK),
+    Column("max_ulp", "int", "largest distance of the outputs", "ulp", null="no number"),
+    Column("scaled", "float", "largest difference over the largest output", "eps", null=NO_WALK),
+    Column("rows", "int", "rows of the outputs that must agree", "rows", null=NO_WALK),
+    Column("crossed", "int", "of these, whose largest number is another", "rows", null=NO_WALK),
+    Column("plain_seconds", "float", "of a run that is not watched", "s", null=NO_WALK),
+    Column("watched_seconds", "float", "of the same run, with digests", "s", null=NO_WALK),
+    Column("plain_bytes", "int", "most memory of the run that is not watched", "B", null="unknown"),
+    Column("watched_bytes", "int", "most memory of the watched run", "B", null="unknown"),
+    Column("seconds", "float", "for all: runs, comparison, causes", "s"),
+    Column("notes", "text", "what was said besides", null="nothing", foreign=True),
+    Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
+)
+
+SOURCES = since(
+    4,
+    RUN,
+    *MODEL,
+    key("number", "int", "place of the operation in the run"),
+    Column("name", "text", "the operation, by its place in the model"),
+    Column("op", "text", "the library's word for it"),
+    Column(
+        "kind", "text", "`product`, `convolution`, `pool`, `reduction`, `norm`, `function`, ..."
+    ),
+    Column("compared", "int", "numbers that must agree", "numbers"),
+    Column("differing", "int", "of these, with different bits", "numbers"),
+    Column("max_ulp", "int", "largest distance", "ulp", null="no number"),
+    Column("cause", "text", "why", null="no word for it, or not asked"),
+    Column("examined", "int", "differing numbers that were asked about", "numbers", null="none"),
+    Column("replayed", "int", "of these, given again on both sides", "numbers", null="none"),
+    Column("alone", "int", "1: alone, the operation gave its bits on both sides", null="not tried"),
+    Column("why", "text", "the cause in a sentence", null="not asked", foreign=True),
+)
+
+VERSION = 4
 """Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
@@ -277,6 +336,7 @@ HISTORY: dict[int, str] = {
     2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
     "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
     3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
+    4: "Models of any shape: `walks`, `sources`.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
 
@@ -291,6 +351,8 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "remedies": REMEDIES,
     "reproductions": REPRODUCTIONS,
     "trials": TRIALS,
+    "walks": WALKS,
+    "sources": SOURCES,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -308,6 +370,8 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "reproductions": "One row a finding that was drawn, made small, and run by its script.",
     "trials": "One row a random pair of runs: what probe says of it, and what direct calls of the "
     "libraries say.",
+    "walks": "One row a pair of runs of a model, compared operation by operation.",
+    "sources": "One row an operation whose inputs agree and whose outputs don't.",
 }
 """What a row of each table is."""
 

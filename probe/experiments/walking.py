@@ -1,0 +1,293 @@
+"""Models under variations: two runs each, walked operation by operation, as rows for the store.
+
+Each model has a process of its own, which builds it once. Time and memory of a watched run are
+taken beside those of the same run unwatched.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import machine, shard
+from probe.campaign import Row, Tally, Tell, run_row, silent
+from probe.errors import ProbeError, TargetError
+from probe.experiments.models import Model, Variation, every
+from probe.launch import open_session
+from probe.recording import RECORDERS
+from probe.recording.meaning import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
+from probe.recording.recording import Live
+from probe.store import Store, parquet
+from probe.target import Target
+
+RUNS = 3
+"""Of each time the median of so many."""
+
+WORDS = ("vary", "at", "against")
+
+KINDS = (
+    *((Contracts, "product"), (Reduces, "reduction"), (Normalises, "norm"), (Each, "function")),
+    *((Scans, "recurrent"), (Unknown, "unknown")),
+)
+"""Classes of meanings, and what the table ``sources`` calls them; convolutions and pools aside."""
+
+
+def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = silent) -> Tally:
+    """Walks every model under its variations; what the store has is not walked again.
+
+    ``folder``: with the packages. ``found``: pairs of runs that were compared. What fails is a row
+    with the reason.
+    """
+    job = _Walking(store, folder)
+    chosen = shard.current().part(list(models))
+    total, count = sum(len(model.variations) for model in chosen), 0
+    try:
+        for model in chosen:
+            job.walk(model)
+            count += len(model.variations)
+            tell(count, total, f"{model.name} on {model.target}")
+    except KeyboardInterrupt:
+        job.tally.interrupted = True
+    return job.tally
+
+
+class _Walking:
+    """What is stored, and where the next walks go."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store, self.folder, self.tally = store, folder, Tally()
+        self.runs: dict[str, str] = {}
+        rows = parquet.table(store.path, "walks").to_pylist()
+        self.done = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
+
+    def walk(self, model: Model) -> None:
+        """Walks what the store does not have of a model."""
+        try:
+            run = self._run(model.target)
+        except TargetError as error:
+            self.tally.failures.setdefault(model.target, []).append(error.why)
+            return
+        every = model.variations
+        todo = [one for one in every if (run, model.name, *_words(one)) not in self.done]
+        self.tally.before += len(every) - len(todo)
+        name: Row = {"run_id": run, "model": model.name, "target": model.target}
+        for walk, sources in _apart(model, todo, self.folder) if todo else ():
+            self.store.append("walks", name | {"weights": model.weights} | walk)
+            place = name | {word: walk[word] for word in WORDS}
+            self.store.append("sources", [place | source for source in sources])
+            self.tally.found += walk["reason"] is None
+            if walk["reason"]:
+                where = f"{model.name} on {model.target}"
+                self.tally.failures.setdefault(where, []).append(walk["reason"])
+
+    def _run(self, target: str) -> str:
+        """Stores the row of the run on a target; its id. Raises TargetError."""
+        if target not in self.runs:
+            with open_session(Target.parse(target)).start() as session:
+                row = run_row(session.target, session.facts, session.variables, "real_models")
+            self.store.append("runs", row)
+            self.runs[target] = str(row["run_id"])
+        return self.runs[target]
+
+
+def _words(one: Variation) -> tuple[str, str, str]:
+    return one.vary, one.at, one.against
+
+
+def _apart(model: Model, todo: Sequence[Variation], folder: Path) -> list[tuple[Row, list[Row]]]:
+    """Walks a model in a process of its own; where that dies, every variation in its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(_walks, model.name, model.target, list(todo), folder).result()
+        except BrokenProcessPool:
+            if len(todo) > 1:
+                return [pair for one in todo for pair in _apart(model, [one], folder)]
+            return [(_refused(todo[0], "the process died"), [])]
+
+
+def _walks(
+    name: str, target: str, todo: Sequence[Variation], folder: Path
+) -> list[tuple[Row, list[Row]]]:
+    (model,) = (one for one in every() if (one.name, one.target) == (name, target))
+    try:
+        sides = model.sides(folder)
+    except Exception as error:  # a package or a library that isn't here, or a file that isn't
+        return [(_refused(one, _said(error)), []) for one in todo]
+    found = []
+    for one in todo:
+        try:
+            found.append(walked(sides(one), one, model.target))
+        except Exception as error:  # nobody wants to see it; the others go on
+            found.append((_refused(one, _said(error)), []))
+    return found
+
+
+def _said(error: Exception) -> str:
+    text = str(error) if isinstance(error, ProbeError) else f"{type(error).__name__}: {error}"
+    return machine.publishable((text.splitlines() or [type(error).__name__])[0])
+
+
+def _refused(one: Variation, reason: str) -> Row:
+    return {
+        "vary": one.vary,
+        "at": one.at,
+        "against": one.against,
+        "seconds": 0.0,
+        "reason": reason,
+    }
+
+
+def recorders(sides: tuple[Any, Any], target: str) -> list[Any]:
+    """Recorders of both sides: functions are watched by their library's."""
+    library = Target.parse(target).name
+    if library == "keras":
+        library = dict(Target.parse(target).switches).get("backend", "tensorflow")
+    made = []
+    for side in sides:
+        known = hasattr(side, "record")
+        made.append(side if known else import_module(RECORDERS[library]).Recorder(side))
+    return made
+
+
+def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, list[Row]]:
+    """Walks two runs; columns of ``walks`` and of ``sources``."""
+    from probe.recording.walk import walk
+
+    begun = time.monotonic()
+    left, right = recorders(sides, target)
+    found = walk(left, right)
+    row: Row = {"vary": one.vary, "at": one.at, "against": one.against, "reason": None}
+    seconds = time.monotonic() - begun
+    verdicts = [each.verdict for each in found.operations]
+    first = found.first
+    row |= {
+        "verdict": found.difference.verdict,
+        "operations": len(verdicts),
+        "examined": found.difference.examined,
+        "sources": verdicts.count("source"),
+        "carried": verdicts.count("carried"),
+        "healed": verdicts.count("healed"),
+        "one_side": verdicts.count("left") + verdicts.count("right"),
+        "first": first and first.name,
+        "first_op": first and first.op,
+        "first_cause": (first and first.cause) or None,
+        "notes": machine.publishable("; ".join(found.notes)) or None,
+        "seconds": seconds,
+    }
+    return row | _outputs(found) | _cost(right), _sources(found)
+
+
+def _outputs(found: Any) -> Row:
+    """What the difference comes to at the outputs."""
+    pairs = found.difference.outputs
+    ulps = [pair.max_ulp for pair in pairs]
+    rows, crossed = 0, 0
+    for pair in pairs:
+        if pair.compared:
+            some = _decisions(found, pair)
+            rows, crossed = rows + some[0], crossed + some[1]
+    return {
+        "compared": sum(pair.compared for pair in pairs),
+        "differing": sum(pair.differing for pair in pairs),
+        "max_ulp": None if None in ulps else max(ulps, default=0),
+        "scaled": max((pair.scaled for pair in pairs), default=0.0),
+        "rows": rows,
+        "crossed": crossed,
+    }
+
+
+def _decisions(found: Any, pair: Any) -> tuple[int, int]:
+    """Rows of an output that must agree whole, and those whose largest number is another one."""
+    mine = found.left.arrays({pair.left})[pair.left]
+    other = found.right.arrays({pair.right})[pair.right]
+    masks = [
+        pair.selection.mask(array.shape, side).reshape(-1, array.shape[-1]).all(-1)
+        for side, array in enumerate((mine, other))
+    ]
+    tops = [
+        array.reshape(-1, array.shape[-1])[mask].argmax(-1)
+        for array, mask in zip((mine, other), masks, strict=True)
+    ]
+    if len(tops[0]) != len(tops[1]) or mine.dtype.kind != "f":
+        return 0, 0
+    return len(tops[0]), int((tops[0] != tops[1]).sum())
+
+
+def _cost(recorder: Any) -> Row:
+    """Time and memory of a run, unwatched and watched."""
+    plain, plain_bytes = _measured(recorder.plain)
+    watched, watched_bytes = _measured(lambda: Live(recorder))
+    return {
+        "plain_seconds": plain,
+        "watched_seconds": watched,
+        "plain_bytes": plain_bytes,
+        "watched_bytes": watched_bytes,
+    }
+
+
+def _measured(call: Any) -> tuple[float, int | None]:
+    """The median time of a call, and the most memory that the process held while it went on."""
+    _reset()
+    times = []
+    for _ in range(RUNS):
+        begun = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times), _peak()
+
+
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def _reset() -> None:
+    """Lets the kernel count the most memory anew, where it can."""
+    with suppress(OSError):
+        RESET.write_text("5")
+
+
+def _peak() -> int | None:
+    if not STATUS.exists():
+        return None
+    (line,) = (one for one in STATUS.read_text().splitlines() if one.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def _sources(found: Any) -> list[Row]:
+    """Rows of ``sources``."""
+    rows = []
+    for number, one in enumerate(found.operations):
+        if one.verdict != "source":
+            continue
+        cause = found.causes.get(number)
+        row: Row = {"number": number, "name": one.name, "op": one.op, "kind": kind(found, one)}
+        row |= {"compared": one.compared, "differing": one.differing, "max_ulp": one.max_ulp}
+        if cause is not None:
+            row |= {"cause": cause.kind or None, "examined": cause.examined}
+            row |= {"replayed": cause.replayed, "alone": int(cause.alone)}
+            row |= {"why": machine.publishable(cause.why)}
+        rows.append(row)
+    return rows
+
+
+def kind(found: Any, one: Any) -> str:
+    """What sort of operation an aligned one is, by its meaning."""
+    meaning = found.left.recording.operations[one.left].meaning
+    if isinstance(meaning, Windows):
+        return "pool" if meaning.pool else "convolution"
+    return next((name for type_, name in KINDS if isinstance(meaning, type_)), "other")
+
+
+def totals(rows: Any) -> tuple[int, int]:
+    """Walks that were compared, and those that differ, of a frame of ``walks``."""
+    judged = rows[rows.reason.isna()]
+    return len(judged), int(np.sum(judged.verdict == "differs"))

@@ -1,0 +1,520 @@
+"""A recorded operation as a case of the engine, and the operation itself as the case's target.
+
+Sums of products and windows are cases: what is read becomes x, w and b, channels last, and what is
+given becomes outputs by position and filter. The masks, the controls and the replay then drive the
+operation as it was recorded, alone, at its own shapes and layouts, in this process: whatever the
+library, its version and the memory order of its operands are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from probe import floats, operands, ulp
+from probe.backends.contract import Backend, Operator
+from probe.case import Case
+from probe.comparison import Arrays
+from probe.errors import InputError
+from probe.launch import Answer, InlineSession
+from probe.order.functions import Own
+from probe.order.orders import Behind
+from probe.recording.meaning import Contracts, Each, Meaning, Reduces, Windows
+from probe.worker import child
+
+Again = Callable[[list[np.ndarray]], list[np.ndarray]]
+Function = tuple[str, tuple[Any, ...]]
+
+FAINT = 30
+"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
+
+KEPT_BITS = 20
+"""Significant bits of an answer that is told from its quotient by a divisor."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operand of a case in what is read: split into ``pieces``, turned, and given ``shape``.
+
+    ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
+    """
+
+    number: int
+    whole: tuple[int, ...]
+    pieces: tuple[int, ...]
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(number: int, whole: tuple[int, ...], axes: Sequence[int], *shape: int) -> Part:
+        """All of an array with its axes in another order, in another shape."""
+        return Part(number, whole, whole, tuple(axes), shape)
+
+    def taken(self, array: np.ndarray) -> np.ndarray:
+        """Returns the operand, from what is read or given: a copy."""
+        turned = array.reshape(self.pieces).transpose(self.axes)
+        return np.array(turned, order="C").reshape(self.shape)
+
+    def put(self, array: np.ndarray) -> np.ndarray:
+        """Returns what is read, from the operand: a copy."""
+        turned = array.reshape([self.pieces[axis] for axis in self.axes])
+        back = np.argsort(np.array(self.axes, int))
+        return np.array(turned.transpose(back), order="C").reshape(self.whole)
+
+
+@dataclass(frozen=True)
+class AsCase:
+    """One side's operation: the case, and where its operands and outputs are.
+
+    ``scale``: outputs times this power of two are the case's, as those of a mean of so many.
+    ``divisor``: what sums are divided by, if that is no power of two. ``functions``: what each sum
+    goes through before it is given, as (word, numbers).
+    """
+
+    case: Case
+    x: Part
+    w: Part | None
+    b: Part | None
+    y: Part
+    scale: int = 1
+    divisor: int = 1
+    functions: tuple[Function, ...] = ()
+
+    def operands(self, reads: Sequence[np.ndarray]) -> Arrays:
+        """x, w and b of the case, from all that is read (container arrays)."""
+        x = self.x.taken(reads[self.x.number])
+        if self.w is None:
+            w = floats.round_to(np.ones(self.case.weight_shape), self.case.dtype)
+        else:
+            w = self.w.taken(reads[self.w.number])
+        return x, w, None if self.b is None else self.b.taken(reads[self.b.number])
+
+    def places(self, flat: np.ndarray) -> np.ndarray:
+        """(position, filter) of outputs by their flat index as the operation gives them."""
+        index = np.arange(prod(self.y.whole)).reshape(self.y.whole)
+        where = np.empty_like(index).reshape(-1)
+        where[self.y.taken(index).reshape(-1)] = np.arange(index.size)
+        return np.stack(np.divmod(where[flat], self.case.filters), axis=1)
+
+
+class Session(InlineSession):
+    """A recorded operation as a started target of its case. InputError: its last step is not known.
+
+    ``behind``: what becomes of each sum before it is given; None: nothing.
+    """
+
+    def __init__(self, name: str, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
+        self.target = Own(name)  # type: ignore[assignment]
+        self.variables, self.facts = {}, {}
+        self._worker, self.alive = child.Worker(), True
+        self._worker.backend = _Operations(view, reads, again)  # type: ignore[assignment]
+        self.view, self.faint = view, 0
+        self.behind: Behind | None = None
+        if view.divisor > 1:
+            self.behind = self._divided()
+        elif view.functions:
+            self.behind = _functions(view.functions, view.case.dtype)
+            bounded = any(word in ("relu6", "clip") for word, _ in view.functions)
+            self.faint = FAINT * (bounded and view.case.dtype != "float16")
+
+    def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
+        """As ``InlineSession.stream``; questions are put so that answers get through ``behind``."""
+        asks = header["do"] == "masks" and self.behind is not None
+        if not asks:
+            yield from super().stream(header, arrays)
+            return
+        names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
+        given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
+        for answer, found in super().stream(header, given):
+            yield answer, found | {"outputs": self._answers(found["outputs"])}
+
+    def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
+        dtype = self.view.case.dtype
+        return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
+
+    def _answers(self, found: np.ndarray) -> np.ndarray:
+        """The sums that were answered: those with few bits are told from their quotient."""
+        if self.view.divisor == 1:
+            return self._faint(found, self.faint) if self.faint else found
+        dtype = self.view.case.dtype
+        digits, power = np.frexp(floats.widen(found, dtype) * self.view.divisor)
+        bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
+        return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
+
+    def _divided(self) -> Behind:
+        """How the sum is divided: asked with a single number in each of them."""
+        case, count = self.view.case, self.view.divisor
+        x = np.zeros(case.input_shape())
+        x[..., 0] = operands.normal(0, "x", x.shape[:-1])
+        dtype = case.dtype
+        alone = floats.round_to(x, dtype)
+        arrays = {"x": alone, "w": floats.round_to(np.ones(case.weight_shape), dtype)}
+        _, found = super().request({"do": "run", "spec": case.spec()}, arrays)
+        for apply in _divisions(count, dtype):
+            if ulp.equal(apply(alone[..., :1]), found["y"], dtype):
+                return Behind(apply, True)
+        why = "its sums are divided in a way that is not known"
+        raise InputError("count", count, why, "")
+
+
+def _divisions(count: int, dtype: str) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """Ways of dividing by a count: at once, or by its rounded reciprocal."""
+    inverse = floats.widen(floats.round_to(np.array([1 / count]), dtype), dtype)[0]
+    return [
+        lambda array: floats.round_to(floats.widen(array, dtype) / count, dtype),
+        lambda array: floats.round_to(floats.widen(array, dtype) * inverse, dtype),
+    ]
+
+
+def _functions(functions: Sequence[Function], dtype: str) -> Behind:
+    """Functions that round nothing, one after the other."""
+    ends = [_bounds(word, numbers) for word, numbers in functions]
+
+    def apply(array: np.ndarray) -> np.ndarray:
+        values = floats.widen(array, dtype)
+        for low, high in ends:
+            values = np.clip(values, low, high)
+        return floats.round_to(values, dtype)
+
+    return Behind(apply)
+
+
+def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
+    """Between which numbers a function keeps what it is given. InputError: it does otherwise."""
+    if word == "relu":
+        return 0.0, None
+    if word == "relu6":
+        return 0.0, 6.0
+    if word == "clip" and len(numbers) == 2:
+        low, high = (None if one is None else float(one) for one in numbers)
+        if (low is None or low <= 0) and (high is None or high > 0):
+            return low, high
+    raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
+
+
+class _Operations(Backend):
+    """The library that has this one operation."""
+
+    name = "recorded"
+
+    def __init__(self, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
+        self.view, self.reads, self.again = view, reads, again
+
+    def operator(self, spec: dict[str, Any]) -> Operator:
+        return _Operation(spec, self)
+
+
+class _Operation(Operator):
+    """The operation; what it reads besides its operands stays as it was recorded."""
+
+    def __init__(self, spec: dict[str, Any], owner: _Operations) -> None:
+        super().__init__(spec)
+        view, self.y, self.scale = owner.view, owner.view.y, owner.view.scale
+
+        def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+            reads = list(owner.reads)
+            reads[view.x.number] = x
+            if view.w is not None:
+                reads[view.w.number] = w
+            if view.b is not None and b is not None:
+                reads[view.b.number] = b
+            with np.errstate(all="ignore"):
+                return owner.again(reads)[view.y.number]
+
+        self.call, self.view = call, view
+
+    def input(self, x: np.ndarray) -> np.ndarray:
+        return self.view.x.put(x)
+
+    def weights(self, w: np.ndarray) -> np.ndarray:
+        return w if self.view.w is None else self.view.w.put(w)
+
+    def bias(self, b: np.ndarray | None) -> np.ndarray | None:
+        return None if b is None or self.view.b is None else self.view.b.put(b)
+
+    def output(self, y: np.ndarray) -> np.ndarray:
+        found = self.y.taken(np.asarray(y))
+        return scaled(found, self.scale, self.spec["dtype"])
+
+
+def scaled(array: np.ndarray, scale: int, dtype: str) -> np.ndarray:
+    """Returns a container array times a power of two: exact, but for what overflows."""
+    if scale == 1:
+        return array
+    with np.errstate(over="ignore"):
+        return floats.round_to(floats.widen(array, dtype) * scale, dtype)
+
+
+def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...]]:
+    """An operation that is several in one: the sum that it starts with, and functions behind it.
+
+    ``count``: how many arrays it reads. A bias that is added behind becomes the sum's own.
+    InputError: what is behind is not of this kind.
+    """
+    behind = list(getattr(meaning, "behind", ()))
+    if steps := getattr(meaning, "steps", ()):
+        first = steps[0].meaning
+        if steps[0].reads != tuple(range(len(steps[0].reads))):
+            raise InputError("operation", type(first).__name__, "several operations in one", "")
+        for number, one in enumerate(steps[1:]):
+            if count + number not in one.reads:
+                raise InputError("operation", meaning.word, "several operations in one", "")
+            others = tuple(n for n in one.reads if n != count + number)
+            behind.append((one.meaning, others))
+    else:
+        first = getattr(meaning, "first", meaning)
+    functions: list[Function] = []
+    for one, others in behind:
+        each = getattr(one, "each", one)
+        if each.word == "add" and len(others) == 1 and not functions:
+            first = _with_bias(first, others[0])
+        elif isinstance(each, Each) and not others:
+            functions.append((each.word, each.numbers))
+        else:
+            raise InputError("operation", each.word, "it is added or joined to the sum behind", "")
+    return first, tuple(functions)
+
+
+def _with_bias(meaning: Meaning, number: int) -> Meaning:
+    if isinstance(meaning, Windows) and len(meaning.reads) == 2 and not meaning.pool:
+        return replace(meaning, reads=(*meaning.reads, number))
+    if isinstance(meaning, Contracts) and meaning.bias is None:
+        return replace(meaning, bias=number)
+    raise InputError("operation", "add", "it adds to a sum that has a bias", "")
+
+
+def as_case(
+    meaning: Meaning,
+    shapes: Sequence[tuple[int, ...]],
+    outputs: Sequence[tuple[int, ...]],
+    dtypes: Sequence[str],
+) -> AsCase:
+    """The case that an operation is. InputError: it is none, with what stands against it.
+
+    ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
+    """
+    meaning, functions = parts_of(meaning, len(shapes))
+    used: Sequence[int] = (0,)
+    if isinstance(meaning, Contracts):
+        used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
+    elif isinstance(meaning, Windows):
+        used = meaning.reads if not meaning.pool else (0,)
+    mixed = {dtypes[n] for n in used} | {dtypes[-1]}
+    if len(mixed) > 1:
+        raise InputError("dtype", "+".join(sorted(mixed)), "operands of several formats", "")
+    if isinstance(meaning, Contracts):
+        found = _product(meaning, shapes, outputs[0], dtypes[-1])
+    elif isinstance(meaning, Windows):
+        found = _windows(meaning, shapes, outputs[0], dtypes[-1])
+    elif isinstance(meaning, Reduces):
+        found = _reduced(meaning, shapes[0], outputs[0], dtypes[-1])
+    else:
+        raise InputError("operation", type(meaning).__name__, "it is no sum of products", "")
+    return replace(found, functions=functions)
+
+
+class _Axes:
+    """The letters of a product of two: of a batch, of rows, of columns, and the summed ones."""
+
+    def __init__(self, meaning: Contracts, shapes: Sequence[tuple[int, ...]]) -> None:
+        self.equation, self.numbers = meaning.equation, meaning.reads
+        self.shapes = [shapes[number] for number in meaning.reads]
+        texts, self.out = meaning.spelled(self.shapes[0], self.shapes[1])
+        self.sizes: dict[str, int] = {}
+        for text, shape in zip(texts, self.shapes, strict=True):
+            if len(set(text)) < len(text):
+                raise InputError("equation", meaning.equation, "it reads a diagonal", "")
+            for letter, size in zip(text, shape, strict=True):
+                self.sizes[letter] = max(self.sizes.get(letter, 1), size)
+        self.texts = texts
+        # an axis of length 1 that is broadcast belongs to the other operand alone
+        self.own = [
+            "".join(x for x, n in zip(text, shape, strict=True) if n == self.sizes[x])
+            for text, shape in zip(texts, self.shapes, strict=True)
+        ]
+        alone = (set(self.own[0]) ^ set(self.own[1])) - set(self.out)
+        if alone:
+            raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
+
+    def letters(self, one: int) -> tuple[str, str, str, str]:
+        """Of rows, batch, columns and sums, where operand ``one`` has the rows."""
+        ours, theirs = self.own[one], self.own[1 - one]
+        both = [x for x in self.out if x in ours and x in theirs]
+        rows = [x for x in self.out if x not in theirs]
+        columns = [x for x in self.out if x in theirs and x not in ours]
+        sums = [x for x in ours if x in theirs and x not in self.out]
+        return "".join(rows), "".join(both), "".join(columns), "".join(sums)
+
+    def count(self, letters: str) -> int:
+        """How many elements these axes have."""
+        return prod(self.sizes[letter] for letter in letters)
+
+    def part(self, which: int, letters: str, *shape: int) -> Part:
+        """Operand ``which`` with its axes in this order; those that are broadcast come first."""
+        text = self.texts[which]
+        rest = [axis for axis, letter in enumerate(text) if letter not in letters]
+        axes = [*rest, *(text.index(letter) for letter in letters)]
+        return Part.of(self.numbers[which], self.shapes[which], axes, *shape)
+
+
+def _product(
+    meaning: Contracts, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
+) -> AsCase:
+    """Rows times weights; where both operands have a batch, its entries are groups of filters.
+
+    The weights are the operand that the bias goes with, or else the one with more of its own.
+    """
+    axes = _Axes(meaning, shapes)
+    bias = None if meaning.bias is None else shapes[meaning.bias]
+    width = [axes.count(axes.letters(one)[2]) for one in (0, 1)]
+    for one in sorted((0, 1), key=lambda n: -width[n]):
+        rows, both, columns, sums = axes.letters(one)
+        filters = both + columns
+        if bias is not None and not _fits(bias, axes, filters):
+            continue
+        m, g, n, k = (axes.count(letters) for letters in (rows, both, columns, sums))
+        case = _rows(m, g, n, k, dtype, bias is not None)
+        middle = (1,) * case.spatial_rank
+        turned = [axes.out.index(letter) for letter in rows + filters]
+        return AsCase(
+            case,
+            x=axes.part(one, rows + both + sums, m, *middle, g * k),
+            w=axes.part(1 - one, sums + filters, *middle, k, g * n),
+            b=None if bias is None else Part.of(meaning.bias or 0, bias, range(len(bias)), g * n),
+            y=Part.of(0, out, turned, m, *middle, g * n),
+        )
+    raise InputError("bias", bias, "it is not one number for each filter", "")
+
+
+def _rows(m: int, g: int, n: int, k: int, dtype: str, bias: bool) -> Case:
+    """m rows of k numbers with n filters; with g groups of both, a convolution of one element."""
+    added = "normal" if bias else None
+    if g == 1:
+        return Case("dense", in_channels=k, filters=n, batch=m, dtype=dtype, bias=added)
+    sizes: dict[str, Any] = {"in_channels": g * k, "filters": g * n, "groups": g, "batch": m}
+    return Case("conv1d", kernel=1, length=1, dtype=dtype, bias=added, **sizes)
+
+
+def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
+    """Whether a bias has one number for each filter, in the filters' order."""
+    if len(bias) > len(axes.out):
+        return False
+    letters = axes.out[len(axes.out) - len(bias) :]
+    full = [x for x, size in zip(letters, bias, strict=True) if size > 1]
+    named = "".join(x for x in filters if axes.sizes[x] > 1)
+    fits = all(size in (1, axes.sizes[letter]) for letter, size in zip(letters, bias, strict=True))
+    return fits and "".join(full) == named
+
+
+def _windows(
+    meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
+) -> AsCase:
+    """A convolution; a pool whose windows do not overlap is a sum for each of them."""
+    if meaning.kind in ("average", "sum"):
+        return _pool(meaning, shapes[0], out, dtype)
+    if meaning.kind != "convolution":
+        raise InputError("kind", meaning.kind, "only sums of products in windows have a case", "")
+    number, weights = meaning.reads[0], meaning.reads[1]
+    shape, rank = shapes[number], len(meaning.spatial)
+    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
+    order = [*batch, *meaning.spatial, meaning.channels]
+    spatial = tuple(shape[axis] for axis in meaning.spatial)
+    channels, filters = shape[meaning.channels], out[meaning.channels]
+    b = meaning.reads[2] if len(meaning.reads) > 2 else None
+    case = Case(
+        f"conv{rank}d",
+        kernel=meaning.kernel,
+        stride=meaning.stride,
+        dilation=meaning.dilation,
+        in_channels=channels,
+        filters=filters,
+        groups=meaning.groups,
+        padding=tuple(tuple(pair) for pair in meaning.padding),
+        batch=prod(shape[axis] for axis in batch),
+        length=spatial[-1],
+        height=spatial[:-1] or None,
+        dtype=dtype,
+        bias=None if b is None else "normal",
+    )
+    if b is not None and prod(shapes[b]) != filters:
+        raise InputError("bias", shapes[b], "it is not one number for each filter", "")
+    positions = tuple(out[axis] for axis in meaning.spatial)
+    if case.output_spatial() != positions:
+        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
+    return AsCase(
+        case,
+        x=Part.of(number, shape, order, case.batch, *spatial, channels),
+        w=Part.of(weights, shapes[weights], meaning.weights, *case.weight_shape),
+        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
+        y=Part.of(0, out, order, case.batch, *positions, filters),
+    )
+
+
+def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
+    """A mean of windows that tile the input: a sum in each of them."""
+    tiled = all(
+        size == outputs * kernel and pads == (0, 0) and dilation == 1
+        for size, outputs, kernel, pads, dilation in zip(
+            (shape[a] for a in meaning.spatial),
+            (out[a] for a in meaning.spatial),
+            *(meaning.kernel, map(tuple, meaning.padding), meaning.dilation),
+            strict=True,
+        )
+    )
+    strides = all(
+        stride == kernel or out[axis] == 1
+        for axis, stride, kernel in zip(
+            meaning.spatial, meaning.stride, meaning.kernel, strict=True
+        )
+    )
+    if not (tiled and strides):
+        raise InputError("windows", meaning.kernel, "means of windows that overlap", "")
+    pieces: list[int] = []
+    rows, summed = [], []
+    for axis, size in enumerate(shape):
+        if axis in meaning.spatial:
+            rows.append(len(pieces))
+            summed.append(len(pieces) + 1)
+            pieces += [out[axis], meaning.kernel[meaning.spatial.index(axis)]]
+        else:
+            rows.append(len(pieces))
+            pieces.append(size)
+    count = prod(meaning.kernel)
+    scale, divisor = _division(count if meaning.kind == "average" else 1)
+    return AsCase(
+        Case("sum", in_channels=count, length=prod(out), dtype=dtype),
+        x=Part(0, shape, tuple(pieces), (*rows, *summed), (1, prod(out), count)),
+        w=None,
+        b=None,
+        y=Part.of(0, out, range(len(out)), 1, prod(out), 1),
+        scale=scale,
+        divisor=divisor,
+    )
+
+
+def _division(count: int) -> tuple[int, int]:
+    """(scale, divisor) of a mean: a power of two is undone exactly."""
+    return (1, count) if count & (count - 1) else (count, 1)
+
+
+def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
+    """A sum or a mean along some axes."""
+    if meaning.word not in ("sum", "mean"):
+        raise InputError("operation", meaning.word, "it is no sum", "")
+    axes = sorted(axis % len(shape) for axis in meaning.axes)
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
+    scale, divisor = _division(count if meaning.word == "mean" else 1)
+    return AsCase(
+        Case("sum", in_channels=count, length=rows, dtype=dtype),
+        x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
+        w=None,
+        b=None,
+        y=Part.of(0, out, range(len(out)), 1, rows, 1),
+        scale=scale,
+        divisor=divisor,
+    )

@@ -1,0 +1,400 @@
+"""JAX, watched as it runs eagerly: each primitive behind its execution, programs as one and inside.
+
+A trace in the place of JAX's own runs the same compiled kernels and sees concrete values, so code
+that depends on them works too. A function under ``jax.jit`` is one program. It is looked into,
+equation by equation, if that gives the bits that the program gives; its results are always the
+program's own. Programs that compute one thing, as most of ``jax.numpy`` are, are that operation.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from probe.errors import InputError
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.jax_lines import lines
+from probe.recording.jax_meanings import Equation, Passes, meaning
+from probe.recording.jax_opened import Opened
+from probe.recording.jax_programs import (
+    Program,
+    constants,
+    container,
+    described,
+    direct,
+    equation,
+    inner,
+    loops,
+    noticed,
+    only,
+)
+from probe.recording.jax_unrolled import unrolled
+from probe.recording.meaning import Meaning
+from probe.recording.recording import SMALL, digest
+
+try:
+    from jax._src import core, source_info_util
+
+    Base: Any = core.EvalTrace
+except (ImportError, AttributeError):  # another release
+    Base = None
+
+class Recorder:
+    """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
+
+    ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
+    that it also returns (:mod:`probe.recording.jax_opened`), or "" for not at all.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        if Base is None or not hasattr(core, "set_current_trace"):
+            raise InputError(
+                *("jax", jax.__version__, "its operations can't be watched in this release"),
+                "install jax 0.5 or newer",
+            )
+        self.function = function
+        threads = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC")
+        device = jax.devices()[0]
+        where = "" if device.platform == "cpu" else f"@{device.platform}:{device.id}"
+        self.target = f"jax{where}{f',threads={threads}' if threads else ''}"
+        self.named = dict(_closed_over(function))
+        self.decisions: dict[int, Any] = {}
+        self.noticed: dict[int, Any] = {}
+        self.programs: dict[str, None] = {}
+
+    @property
+    def note(self) -> str:
+        """Which programs can't be looked into."""
+        if not self.programs:
+            return ""
+        names = ", ".join(self.programs)
+        return (
+            f"compiled as one operation: {names}; looking inside would change the bits of its results"
+        )
+
+    def plain(self) -> list[np.ndarray]:
+        """Runs it unwatched."""
+        return [bits(one) for one in jax.tree_util.tree_leaves(self.function())]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it, and calls ``visit`` behind each operation."""
+        trace = _Trace(self, visit)
+        with core.set_current_trace(trace):
+            found = self.function()
+        return [trace.values.seen(one) for one in jax.tree_util.tree_leaves(found)]
+
+
+def bits(value: Any) -> np.ndarray:
+    """An array's bits as a container array; a random key's are its data."""
+    if jax.dtypes.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    if not isinstance(value, jax.Array):  # a number of Python's, in the format that JAX gives it
+        return container(np.asarray(value, dtype=core.typeof(value).dtype))
+    return container(np.asarray(value))
+
+
+def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str, str]]]:
+    """(id, (role, name)) of the arrays that a function closes over.
+
+    Those in a dictionary or another structure are taken for weights. What is taken wrongly is
+    compared all the same: the role only says what is kept while comparing.
+    """
+    for name, value in _held(function):
+        if callable(value) and hasattr(value, "__code__"):
+            if depth:
+                yield from _closed_over(value, depth - 1)
+            continue
+        try:
+            flat, _ = jax.tree_util.tree_flatten_with_path(value)
+        except Exception:  # a structure of the user's that can't be taken apart: inputs
+            continue
+        for path, leaf in flat:
+            if isinstance(leaf, jax.Array | np.ndarray):
+                weight = path and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+                label = name + jax.tree_util.keystr(path)
+                yield id(leaf), (WEIGHT if weight else INPUT, label)
+
+
+def _held(function: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(function, functools.partial):
+        yield "function", function.func
+        yield from ((f"argument{n}", value) for n, value in enumerate(function.args))
+        yield from function.keywords.items()
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for name in code.co_names:
+        if isinstance(function.__globals__.get(name), jax.Array | np.ndarray | dict):
+            yield name, function.__globals__[name]
+    yield from zip(code.co_varnames, function.__defaults__ or (), strict=False)
+
+
+class _Values:
+    """Which values of a run are the same, and which come from integers alone; it keeps none."""
+
+    def __init__(self, named: dict[int, tuple[str, str]]) -> None:
+        self.named = named
+        self.live: dict[int, tuple[Any, int]] = {}
+        self.plain: dict[Hashable, bool] = {}
+        self.count = 0
+
+    def key(self, value: Any) -> Hashable:
+        """The same for the same value; numbers and NumPy's arrays by their content."""
+        if not isinstance(value, jax.Array):
+            array = bits(value)
+            return ("content", array.dtype.str, array.shape, digest(array))
+        known = self.live.get(id(value))
+        if known is None or known[0]() is not value:
+            self.count += 1
+            self.live[id(value)] = known = weakref.ref(value), self.count
+        return known[1]
+
+    def seen(self, value: Any) -> Seen:
+        """The value as the contract has it."""
+        role, name = self.named.get(id(value), (INPUT, ""))
+        if not isinstance(value, jax.Array) and np.ndim(value) == 0:
+            role = CONSTANT
+        array = bits(value) if not isinstance(value, jax.Array) else None
+        shape, dtype = described(value if array is None else array)
+        if array is None and "key" in dtype:
+            array = bits(value)
+            shape, dtype = array.shape, str(array.dtype)
+        elif array is not None:
+            dtype = str(core.typeof(value).dtype)
+        if "float8" in dtype or "float4" in dtype or "float6" in dtype:
+            dtype = "uint8"
+        found = Seen(self.key(value), tuple(shape), dtype, lambda: bits(value), role, name)
+        if found.key not in self.plain:
+            self.plain[found.key] = small(shape) and ("float" not in dtype or not shape)
+        return found
+
+    def gives(self, value: Any, reads: Sequence[Seen]) -> Seen:
+        """A result, which comes from integers alone where all that is read does."""
+        found = self.seen(value)
+        self.plain[found.key] = small(found.shape) and all(self.plain[one.key] for one in reads)
+        return found
+
+
+def small(shape: Sequence[int]) -> bool:
+    """Whether values of this shape are kept where they come from integers alone."""
+    return int(np.prod(shape, dtype=int)) <= SMALL
+
+
+class _Trace(Base):  # type: ignore[misc]
+    """Runs primitives as JAX does, and reports each."""
+
+    def __init__(self, recorder: Recorder, visit: Visit) -> None:
+        super().__init__()
+        self.recorder, self.visit = recorder, visit
+        self.values = _Values(recorder.named)
+        self.calls = 0
+
+    def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
+        """Runs a primitive and reports it."""
+        args = list(args)
+        if inner(primitive, params) is not None or loops(primitive):
+            return self._program(primitive, args, params)
+        found = core.eval_trace.process_primitive(primitive, args, params)
+        gives = list(found) if primitive.multiple_results else [found]
+        reads = [self.values.seen(one) for one in args]
+        self._report(primitive.name, primitive, params, reads, gives, _own(primitive, params, args))
+        return found
+
+    def stage_value(self, val: Any) -> Any:
+        """A value as an array; nothing is computed."""
+        return core.eval_trace.stage_value(val)
+
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
+        """The function itself, whose derivative nobody asks for here."""
+        with core.set_current_trace(self):
+            return fun.call_wrapped(*rest[1])
+
+    def process_custom_vjp_call(self, primitive: Any, fun: Any, *rest: Any, **_: Any) -> Any:
+        """The function itself, whose derivative nobody asks for here."""
+        with core.set_current_trace(self):
+            return fun.call_wrapped(*rest[2])
+
+    def _program(self, primitive: Any, args: list[Any], params: Any) -> Any:
+        """Runs a program, reports what is inside if it can be looked into, then the program."""
+        found = core.eval_trace.process_primitive(primitive, args, params)
+        gives, within = list(found), inner(primitive, params)
+        one = only(within.jaxpr) if within is not None else None
+        behind = constants_of(within, params)
+        reads = [self.values.seen(value) for value in (*args, *behind)]
+        contents = {
+            n: bits(value)
+            for n, (value, seen) in enumerate(zip(args, reads, strict=False))
+            if self.values.plain[seen.key]
+        }
+        if one is not None and not behind:
+            means: Meaning = Program(primitive, params, behind, contents)
+            if direct(within.jaxpr):
+                means = _own(one.primitive, one.params, args)
+            self._report(one.primitive.name, primitive, params, reads, gives, means)
+            return found
+        name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
+        call, self.calls = self.calls, self.calls + 1
+        if call not in self.recorder.decisions:
+            self._decide(call, primitive, args, params, gives, name)
+        decision, last = self.recorder.decisions[call], None
+        if decision == "equations":
+            with core.set_current_trace(self):
+                last = unrolled(primitive, params, args)
+        elif isinstance(decision, Opened):
+            last = self._inside(decision, args)
+        if last is not None:
+            reads += [self.values.seen(value) for value in last]
+            means = Passes(tuple(range(len(reads) - len(last), len(reads))))
+        else:
+            inside = self.recorder.noticed.get(call, {})
+            means = Program(primitive, params, behind, contents, inside)
+        self._report(name, primitive, params, reads, gives, means, len(args))
+        return found
+
+    def _inside(self, opened: Opened, args: list[Any]) -> list[Any]:
+        """Reports the equations of a compiled program from the values that it also returns."""
+        values = opened.values(args)
+        for step in opened.steps:
+            given = [
+                np.asarray(one.val, one.aval.dtype) if hasattr(one, "val") else values[one]
+                for one in step.reads
+            ]
+            reads = [self.values.seen(one) for one in given]
+            primitive, params = step.one.primitive, step.one.params
+            if loops(primitive):
+                behind = constants_of(None, params)
+                reads += [self.values.seen(one) for one in behind]
+                contents = {n: bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]}
+                means: Meaning = Program(primitive, params, behind, contents)
+            else:
+                means = meaning(equation(step.one, lambda n, given=given: np.asarray(given[n])))
+            stack = str(source_info_util.current_name_stack())
+            self._visit(
+                *(primitive.name, "/".join(filter(None, (stack, step.path))), params),
+                *(reads, [values[n] for n in step.gives], means, None, None),
+            )
+        return opened.results(values)
+
+    def _decide(
+        self, call: int, primitive: Any, args: Any, params: Any, gives: list[Any], name: str
+    ) -> None:
+        """Whether a program's equations, one by one, give its bits."""
+        within = inner(primitive, params)
+        decisions = self.recorder.decisions
+        decisions[call] = ""
+        if _same(lambda: unrolled(primitive, params, args), gives):
+            decisions[call] = "equations"
+        elif within is not None:
+            opened = Opened(within)
+            if _same(lambda: opened.results(opened.values(args)), gives):
+                decisions[call] = opened
+        if not decisions[call]:
+            self.recorder.programs[name] = None
+            if within is not None:
+                self.recorder.noticed[call] = noticed(within, args)
+
+    def _report(
+        self,
+        op: str,
+        primitive: Any,
+        params: Any,
+        reads: list[Seen],
+        gives: list[Any],
+        means: Meaning,
+        taken: int | None = None,
+    ) -> None:
+        self._visit(
+            *(op, str(source_info_util.current_name_stack()), params, reads, gives, means),
+            _alone(primitive, params, [seen.dtype for seen in reads][:taken]),
+            lines(primitive, params, len(reads) if taken is None else taken),
+        )
+
+    def _visit(
+        self,
+        op: str,
+        path: str,
+        params: Any,
+        reads: list[Seen],
+        gives: list[Any],
+        means: Meaning,
+        again: Any,
+        text: Any,
+    ) -> None:
+        made = [self.values.gives(one, reads) for one in gives]
+        self.visit(Event(op, path, reads, made, means, attributes(params), again, text, IMPORTS))
+
+
+IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
+
+
+def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
+    """Whether another way to compute a program's results gives its bits."""
+    try:
+        found = run()
+    except Exception:  # whatever a program's equations can't do apart
+        return False
+    return found is not None and all(
+        digest(bits(one)) == digest(bits(two)) for one, two in zip(found, gives, strict=True)
+    )
+
+
+def constants_of(within: Any, params: Any) -> list[Any]:
+    """The arrays that a program's functions closed over."""
+    if within is None:
+        every = [value for value in params.values() if hasattr(value, "consts")]
+        every += params.get("branches", ())
+    else:
+        every = [within]
+    found = {id(value): value for one in every for value in one.consts}
+    found.update((id(value), value) for one in every for value in constants(one.jaxpr))
+    return list(found.values())
+
+
+def _own(primitive: Any, params: Any, args: Sequence[Any]) -> Meaning:
+    """What a primitive on its own inputs means."""
+    given = [described(core.typeof(one)) for one in args]
+    gives, _ = primitive.abstract_eval(*map(core.typeof, args), **params)
+    every = gives if primitive.multiple_results else [gives]
+
+    def value(number: int) -> np.ndarray:
+        return np.asarray(args[number])
+
+    return meaning(Equation(primitive, params, given, [described(one) for one in every], value))
+
+
+def attributes(params: Any) -> dict[str, Any]:
+    """A primitive's parameters, plain enough for JSON; what is no number or name as text."""
+    plain = (str, int, float, bool, type(None))
+    return {
+        name: value if isinstance(value, plain) else str(value)
+        for name, value in params.items()
+        if "jaxpr" not in name and name != "branches"
+    }
+
+
+def _alone(primitive: Any, params: Any, dtypes: list[str]) -> Callable[..., list[np.ndarray]]:
+    """Runs one primitive or program again, on container arrays."""
+    wide, count = bool(jax.config.jax_enable_x64), len(dtypes)
+
+    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with jax.enable_x64(wide):
+            given = [
+                jax.numpy.asarray(one.view(jax.numpy.bfloat16) if dtype == "bfloat16" else one)
+                for one, dtype in zip(arrays[:count], dtypes, strict=True)
+            ]
+            found = primitive.bind(*given, **primitive.get_bind_params(params))
+            every = found if primitive.multiple_results else [found]
+            return [bits(one) for one in every]
+
+    return again

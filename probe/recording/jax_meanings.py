@@ -1,0 +1,570 @@
+"""What JAX's primitives compute: a table by name, in the words of ``probe.recording.meaning``.
+
+A row is a function of an :class:`Equation`, the primitive with its parameters and shapes. What has
+no row is ``Unknown``. Movements whose places depend on indices find them by moving positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from probe.recording.labels import ZERO, Labels, joined, of_content, tag
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Meaning,
+    Moves,
+    Numbers,
+    Reduces,
+    Reshapes,
+    Same,
+    Scans,
+    Shapes,
+    Turns,
+    Unknown,
+    Whole,
+    Windows,
+    aligned,
+)
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MOST_INDICES = 1 << 20
+"""Elements up to which the indices of a gather are kept."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """A primitive with its parameters; ``reads`` and ``gives``: (shape, dtype's name) of arrays.
+
+    ``values``: gives the content of an input by number, None where it isn't at hand.
+    """
+
+    primitive: Any
+    params: Mapping[str, Any]
+    reads: Sequence[tuple[tuple[int, ...], str]]
+    gives: Sequence[tuple[tuple[int, ...], str]]
+    values: Callable[[int], np.ndarray | None] = lambda _: None
+
+    def shape(self, number: int = 0) -> tuple[int, ...]:
+        """The shape of an input."""
+        return self.reads[number][0]
+
+
+def meaning(one: Equation) -> Meaning:
+    """What an equation computes; ``Unknown`` where no row of the table says it."""
+    row = ROWS.get(one.primitive.name)
+    if row is None:
+        return Unknown(f"{one.primitive.name} has no description here")
+    return row(one)
+
+
+@dataclass(frozen=True)
+class Broadcasts(Meaning):
+    """Input axis k becomes output axis ``axes[k]``; along all others it is repeated."""
+
+    axes: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one, shape = reads[0], shapes[0]
+        lengths, wide = [1] * len(shape), list(shape)
+        for axis, to in enumerate(self.axes):
+            lengths[to] = one.array.shape[axis]
+            if one.implicit(axis):
+                wide[to] = 1
+        return [Labels(shape, np.broadcast_to(one.array.reshape(lengths), wide), one.known)]
+
+
+@dataclass(frozen=True)
+class Passes(Meaning):
+    """Output n is input ``numbers[n]``."""
+
+    numbers: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return [Labels(shape, *reads[n][1:]) for n, shape in zip(self.numbers, shapes, strict=True)]
+
+
+@dataclass(frozen=True)
+class Content(Meaning):
+    """Reads nothing and is always the same, whole numbers: ``iota``."""
+
+    make: Callable[[], np.ndarray]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return [of_content(self.make())]
+
+
+@dataclass(frozen=True)
+class Selects(Meaning):
+    """``select_n``: of two inputs the first where the condition is False, else the second.
+
+    Where the condition's labels say which it is, the output is that element, else a formula of all.
+    """
+
+    word: str = "where"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        known = all(one.known for one in reads)
+        true = of_content(np.ones((), bool)).array
+        if reads[0].shape != shapes[0]:
+            reads = [Labels(shapes[0], np.broadcast_to(reads[0].full(), shapes[0])), *reads[1:]]
+        _, (condition, no, yes) = aligned(reads)
+        found = np.where(condition == ZERO, no, joined(what, condition, no, yes))
+        return [Labels(shapes[0], np.where(condition == true, yes, found), known)]
+
+
+@dataclass(frozen=True)
+class Vanishes(Each):
+    """A function whose exact zeros add nothing later: the exponential of what a mask hides."""
+
+    notices: bool = True
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        zeros = gives[0]() == 0
+        return zeros if zeros.any() else None
+
+    def labels(
+        self,
+        reads: Sequence[Labels],
+        shapes: Shapes,
+        what: np.uint64,
+        zeros: np.ndarray | None = None,
+    ) -> list[Labels]:
+        found = super().labels(reads, shapes, what)
+        if zeros is None:
+            return found
+        return [one._replace(array=np.where(zeros, ZERO, one.full())) for one in found]
+
+
+FAR = 1000.0
+"""How far below a maximum something is that a mask hides; no rounding comes near it."""
+
+
+@dataclass(frozen=True)
+class Maximum(Reduces):
+    """A maximum: exact, and what is far below it (what a mask hides) could not be it."""
+
+    notices: bool = True
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        values = reads[0]()
+        if values.dtype.kind != "f" or not values.size:
+            return None
+        with np.errstate(invalid="ignore"):
+            far = values < values.max(axis=self.axes, keepdims=True) - FAR
+        return far if far.any() else None
+
+    def labels(
+        self,
+        reads: Sequence[Labels],
+        shapes: Shapes,
+        what: np.uint64,
+        far: np.ndarray | None = None,
+    ) -> list[Labels]:
+        one = reads[0]
+        array = np.where(one.array == ZERO, tag("zero"), one.array)
+        one = one._replace(array=array)
+        if far is not None:
+            one = one._replace(array=np.where(far, ZERO, one.full()))
+        return Reduces(self.axes, self.word, zero=True).labels([one], shapes, what)
+
+
+@dataclass(frozen=True)
+class Places(Meaning):
+    """A reduction that gives places, ``argmax``: the order of what it reads counts."""
+
+    axes: tuple[int, ...]
+    word: str = ""
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one = reads[0]
+        array = np.where(one.array == ZERO, tag("zero"), one.array)
+        full = one._replace(array=array).full(self.axes)
+        for axis in self.axes:
+            index = np.arange(1, full.shape[axis] + 1, dtype=np.uint64)
+            full = joined(full, index.reshape(-1, *(1,) * (full.ndim - axis - 1)))
+        return Reduces(self.axes, self.word).labels([one._replace(array=full)], shapes, what)
+
+
+@dataclass(frozen=True)
+class Positions(Meaning):
+    """A movement by indices: the same movement of positions says which element comes where.
+
+    ``move``: takes integer arrays in the place of the inputs ``moved``, and gives the outputs.
+    """
+
+    move: Callable[[list[np.ndarray]], np.ndarray]
+    moved: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        used = [reads[n] for n in self.moved]
+        start, positions = 1, []
+        for one in used:
+            size = int(np.prod(one.shape, dtype=int))
+            positions.append(np.arange(start, start + size, dtype=np.int32).reshape(one.shape))
+            start += size
+        found = self.move(positions)
+        every = np.concatenate([one.full().reshape(-1) for one in used])
+        inside = (found > 0) & (found < start)
+        labels = np.where(inside, every[np.where(inside, found, 1) - 1], tag("outside"))
+        return [Labels(shapes[0], labels, all(one.known for one in used))]
+
+
+@dataclass(frozen=True)
+class Convolution(Meaning):
+    """``conv_general_dilated`` in its full generality, by way of :class:`Windows`.
+
+    ``turned``: axes that put the input into the output's order. ``holes``: elements of the input
+    are so far apart, an axis each (``lhs_dilation``). ``batches``: ``batch_group_count``.
+    """
+
+    windows: Windows
+    turned: tuple[int, ...]
+    holes: tuple[int, ...]
+    batches: int = 1
+    word: str = "convolution"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        (one, *rest), shape = reads, shapes[0]
+        turned = tuple(one.shape[axis] for axis in self.turned)
+        (one,) = Turns(self.turned).labels([one], [turned], what)
+        one = self._apart(one)
+        if self.batches == 1:
+            return self.windows.labels([one, *rest], shapes, what)
+        channels = self.windows.channels
+        (batch,) = {*range(len(shape))} - {channels, *self.windows.spatial}
+        groups = np.split(one.full(), self.batches, batch)
+        wanted = tuple(
+            n // self.batches if axis == channels else n for axis, n in enumerate(shape)
+        )
+        parts = [
+            self.windows.labels([Labels(group.shape, group), *rest], [wanted], what)[0].full()
+            for group in groups
+        ]
+        parts = [joined(part, tag("group", n)) for n, part in enumerate(parts)]
+        known = all(one.known for one in reads)
+        return [Labels(shape, np.concatenate(parts, channels), known)]
+
+    def _apart(self, one: Labels) -> Labels:
+        if set(self.holes) <= {1}:
+            return one
+        spatial = self.windows.spatial
+        array, shape = one.full(spatial), list(one.shape)
+        for axis, step in zip(spatial, self.holes, strict=True):
+            shape[axis] = (shape[axis] - 1) * step + 1 if shape[axis] else 0
+        lengths = [shape[a] if a in spatial else n for a, n in enumerate(array.shape)]
+        found = np.zeros(lengths, np.uint64)
+        at = [slice(None)] * len(shape)
+        for axis, step in zip(spatial, self.holes, strict=True):
+            at[axis] = slice(None, None, step)
+        found[tuple(at)] = array
+        return Labels(tuple(shape), found, one.known)
+
+
+def _product(one: Equation) -> Meaning:
+    (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = one.params["dimension_numbers"]
+    ranks = len(one.shape(0)), len(one.shape(1))
+    letters = iter(LETTERS)
+    lhs, rhs = [""] * ranks[0], [""] * ranks[1]
+    for pairs in ((lhs_batch, rhs_batch), (lhs_sum, rhs_sum)):
+        for left, right in zip(*pairs, strict=True):
+            lhs[left] = rhs[right] = next(letters)
+    free = []
+    for text in (lhs, rhs):
+        for axis, letter in enumerate(text):
+            if not letter:
+                text[axis] = next(letters)
+                free.append(text[axis])
+    out = "".join([lhs[axis] for axis in lhs_batch] + free)
+    word = "product"
+    if one.reads[0][1] != one.gives[0][1]:
+        word = f"product in {one.gives[0][1]}"
+    return Contracts(f"{''.join(lhs)},{''.join(rhs)}->{out}", word=word)
+
+
+def _convolution(one: Equation) -> Meaning:
+    given, numbers = one.params, one.params["dimension_numbers"]
+    lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
+    apart, plain = tuple(given["lhs_dilation"]), tuple(lhs) == tuple(out)
+    stride, dilation = tuple(given["window_strides"]), tuple(given["rhs_dilation"])
+    kernel = tuple(one.shape(1)[axis] for axis in rhs[2:])
+    padding = tuple((int(low), int(high)) for low, high in given["padding"])
+    transposed = set(apart) != {1} and set(stride) <= {1}
+    batches, size = given["batch_group_count"], len(kernel)
+    if transposed and plain and batches == 1:  # taps in the opposite order
+        padding = tuple(
+            ((kernel[k] - 1) * dilation[k] - padding[k][0],) * 2 for k in range(size)
+        )
+        stride = apart
+    windows = Windows(
+        *(tuple(out[2:]), out[1], kernel, stride, dilation, padding),
+        kind="transposed" if transposed and plain and batches == 1 else "convolution",
+        groups=given["feature_group_count"],
+        weights=(*rhs[2:], rhs[1], rhs[0]),
+        word="convolution" if not transposed else "transposed convolution",
+    )
+    if batches == 1 and plain and (transposed or set(apart) <= {1}):
+        return windows
+    turned = [0] * len(out)
+    for ours, theirs in zip(out, lhs, strict=True):
+        turned[ours] = theirs
+    return Convolution(windows, tuple(turned), apart, batches)
+
+
+def _pool(kind: str) -> Callable[[Equation], Meaning]:
+    def row(one: Equation) -> Meaning:
+        given = one.params
+        if set(given.get("base_dilation", (1,))) - {1}:
+            return Unknown("a pool with base_dilation")
+        sizes = tuple(given["window_dimensions"])
+        still = all(
+            given["window_strides"][k] == 1 and tuple(given["padding"][k]) == (0, 0)
+            for k, size in enumerate(sizes)
+            if size == 1
+        )
+        spatial = tuple(k for k, size in enumerate(sizes) if size > 1)
+        rest = [k for k in range(len(sizes)) if k not in spatial]
+        if not still or not rest:
+            return Unknown("a pool over all axes")
+        return Windows(
+            *(spatial, rest[-1], tuple(sizes[k] for k in spatial)),
+            tuple(given["window_strides"][k] for k in spatial),
+            tuple(given["window_dilation"][k] for k in spatial),
+            tuple(tuple(map(int, given["padding"][k])) for k in spatial),  # type: ignore[arg-type]
+            kind=kind,
+            reads=(0,),
+            word=f"{kind} pool",
+        )
+
+    return row
+
+
+def _each(word: str = "", zero: str = "", *names: str) -> Callable[[Equation], Meaning]:
+    def row(one: Equation) -> Meaning:
+        numbers = tuple(repr(one.params[name]) for name in names)
+        return Each(word or one.primitive.name, zero, numbers)
+
+    return row
+
+
+def _maximum(one: Equation) -> Meaning:
+    """``relu`` where the other input is zero."""
+    for number in (0, 1):
+        value = one.values(number)
+        if value is not None and value.size and not value.any() and len(one.reads) == 2:
+            return Each("relu", "stays", reads=(1 - number,))
+    return Each("maximum")
+
+
+def _integer_power(one: Equation) -> Meaning:
+    power = one.params["y"]
+    if power == 2:
+        return Each("square", "stays")
+    return Each("integer_power", "stays" if power > 0 else "", (power,))
+
+
+def _cast(one: Equation) -> Meaning:
+    from_, to = one.reads[0][1], one.gives[0][1]
+    if from_ == to:
+        return Same()
+    return Each("cast", "stays", (to,))
+
+
+def _reduction(word: str, zero: bool = False) -> Callable[[Equation], Meaning]:
+    return lambda one: Reduces(tuple(one.params["axes"]), word, zero=zero)
+
+
+def _scan(word: str) -> Callable[[Equation], Meaning]:
+    return lambda one: Scans(one.params["axis"], word, one.params["reverse"])
+
+
+def _pad(one: Equation) -> Meaning:
+    config = one.params["padding_config"]
+
+    def move(array: np.ndarray, value: np.ndarray) -> np.ndarray:
+        for axis, (low, high, inside) in enumerate(config):
+            size = array.shape[axis]
+            wide = max(size + (size - 1) * inside, 0) if size else 0
+            shape = list(array.shape)
+            shape[axis] = wide + max(low, 0) + max(high, 0)
+            found = np.full(shape, value, array.dtype)
+            at = [slice(None)] * array.ndim
+            at[axis] = slice(max(low, 0), max(low, 0) + wide, inside + 1)
+            found[tuple(at)] = array
+            at[axis] = slice(max(-low, 0), shape[axis] - max(-high, 0))
+            array = found[tuple(at)]
+        return array
+
+    return Moves(move)
+
+
+def _slice(one: Equation) -> Meaning:
+    steps = one.params["strides"] or (1,) * len(one.shape())
+    limits = zip(one.params["start_indices"], one.params["limit_indices"], steps, strict=True)
+    at = tuple(slice(*three) for three in limits)
+    return Moves(lambda array: array[at])
+
+
+def _reverse(one: Equation) -> Meaning:
+    return Moves(lambda array: np.flip(array, tuple(one.params["dimensions"])))
+
+
+def _concatenate(one: Equation) -> Meaning:
+    return Moves(lambda *arrays: np.concatenate(arrays, one.params["dimension"]))
+
+
+def _split(one: Equation) -> Meaning:
+    points = np.cumsum(one.params["sizes"])[:-1]
+    return Moves(lambda array: np.split(array, points, one.params["axis"]))
+
+
+def _broadcast(one: Equation) -> Meaning:
+    return Broadcasts(tuple(one.params["broadcast_dimensions"]))
+
+
+def _iota(one: Equation) -> Meaning:
+    (shape, dtype), axis = one.gives[0], one.params["dimension"]
+
+    def make() -> np.ndarray:
+        index = np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
+        return np.broadcast_to(index, shape).astype(dtype)
+
+    return Content(make) if dtype != "bfloat16" else Unknown("iota in bfloat16")
+
+
+def _moved(*moved: int) -> Callable[[Equation], Meaning]:
+    """A movement whose other inputs are indices; they are kept."""
+
+    def row(one: Equation) -> Meaning:
+        kept: dict[int, np.ndarray] = {}
+        for number, (shape, _) in enumerate(one.reads):
+            if number in moved:
+                continue
+            value = one.values(number) if np.prod(shape, dtype=int) <= MOST_INDICES else None
+            if value is None:
+                return Unknown(f"the indices of {one.primitive.name} are not at hand")
+            kept[number] = np.array(value)
+
+        def move(positions: list[np.ndarray]) -> np.ndarray:
+            arrays = dict(kept) | dict(zip(moved, positions, strict=True))
+            params = dict(one.params)
+            if "fill_value" in params:
+                params["fill_value"] = 0
+            given = [jax.numpy.asarray(arrays[n]) for n in range(len(arrays))]
+            return np.asarray(one.primitive.bind(*given, **params))
+
+        return Positions(move, moved)
+
+    return row
+
+
+def _sort(one: Equation) -> Meaning:
+    if len(one.reads) > 1:
+        return Unknown("a sort of several arrays")
+    axis = one.params["dimension"] % len(one.shape())
+    kept = tuple((k, k) for k in range(len(one.shape())) if k != axis)
+    return Whole(kept, "sort")
+
+
+def _lines(count: int, *names: str) -> Callable[[Equation], Meaning]:
+    """Works on the last ``count`` axes, each stack apart."""
+
+    def row(one: Equation) -> Meaning:
+        if len(one.reads) > 1:
+            return Unknown(f"{one.primitive.name} of several arrays")
+        kept = tuple((k, k) for k in range(len(one.shape()) - count))
+        return Whole(kept, numbers=tuple(repr(one.params[name]) for name in names))
+
+    return row
+
+
+def _several(one: Equation) -> Meaning:
+    return Passes(tuple(range(len(one.gives))))
+
+
+STAYS = """neg abs sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor
+ ceil real imag conj""".split()
+EACH = """exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge
+ and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clamp
+ population_count clz complex igamma igammac eq_to le_to lt_to bessel_i0e bessel_i1e
+ regularized_incomplete_beta polygamma""".split()
+SAME = """copy copy_p stop_gradient sharding_constraint name reshard pvary stage""".split()
+
+ROWS: dict[str, Callable[[Equation], Meaning]] = {
+    **{name: _each(zero="stays") for name in STAYS},
+    **{name: _each() for name in EACH},
+    **{name: lambda one: Same() for name in SAME},
+    "add": _each("add", "adds"),
+    "add_any": _each("add", "adds"),
+    "sub": _each("subtract"),
+    "mul": _each("multiply", "clears"),
+    "div": _each("divide", "clears"),
+    "pow": _each("power"),
+    "max": _maximum,
+    "min": _each("minimum"),
+    "exp": lambda one: Vanishes("exp", numbers=(repr(one.params.get("accuracy")),)),
+    "log": _each("log", "", "accuracy"),
+    "sin": _each("sin", "stays", "accuracy"),
+    "tanh": _each("tanh", "stays", "accuracy"),
+    "logistic": _each("sigmoid", "", "accuracy"),
+    "rsqrt": _each("rsqrt", "", "accuracy"),
+    "round": _each("round", "stays", "rounding_method"),
+    "reduce_precision": _each("reduce_precision", "stays", "exponent_bits", "mantissa_bits"),
+    "bitcast_convert_type": lambda one: (
+        Each("bits", "", (one.gives[0][1],))
+        if one.reads[0][0] == one.gives[0][0]
+        else Unknown("bits of another size")
+    ),
+    "integer_pow": _integer_power,
+    "convert_element_type": _cast,
+    "select_n": lambda one: Selects() if len(one.reads) == 3 else Each("select_n"),
+    "dot_general": _product,
+    "conv_general_dilated": _convolution,
+    "reduce_sum": _reduction("sum", True),
+    "reduce_max": lambda one: Maximum(tuple(one.params["axes"]), "max"),
+    "reduce_min": _reduction("min"),
+    "reduce_prod": _reduction("prod"),
+    "reduce_and": _reduction("all"),
+    "reduce_or": _reduction("any"),
+    "argmax": lambda one: Places(tuple(one.params["axes"]), "argmax"),
+    "argmin": lambda one: Places(tuple(one.params["axes"]), "argmin"),
+    "reduce_window_sum": _pool("sum"),
+    "reduce_window_max": _pool("max"),
+    "cumsum": _scan("cumsum"),
+    "cumprod": _scan("cumprod"),
+    "cummax": _scan("cummax"),
+    "cummin": _scan("cummin"),
+    "cumlogsumexp": _scan("cumlogsumexp"),
+    "broadcast_in_dim": _broadcast,
+    "reshape": lambda one: Reshapes() if not one.params.get("dimensions") else Unknown("reshape"),
+    "squeeze": lambda one: Reshapes(),
+    "expand_dims": lambda one: Reshapes(),
+    "transpose": lambda one: Turns(tuple(one.params["permutation"])),
+    "slice": _slice,
+    "rev": _reverse,
+    "concatenate": _concatenate,
+    "split": _split,
+    "pad": _pad,
+    "iota": _iota,
+    "dynamic_slice": _moved(0),
+    "dynamic_update_slice": _moved(0, 1),
+    "gather": _moved(0),
+    "scatter": _moved(0, 2),
+    "sort": _sort,
+    "top_k": _lines(1, "k"),
+    "cholesky": _lines(2),
+    "lu": _lines(2),
+    "qr": _lines(2),
+    "eigh": _lines(2),
+    "svd": _lines(2),
+    "fft": lambda one: _lines(len(one.params["fft_lengths"]), "fft_type", "fft_lengths")(one),
+    "device_put": _several,
+    "optimization_barrier": _several,
+}
+"""What each primitive computes, by its name."""
+

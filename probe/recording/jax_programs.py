@@ -1,0 +1,336 @@
+"""Compiled programs of JAX, functions under ``jax.jit``, and loops: what they compute in all.
+
+The labels of a program's outputs are those of its equations, one by one, whether the program can be
+looked into or not: a compiled function and the same function run eagerly must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from probe.recording.difference import exact
+from probe.recording.jax_meanings import Equation, Unknown, meaning
+from probe.recording.labels import Labels, of_content, tag
+from probe.recording.meaning import Meaning, Shapes
+from probe.recording.recording import SMALL
+
+INNER = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+"""Primitives that run a jaxpr once, and the parameter that has it."""
+
+STILL = {
+    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "copy"),
+    *("convert_element_type", "stop_gradient", "rev", "concatenate", "pad", "iota"),
+}
+"""Primitives that move elements; beside one other a program is that one."""
+
+MOST_STEPS = 512
+"""Steps up to which a loop is labelled, and looked into, step by step."""
+
+
+def inner(primitive: Any, params: Mapping[str, Any]) -> Any:
+    """The closed jaxpr that a primitive runs once; None where it doesn't."""
+    name = INNER.get(primitive.name)
+    found = params.get(name) if name else None
+    if found is None or hasattr(found, "consts"):
+        return found
+    return core.ClosedJaxpr(found, ())
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations that a jaxpr runs once, those of functions that it calls in their place."""
+    for one in jaxpr.eqns:
+        within = inner(one.primitive, one.params)
+        if within is None:
+            yield one
+        else:
+            yield from equations(within.jaxpr)
+
+
+def only(jaxpr: Any) -> Any:
+    """The one equation of a jaxpr that computes; the last, where all move; None for several."""
+    every = list(equations(jaxpr))
+    found = [one for one in every if one.primitive.name not in STILL]
+    if len(found) > 1 or any(loops(one.primitive) for one in found):
+        return None
+    return found[0] if found else every[-1] if every else None
+
+
+def loops(primitive: Any) -> bool:
+    """Whether a primitive runs jaxprs as often as its inputs say."""
+    return primitive.name in ("scan", "while", "cond")
+
+
+def direct(jaxpr: Any) -> bool:
+    """Whether a jaxpr is one equation on its own inputs, in order."""
+    if len(jaxpr.eqns) != 1 or jaxpr.constvars:
+        return False
+    one = jaxpr.eqns[0]
+    if inner(one.primitive, one.params) is not None or loops(one.primitive):
+        return False
+    return list(one.invars) == list(jaxpr.invars) and list(one.outvars) == list(jaxpr.outvars)
+
+
+def described(aval: Any) -> tuple[tuple[int, ...], str]:
+    """(shape, dtype's name) of an abstract value."""
+    return tuple(getattr(aval, "shape", ())), str(getattr(aval, "dtype", "token"))
+
+
+def equation(one: Any, values: Callable[[int], np.ndarray | None]) -> Equation:
+    """An equation of a jaxpr for the table of meanings."""
+    return Equation(
+        *(one.primitive, one.params),
+        [described(atom.aval) for atom in one.invars],
+        [described(atom.aval) for atom in one.outvars],
+        values,
+    )
+
+
+@dataclass
+class Known:
+    """What is known of a value inside a program: labels, and its content if from integers alone."""
+
+    labels: Labels
+    content: np.ndarray | None = None
+
+
+def of_number(atom: Any) -> Known:
+    """A literal of a jaxpr."""
+    content = container(np.asarray(atom.val, dtype=atom.aval.dtype))
+    return Known(of_content(content), content)
+
+
+def container(array: np.ndarray) -> np.ndarray:
+    """An array's bits as a container array; formats that NumPy hasn't as unsigned integers."""
+    if array.dtype.kind in "biufc":
+        return array
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+Path = tuple[int, ...]
+
+
+def constants(jaxpr: Any) -> list[Any]:
+    """All arrays that functions inside a jaxpr closed over, each once."""
+    found: dict[int, Any] = {}
+    for closed in _closed(jaxpr):
+        found.update((id(value), value) for value in closed.consts)
+    return list(found.values())
+
+
+def _closed(jaxpr: Any) -> Iterator[Any]:
+    for one in jaxpr.eqns:
+        for value in one.params.values():
+            for closed in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(closed, "jaxpr") and hasattr(closed, "consts"):
+                    yield closed
+                    yield from _closed(closed.jaxpr)
+                elif hasattr(closed, "eqns"):
+                    yield from _closed(closed)
+
+
+@dataclass
+class Program(Meaning):
+    """A program or a loop, as its equations say: what it reads is its inputs, then ``consts``.
+
+    ``contents``: of inputs that come from integers alone, by number. ``inside``: what the meanings
+    of its equations noticed, by their place.
+    """
+
+    primitive: Any
+    params: Mapping[str, Any]
+    consts: Sequence[Any] = ()
+    contents: Mapping[int, np.ndarray] = field(default_factory=dict)
+    inside: Mapping[Path, np.ndarray] = field(default_factory=dict)
+    word: str = ""
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        given = [Known(one, self.contents.get(n)) for n, one in enumerate(reads)]
+        count = len(given) - len(self.consts)
+        behind = {id(one): known for one, known in zip(self.consts, given[count:], strict=True)}
+        walk, within = Walk(behind, self.inside), inner(self.primitive, self.params)
+        if within is not None:
+            found = walk.closed(within, given[:count], ())
+        else:
+            found = walk.loop(self.primitive.name, self.params, given[:count])
+        if found is None:
+            return Unknown("a loop whose steps are not known").labels(reads, shapes, what)
+        return [
+            Labels(shape, one.labels.array, one.labels.known)
+            for one, shape in zip(found, shapes, strict=True)
+        ]
+
+
+class Walk:
+    """Labels through the equations of a jaxpr; ``behind``: of arrays closed over, by id."""
+
+    def __init__(self, behind: Mapping[int, Known], noticed: Mapping[Path, np.ndarray]) -> None:
+        self.behind, self.noticed = behind, noticed
+
+    def closed(self, closed: Any, given: Sequence[Known], path: Path | None) -> list[Known]:
+        """What is known of a closed jaxpr's outputs; ``path``: its place, None inside a loop."""
+        jaxpr = closed.jaxpr
+        consts = [self.behind.get(id(one)) or of_constant(one) for one in closed.consts]
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
+
+        def read(atom: Any) -> Known:
+            return of_number(atom) if hasattr(atom, "val") else known[atom]
+
+        for number, one in enumerate(jaxpr.eqns):
+            reads = [read(atom) for atom in one.invars]
+            place = None if path is None else (*path, number)
+            known |= dict(zip(one.outvars, self.step(one, reads, place), strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def step(self, one: Any, reads: Sequence[Known], path: Path | None) -> list[Known]:
+        """What is known of an equation's results."""
+        within = inner(one.primitive, one.params)
+        if within is not None:
+            return self.closed(within, reads, path)
+        if loops(one.primitive):
+            found = self.loop(one.primitive.name, one.params, reads)
+            if found is not None:
+                return found
+        contents = self.contents(one, reads)
+        shapes = [described(atom.aval) for atom in one.outvars]
+        if contents is not None and all(
+            exact(content, dtype) for content, (_, dtype) in zip(contents, shapes, strict=True)
+        ):
+            return [Known(of_content(content), content) for content in contents]
+        means = meaning(equation(one, lambda n: reads[n].content))
+        noticed = [self.noticed.get(path)] if path is not None and means.notices else []
+        labels = means.labels(
+            [known.labels for known in reads],
+            [shape for shape, _ in shapes],
+            tag(means.word or one.primitive.name),
+            *noticed,
+        )
+        kept = contents or [None] * len(labels)
+        return [Known(*both) for both in zip(labels, kept, strict=True)]
+
+    @staticmethod
+    def contents(one: Any, reads: Sequence[Known]) -> list[np.ndarray] | None:
+        """Results computed from integers alone; None where that isn't so, or they are large."""
+        avals = [atom.aval for atom in (*one.invars, *one.outvars)]
+        shapes = [described(aval) for aval in avals]
+        if any(np.prod(shape, dtype=int) > SMALL or "key" in dtype for shape, dtype in shapes):
+            return None
+        if any(known.content is None for known in reads):
+            return None
+        given = [
+            jax.numpy.asarray(known.content.view(aval.dtype))  # type: ignore[union-attr]
+            for known, aval in zip(reads, avals, strict=False)
+        ]
+        return [container(np.asarray(value)) for value in bound(one, given)]
+
+    def loop(
+        self, name: str, params: Mapping[str, Any], reads: Sequence[Known]
+    ) -> list[Known] | None:
+        """What is known of a loop's results; None where its steps aren't."""
+        if name == "cond":
+            index = reads[0].content
+            if index is None:
+                return None
+            return self.closed(params["branches"][int(index)], reads[1:], None)
+        if name != "scan" or params["length"] > MOST_STEPS:
+            return None
+        consts, carry = params["num_consts"], params["num_carry"]
+        fixed, states = reads[:consts], list(reads[consts : consts + carry])
+        lines = [_lines(known) for known in reads[consts + carry :]]
+        steps, results = range(params["length"]), []
+        for step in reversed(steps) if params["reverse"] else steps:
+            given = [*fixed, *states, *(line(step) for line in lines)]
+            found = self.closed(params["jaxpr"], given, None)
+            states = found[:carry]
+            results.append([known.labels for known in found[carry:]])
+        if params["reverse"]:
+            results.reverse()
+        return states + [Known(_stacked(column)) for column in zip(*results, strict=True)]
+
+
+def bound(one: Any, given: Sequence[Any]) -> list[Any]:
+    """What an equation gives of arrays."""
+    found = one.primitive.bind(*given, **one.primitive.get_bind_params(one.params))
+    return list(found) if one.primitive.multiple_results else [found]
+
+
+def noticed(closed: Any, given: Sequence[Any]) -> dict[Path, np.ndarray]:
+    """Runs a program equation by equation for what the meanings of its equations notice.
+
+    It is not the compiled program, whose values can't be seen, but what underflows there does here.
+    """
+    found: dict[Path, np.ndarray] = {}
+    if any(one.primitive.name in NOTICED for one in equations(closed.jaxpr)):
+        _noticed(closed, given, (), found)
+    return found
+
+
+NOTICED = ("exp", "reduce_max")
+
+
+def _noticed(closed: Any, given: Sequence[Any], path: Path, found: dict[Path, Any]) -> list[Any]:
+    jaxpr = closed.jaxpr
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *given), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if hasattr(atom, "val") else values[atom]
+
+    for number, one in enumerate(jaxpr.eqns):
+        reads = [read(atom) for atom in one.invars]
+        within = inner(one.primitive, one.params)
+        if within is not None:
+            gives = _noticed(within, reads, (*path, number), found)
+        else:
+            gives = bound(one, reads)
+            means = meaning(equation(one, lambda _: None))
+            saw = means.noticed(_wide(reads), _wide(gives)) if means.notices else None
+            if saw is not None:
+                found[(*path, number)] = saw
+        values |= dict(zip(one.outvars, gives, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _wide(arrays: Sequence[Any]) -> list[Callable[[], np.ndarray]]:
+    return [lambda one=one: np.asarray(one).astype(np.float64) for one in arrays]  # type: ignore[misc]
+
+
+def of_constant(value: Any) -> Known:
+    """An array that a function closed over, inside another one: by its content."""
+    content = container(np.asarray(value))
+    plain = content.size <= SMALL and (content.dtype.kind in "biu" or content.ndim == 0)
+    return Known(of_content(content), content if plain else None)
+
+
+def _lines(known: Known) -> Callable[[int], Known]:
+    """The steps of an input that a loop goes along."""
+    full = known.labels.full([0])
+
+    def line(step: int) -> Known:
+        content = None if known.content is None else known.content[step]
+        return Known(Labels(known.labels.shape[1:], full[step], known.labels.known), content)
+
+    return line
+
+
+def _stacked(column: Sequence[Labels]) -> Labels:
+    """The results of all steps, one behind the other."""
+    shape = column[0].shape
+    lengths = [max(one.array.shape[axis] for one in column) for axis in range(len(shape))]
+    axes = [axis for axis, length in enumerate(lengths) if length == shape[axis]]
+    arrays = [np.broadcast_to(one.full(axes), lengths) for one in column]
+    known = all(one.known for one in column)
+    return Labels((len(column), *shape), np.stack(arrays), known)

@@ -1,0 +1,284 @@
+"""How labels come together: broadcast pairs, sums over axes, products, axes split and joined.
+
+What :mod:`probe.recording.meaning` is made of. An axis along which labels are left out keeps its name as
+long as an operation works along it place by place; where two meet, the name says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from probe.recording.labels import ZERO, Labels, Name, joined, mixed, tag
+
+MOST_LABELS = 1 << 22
+"""Pairs of labels that a product mixes at once."""
+
+
+def known(reads: Sequence[Labels]) -> bool:
+    """Returns whether everything that is read was understood."""
+    return all(one.known for one in reads)
+
+
+def whole(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
+    """Returns one label for all elements of everything that is read."""
+    words = [tag(one.shape, *(_name(one, axis) for axis in range(len(one.shape)))) for one in reads]
+    sums = [summed(_places(one.array), tuple(range(one.array.ndim))) for one in reads]
+    return joined(what, *itertools.chain(*zip(words, sums, strict=True)))
+
+
+def _name(one: Labels, axis: int) -> Name | None:
+    return one.name(axis) if one.implicit(axis) else None
+
+
+def _places(array: np.ndarray) -> np.ndarray:
+    index = np.arange(1, array.size + 1, dtype=np.uint64).reshape(array.shape)
+    return joined(array, index)
+
+
+def of_one(label: np.ndarray, shape: tuple[int, ...], known: bool = True) -> Labels:
+    """Returns labels that differ by their index alone."""
+    return Labels(shape, np.broadcast_to(label, tuple(min(n, 1) for n in shape)), known)
+
+
+def summed(array: np.ndarray, axes: tuple[int, ...], keep: bool = False) -> np.ndarray:
+    """Returns sums modulo 2^64."""
+    return np.asarray(np.sum(array, axis=axes, dtype=np.uint64, keepdims=keep))
+
+
+def scattered(array: np.ndarray) -> np.ndarray:
+    """Returns labels that can be summed; zeros add nothing."""
+    return np.where(array == ZERO, ZERO, mixed(array))
+
+
+def visible(array: np.ndarray) -> np.ndarray:
+    """Returns labels among which a zero counts as a number like others."""
+    return np.where(array == ZERO, tag("zero"), array)
+
+
+def in_rows(one: Labels) -> np.ndarray:
+    """Returns a label for each row along the first axis."""
+    lines = visible(one.full()).reshape(one.shape[0], -1)
+    index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
+    return joined(summed(joined(lines, index), (1,)), tag(one.shape[1:]))
+
+
+def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
+    """Returns the names of axes from those that each operand's axis has there, None where it has none.
+
+    One name where all agree. Where a name stands at two axes, as in an outer product of a value
+    with itself, each operand's place counts too.
+    """
+    sets = [frozenset(name for name in names if name is not None) for names in met]
+    apart = sum(map(len, sets)) == len(frozenset().union(*sets))
+    found: list[Name] = []
+    for names, every in zip(met, sets, strict=True):
+        if apart and len(every) == 1:
+            found += every
+        else:
+            found.append(("met", *sorted(map(hashed, every))) if apart else ("met", hashed(names)))
+    return found
+
+
+def hashed(name: object) -> int:
+    """Returns a name as a number, so that names of names stay short."""
+    return int(tag(name))
+
+
+def aligned(
+    reads: Sequence[Labels],
+) -> tuple[tuple[int, ...], list[np.ndarray], tuple[Name, ...]]:
+    """Returns the shape to which NumPy broadcasts the inputs, arrays that broadcast alike, and names.
+
+    An axis along which all inputs that have it leave their labels out stays left out.
+    """
+    shape = np.broadcast_shapes(*(one.shape for one in reads))
+    padded = [lifted(one, len(shape)) for one in reads]
+    out = [axis for axis in range(len(shape)) if _left_out([(one, axis) for one in padded])]
+    rest = [axis for axis in range(len(shape)) if axis not in out]
+    met = [tuple(one.name(axis) if one.implicit(axis) else None for one in padded) for axis in out]
+    names: list[Name] = list(range(len(shape)))
+    for axis, name in zip(out, named(met), strict=True):
+        names[axis] = name
+    return shape, [one.full(rest) for one in padded], tuple(names)
+
+
+def lifted(one: Labels, rank: int) -> Labels:
+    """Returns labels with axes of size 1 in front."""
+    front = rank - len(one.shape)
+    names = (*range(front), *(one.name(axis) for axis in range(len(one.shape))))
+    return Labels(
+        (1,) * front + one.shape,
+        one.array.reshape((1,) * front + one.array.shape),
+        one.known,
+        names,
+    )
+
+
+def _left_out(having: Sequence[tuple[Labels, int]]) -> bool:
+    """Whether all that have this axis leave their labels out along it."""
+    long = [(one, axis) for one, axis in having if one.shape[axis] != 1]
+    return bool(long) and all(one.implicit(axis) for one, axis in long)
+
+
+def along(one: Labels, axis: int, rank: int) -> Labels:
+    """Returns the labels of a value with one axis, as they lie along ``axis`` of ``rank`` axes."""
+    if len(one.shape) != 1:
+        return one
+
+    def put(n: int) -> tuple[int, ...]:
+        return tuple(n if a == axis else 1 for a in range(rank))
+
+    names: list[Name] = list(range(rank))
+    names[axis] = one.name(0)
+    array = one.array.reshape(put(one.array.shape[0]))
+    return Labels(put(one.shape[0]), array, one.known, tuple(names))
+
+
+def paired(one: Labels, two: Labels, what: np.uint64, adds: bool) -> Labels:
+    """Returns the labels of a + b, which is b + a; ``adds``: a zero adds nothing."""
+    shape, arrays, names = aligned([one, two])
+    arrays = [*np.broadcast_arrays(*arrays)]
+    found = joined(what, np.minimum(*arrays), np.maximum(*arrays))
+    if adds:
+        found = np.where(arrays[0] == ZERO, arrays[1], found)
+        found = np.where(arrays[1] == ZERO, arrays[0], found)
+    return Labels(shape, found, known([one, two]), names)
+
+
+def reduced(one: Labels, axes: tuple[int, ...], zero: bool) -> np.ndarray:
+    """Returns one label for all elements along axes, in any order; the axes stay with size 1."""
+    out = [axis for axis in axes if one.implicit(axis)]
+    array = scattered(one.array if zero else visible(one.array))
+    found = summed(array, tuple(axis for axis in axes if axis not in out), True)
+    if out:
+        word = tag(*sorted((hashed(one.name(axis)), one.shape[axis]) for axis in out))
+        found = np.where(found == ZERO, ZERO, joined(found, word))
+    return found
+
+
+def product(
+    one: Labels, two: Labels, letters: tuple[str, str], out: str, what: np.uint64
+) -> Labels:
+    """Returns the labels of an einsum: sums of mixed pairs over the shared letters, zero where
+    either is; its shape by the longer of both where one has size 1."""
+    every = [*out, *(x for x in dict.fromkeys(letters[0] + letters[1]) if x not in out)]
+    ends = ((one, letters[0]), (two, letters[1]))
+    having = {x: [(labels, text.index(x)) for labels, text in ends if x in text] for x in every}
+    left_out = [x for x in every if _left_out(having[x])]
+    met = [tuple(_met(labels, text, x) for labels, text in ends) for x in left_out]
+    names = dict(zip(left_out, named(met), strict=True))
+    sizes = {x: max(labels.shape[axis] for labels, axis in having[x]) for x in every}
+    inner = [(hashed(names[x]), sizes[x]) for x in left_out if x not in out]
+    what = tag(int(what), *sorted(inner))
+    arrays = [_spread(labels, text, every, left_out) for labels, text in ends]
+    found = _chunked(arrays, len(out), what)
+    shape = tuple(sizes[x] for x in out)
+    return Labels(
+        shape, found, known([one, two]), tuple(names.get(x, k) for k, x in enumerate(out))
+    )
+
+
+def _met(labels: Labels, text: str, letter: str) -> Name | None:
+    axis = text.find(letter)
+    return labels.name(axis) if axis >= 0 and labels.implicit(axis) else None
+
+
+def _spread(labels: Labels, text: str, every: Sequence[str], left_out: Sequence[str]) -> np.ndarray:
+    """An operand with an axis for every letter."""
+    if len(set(text)) != len(text):
+        raise ValueError(f"{text}: a letter stands twice in one operand")
+    full = labels.full([axis for axis, letter in enumerate(text) if letter not in left_out])
+    full = full.transpose([text.index(letter) for letter in every if letter in text])
+    sizes = iter(full.shape)
+    return full.reshape([next(sizes) if letter in text else 1 for letter in every])
+
+
+def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64) -> np.ndarray:
+    broad = np.broadcast_shapes(*(array.shape for array in arrays))
+    inner = tuple(range(out, len(broad)))
+    shape = tuple(n if k < out else 1 for k, n in enumerate(broad))[:out]
+    if not out:
+        return _mixed_pair(*arrays, inner, what)
+    found = np.empty(shape, np.uint64)
+    axis = int(np.argmax(shape))
+    rest = max(int(np.prod(broad, dtype=int)) // max(broad[axis], 1), 1)
+    rows = max(1, MOST_LABELS // rest)
+    for start in range(0, shape[axis], rows):
+        part = (slice(None),) * axis + (slice(start, start + rows),)
+        some = [array if array.shape[axis] == 1 else array[part] for array in arrays]
+        found[part] = _mixed_pair(*some, inner, what)
+    return found
+
+
+def _mixed_pair(
+    one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64
+) -> np.ndarray:
+    pair = np.where((one == ZERO) | (two == ZERO), ZERO, joined(one, two))
+    found = summed(scattered(pair), inner)
+    return np.where(found == ZERO, ZERO, joined(found, what))
+
+
+def groups(ours: tuple[int, ...], theirs: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+    """Splits two shapes of one size into the smallest groups of axes with equal products."""
+    found: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(ours) or j < len(theirs):
+        mine, other, left, right = [], [], 1, 1
+        if i < len(ours):
+            mine, left, i = [i], ours[i], i + 1
+        if j < len(theirs) and (theirs[j] == left or left != 1 or not mine):
+            other, right, j = [j], theirs[j], j + 1
+        while left != right:
+            if (left < right and i < len(ours)) or j >= len(theirs):
+                left, i = left * ours[i], i + 1
+                mine.append(i - 1)
+            else:
+                right, j = right * theirs[j], j + 1
+                other.append(j - 1)
+        found.append((mine, other))
+    return found
+
+
+def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
+    """Returns the labels of the same elements in another shape.
+
+    An axis along which labels are left out stays so where it is split, or where all that is merged
+    with it is left out too; its name then tells the parts, and merging them gives it back.
+    """
+    if 0 in one.shape or one.shape == to:
+        return one._replace(
+            shape=to, array=one.array if one.shape == to else np.zeros(to, np.uint64)
+        )
+    lengths, names, fulls = [], list[Name](range(len(to))), []
+    for mine, other in groups(one.shape, to):
+        long = [axis for axis in mine if one.shape[axis] != 1]
+        if long and all(one.implicit(axis) for axis in long):
+            parts = [axis for axis in other if to[axis] != 1]
+            for axis, name in zip(parts, _renamed(one, long, [to[a] for a in parts]), strict=True):
+                names[axis] = name
+            lengths += [1] * len(other)
+        else:
+            fulls += long
+            lengths += [to[axis] for axis in other]
+    return Labels(to, one.full(fulls).reshape(lengths), one.known, tuple(names))
+
+
+def _renamed(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:
+    """The names of axes that are split or merged."""
+    old = tuple(one.shape[axis] for axis in axes)
+    names = tuple(one.name(axis) for axis in axes)
+    if old == tuple(sizes):
+        return list(names)
+    merged: Name = names[0] if len(axes) == 1 else ("merged", old, *names)
+    first = names[0]
+    if len(axes) > 1 and isinstance(first, tuple) and first[0] == "part":
+        if names == tuple(("part", first[1], old, k) for k in range(len(old))):
+            merged = first[1]  # type: ignore[assignment]
+    if len(sizes) == 1:
+        return [merged]
+    if isinstance(merged, tuple) and merged[0] == "merged" and merged[1] == tuple(sizes):
+        return list(merged[2:])  # type: ignore[arg-type]
+    return [("part", merged, tuple(sizes), k) for k in range(len(sizes))]

@@ -1,0 +1,534 @@
+"""ONNX Runtime, watched node by node: the nodes of the model as its optimiser left them.
+
+The optimised model is saved and its nodes run one after the other, or a few in a row with all their
+outputs visible, without any more optimisation. Kernels, constant weights, layouts and threads are
+those of an unwatched run; that the outputs have its bits is checked at the first recording, and
+where they don't the whole model is one operation. A node alone runs as it did in the recording.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+from probe import ulp
+from probe.errors import InputError
+from probe.recording import onnx_blocks, onnx_pieces
+from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
+from probe.recording.meaning import Meaning, Unknown
+from probe.recording.onnx_blocks import Block
+from probe.recording.onnx_meanings import Fact, meaning
+from probe.recording.onnx_pieces import Constant
+
+ENDINGS = (".onnx",)
+PROVIDERS = ["CPUExecutionProvider"]
+LEVELS = {
+    "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+"""Values of the option ``optimisation``; a session's own default is ``all``."""
+
+MOST_PIECES, SMALL_PIECE = 48, 1 << 20
+"""Pieces into which a model is cut at the most (each has threads of its own), and bytes of values up
+to which nodes stay in one piece."""
+
+
+def options(switches: Mapping[str, str]) -> Any:
+    """Returns a session's options: ``threads``, ``deterministic`` and ``optimisation``."""
+    found = onnxruntime.SessionOptions()
+    found.log_severity_level = 4
+    found.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if "threads" in switches:
+        found.intra_op_num_threads = int(switches["threads"])
+        found.inter_op_num_threads = 1
+    if "deterministic" in switches:
+        found.use_deterministic_compute = switches["deterministic"] == "1"
+    if "optimisation" in switches:
+        found.graph_optimization_level = LEVELS[switches["optimisation"]]
+    return found
+
+
+class Recorder:
+    """A model with its inputs.
+
+    ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``: ``threads``,
+    ``deterministic`` (0 or 1) and ``optimisation`` (a name of ``LEVELS``). InputError where ONNX
+    Runtime refuses the model or the inputs.
+    """
+
+    def __init__(
+        self,
+        model: Path | str | bytes,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model = model if isinstance(model, bytes) else str(model)
+        self.inputs, self.switches = dict(inputs), dict(switches or {})
+        words = [f",{key}={value}" for key, value in self.switches.items() if key != "optimisation"]
+        self.target, self.note = "onnxruntime" + "".join(words), ""
+        level = self.switches.get("optimisation", "all")
+        if level not in LEVELS:
+            raise InputError("optimisation", level, "no such level", f"use one of {', '.join(LEVELS)}")
+        self.optimised: _Optimised | None = None
+        self.whole = False
+
+    def plain(self) -> list[np.ndarray]:
+        """Runs the model unwatched."""
+        return self._run(self._session(options(self.switches)))
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it node by node, and calls ``visit`` behind each."""
+        if self.optimised is None and not self.whole:
+            self._optimise()
+        if self.optimised is None:
+            return self._as_one(visit)
+        return self.optimised.run(self.inputs, visit)
+
+    def _optimise(self) -> None:
+        """Has the model optimised, runs it, and checks that its nodes alone give the same bits."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "optimised.onnx")
+            made = options(self.switches)
+            made.optimized_model_filepath = str(path)
+            made.add_session_config_entry(
+                "session.optimized_model_external_initializers_file_name", "weights"
+            )
+            made.add_session_config_entry(
+                "session.optimized_model_external_initializers_min_size_in_bytes", str(1 << 16)
+            )
+            session = self._session(made)
+            wanted = self._run(session)
+            del session
+            optimised = _Optimised(onnx.load(path), self.switches)
+        try:
+            found = [one.array() for one in optimised.run(self.inputs, lambda _: None)]
+        except Exception as error:  # an operator's kernel, or a type that only a whole model has
+            self._give_up(f"its nodes can't be run one by one ({str(error).splitlines()[0][:120]})")
+            return
+        for got, due in zip(found, wanted, strict=True):
+            if got.dtype != due.dtype or not _same(got, due):
+                self._give_up("its nodes run one by one give other bits")
+                return
+        self.optimised = optimised
+
+    def _give_up(self, why: str) -> None:
+        self.whole = True
+        self.note = f"the model is one operation: {why}"
+
+    def _session(self, made: Any) -> Any:
+        try:
+            return onnxruntime.InferenceSession(self.model, made, providers=PROVIDERS)
+        except Exception as error:
+            name = "model" if isinstance(self.model, bytes) else Path(self.model).name
+            raise unreadable(name, error) from None
+
+    def _run(self, session: Any) -> list[np.ndarray]:
+        names = [one.name for one in session.get_inputs()]
+        for name in names:
+            if name not in self.inputs:
+                raise InputError("inputs", ", ".join(self.inputs), f"{name} is missing", "give it")
+        given = {name: self.inputs[name] for name in names}
+        try:
+            return [np.asarray(one) for one in session.run(None, given)]
+        except Exception as error:
+            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in given.items())
+            why = f"ONNX Runtime refuses them: {str(error).splitlines()[0][:160]}"
+            raise InputError("inputs", shapes, why, "give the model's own shapes and types") from None
+
+    def _as_one(self, visit: Visit) -> list[Seen]:
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            given = dict(zip(self.inputs, arrays, strict=True))
+            return Recorder(self.model, given, self.switches).plain()
+
+        found = self.plain()
+        reads = [_of_array(name, one) for name, one in self.inputs.items()]
+        gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
+        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
+        return gives
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind == "f":
+        return ulp.equal(one, other, str(one.dtype))
+    return bool(np.array_equal(one, other))
+
+
+def _of_array(name: str, array: np.ndarray, role: str = INPUT) -> Seen:
+    return Seen(name, array.shape, str(array.dtype), lambda: array, role, name)
+
+
+class _Optimised:
+    """The optimised model's nodes, and the pieces in which they run.
+
+    At the first run every node is a piece; from then on nodes in a row are one as long as their
+    values stay small beside what is alive at once in any case.
+    """
+
+    def __init__(self, model: Any, switches: Mapping[str, str]) -> None:
+        self.model, self.switches = model, {**switches, "optimisation": "none"}
+        self.nodes = list(model.graph.node)
+        self.weights = {one.name: Constant.of(one) for one in model.graph.initializer}
+        del model.graph.initializer[:]
+        self.outputs = [one.name for one in model.graph.output]
+        self.cuts: list[int] = []
+        self.sessions: dict[int, Any] = {}
+        self.blocks: dict[str, Block] = {}
+        self.opset = max(
+            (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
+        )
+        if any(node.domain == onnx_blocks.DOMAIN for node in self.nodes):
+            self.block = onnx_blocks.size_here(self._one_node)
+
+    def _one_node(self, op: str, array: np.ndarray) -> np.ndarray:
+        """Runs a node of the blocked layout's domain on an array."""
+        node = helper.make_node(op, ["x"], ["y"], domain=onnx_blocks.DOMAIN)
+        found: np.ndarray = self.session([node], {"x": 1}).run(None, {"x": array})[0]
+        return found
+
+    def session(self, nodes: Sequence[Any], fed: Mapping[str, int]) -> Any:
+        """Returns a session of nodes, which runs them as they are."""
+        names = dict.fromkeys(name for node in nodes for name in onnx_pieces.uses(node))
+        held = [self.weights[name].tensor(name) for name in names if name in self.weights]
+        return self.started(onnx_pieces.piece(nodes, fed, held, self.model))
+
+    def started(self, content: bytes) -> Any:
+        """Returns a session of a piece, which runs it as it is."""
+        made = options(self.switches)
+        made.enable_cpu_mem_arena = made.enable_mem_pattern = False
+        return onnxruntime.InferenceSession(content, made, providers=PROVIDERS)
+
+    def run(self, inputs: Mapping[str, np.ndarray], visit: Visit) -> list[Seen]:
+        """Runs all nodes, and returns the outputs."""
+        one = _Run(self, inputs, visit)
+        if self.cuts:
+            for start, stop in zip([0, *self.cuts], self.cuts, strict=False):
+                one.piece(self.nodes[start:stop], start)
+        else:
+            self._first(one)
+        return [one.seen(name) for name in self.outputs]
+
+    def _first(self, one: _Run) -> None:
+        """Runs nodes one by one, those of the branches that are taken among them."""
+        pending, done = list(self.nodes), []
+        sizes, alive = [], 0
+        while pending:
+            node = pending.pop(0)
+            if node.op_type == "If" and not node.domain:
+                inner, constants = onnx_pieces.branch(node, bool(one.array(node.input[0]).any()))
+                self.weights |= constants
+                one.expect(inner)
+                one.release(node)
+                pending[:0] = inner
+                continue
+            done.append(node)
+            sizes.append(one.piece([node]))
+            alive = max(alive, one.alive)
+        self.nodes, self.cuts = done, self._cut(sizes, alive)
+
+    @staticmethod
+    def _cut(sizes: list[int], alive: int) -> list[int]:
+        """Where pieces end: each gives about as much as a quarter of what is alive at once."""
+        most = max(SMALL_PIECE, alive // 4, sum(sizes) // MOST_PIECES)
+        cuts, size = [], 0
+        for number, one in enumerate(sizes):
+            if size and size + one > most:
+                cuts.append(number)
+                size = 0
+            size += one
+        return [*cuts, len(sizes)]
+
+
+class _Run:
+    """One run: the values that are alive, and which of them are read again."""
+
+    def __init__(self, of: _Optimised, inputs: Mapping[str, np.ndarray], visit: Visit) -> None:
+        self.of, self.visit = of, visit
+        self.values = {
+            one.name: onnxruntime.OrtValue.ortvalue_from_numpy(inputs[one.name])
+            for one in of.model.graph.input
+            if one.name not in of.weights
+        }
+        self.given = set(self.values)
+        self.settled = {
+            name for name, one in self.values.items() if "float" not in one.data_type()
+        }
+        self.made: dict[str, str] = {}
+        self.left: Counter[str] = Counter(of.outputs)
+        self.expect(of.nodes)
+
+    @property
+    def alive(self) -> int:
+        """Bytes of the values that are alive."""
+        return sum(one.numpy().nbytes for one in self.values.values())
+
+    def expect(self, nodes: Sequence[Any]) -> None:
+        """Counts what the nodes read."""
+        for node in nodes:
+            self.left.update(onnx_pieces.uses(node))
+
+    def release(self, node: Any) -> None:
+        """Forgets what a node was the last to read, or gave in vain."""
+        for name in onnx_pieces.uses(node):
+            self.left[name] -= 1
+        for name in [*onnx_pieces.uses(node), *node.output]:
+            if self.left[name] <= 0:
+                self.values.pop(name, None)
+
+    def array(self, name: str) -> np.ndarray:
+        """A value's bits as a container array, in ONNX's own order."""
+        of = self.of
+        held = name not in self.values
+        found = of.weights[name].array if held else self.values[name].numpy()
+        if found.dtype.name == "bfloat16":
+            found = found.view(np.uint16)
+        return of.blocks[name].opened(found) if name in of.blocks else found
+
+    def piece(self, nodes: Sequence[Any], start: int | None = None) -> int:
+        """Runs nodes in a row and visits them; returns the bytes of what they give.
+
+        ``start``: the number of the first, under which the session is kept; None: it isn't.
+        """
+        made = {name for node in nodes for name in node.output}
+        names = dict.fromkeys(name for node in nodes for name in onnx_pieces.uses(node))
+        fed = {name: self.values[name] for name in names if name in self.values}
+        session = self.of.sessions.get(-1 if start is None else start)
+        if session is None:
+            session = self.of.session(nodes, {k: v.element_type() for k, v in fed.items()})
+            if start is not None:
+                self.of.sessions[start] = session
+        wanted = [one.name for one in session.get_outputs()]
+        found = session.run_with_ort_values(wanted, fed)
+        self.values.update(zip(wanted, found, strict=True))
+        assert made.issuperset(wanted)
+        size = sum(one.numpy().nbytes for one in found)
+        del found
+        for node in nodes:
+            self._visit(node)
+            self.release(node)
+        return size
+
+    def _visit(self, node: Any) -> None:
+        self._order(node)
+        names = [] if node.op_type in ("Shape", "Size") and not node.domain else node.input
+        reads = [name for name in names if name]
+        reads += [name for name in onnx_pieces.captured(node) if name not in reads]
+        gives = [name for name in node.output if name]
+        if all(name in self.settled or name in self.of.weights for name in reads):
+            self.settled.update(gives)
+        words = onnx_pieces.attributes(node)
+        facts = [self._fact(name, reads) for name in node.input]
+        shapes = [self.seen(name).shape for name in gives]
+        op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        self.visit(
+            Event(
+                *(op, self._path(node, gives)),
+                *([self.seen(name) for name in reads], [self.seen(name) for name in gives]),
+                self._meaning(node, words, facts, shapes),
+                {name: _said(value) for name, value in words.items()},
+                *(self._again(node, reads), self._lines(node, reads, gives)),
+                ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
+            )
+        )
+
+    def _path(self, node: Any, gives: list[str]) -> str:
+        """A node's name. ONNX Runtime draws those of nodes that it adds anew in every session."""
+        path = node.name or gives[0]
+        if re.fullmatch(node.op_type + r"(_token_\d+)?", path):
+            path = f"{self.made.get(node.input[0], node.input[0])}/{node.op_type}"
+        self.made.update(dict.fromkeys(gives, path))
+        return path
+
+    def _order(self, node: Any) -> None:
+        """Notes which values are in ONNX Runtime's blocked layout."""
+        of, blocked = self.of, node.domain == onnx_blocks.DOMAIN
+        if blocked and node.op_type == "Conv":
+            shape = of.weights[node.input[1]].array.shape
+            of.blocks[node.input[1]] = onnx_blocks.of_filters(shape, of.block)
+        if blocked or of.blocks:
+            reads = [of.blocks.get(name) for name in node.input]
+            found = onnx_blocks.of_outputs(node.domain, node.op_type, reads, getattr(of, "block", 0))
+            if found is not None:
+                of.blocks |= dict.fromkeys((name for name in node.output if name), found)
+
+    def _meaning(
+        self, node: Any, words: dict[str, Any], facts: list[Fact | None], shapes: list[Any]
+    ) -> Meaning:
+        block = self.of.blocks.get(node.input[0]) if len(node.input) else None
+        if node.op_type == "Reshape" and block is not None and facts[0] is not None:
+            back = block.inner == onnx_blocks.SPLIT
+            return onnx_blocks.reshaped(block.size, facts[0].shape, back)
+        return meaning(node.op_type, node.domain, words, facts, shapes, self.of.opset)
+
+    def _fact(self, name: str, reads: list[str]) -> Fact | None:
+        if not name:
+            return None
+        constant = name in self.of.weights
+        seen = self.seen(name)
+        content = self.array if constant or name in self.settled else None
+        at = reads.index(name) if name in reads else -1
+        return Fact(at, seen.shape, seen.dtype, content and (lambda: content(name)))
+
+    def seen(self, name: str) -> Seen:
+        """A value as it is met."""
+        if name in self.values:
+            value = self.values[name]
+            kind, shape = value.element_type(), tuple(value.shape())
+        else:
+            kind, shape = self.of.weights[name].kind, self.of.weights[name].array.shape
+        dtype = "bfloat16" if kind == onnx.TensorProto.BFLOAT16 else None
+        dtype = dtype or str(helper.tensor_dtype_to_np_dtype(kind))
+        role = WEIGHT if name in self.of.weights else INPUT
+        known = name in self.given or role == WEIGHT
+        return Seen(name, shape, dtype, lambda: self.array(name), role, name if known else "")
+
+    def _again(
+        self, node: Any, reads: list[str]
+    ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+        of, weights = self.of, self.of.weights
+        kinds = {name: self.values[name].element_type() for name in reads if name in self.values}
+        blocks = dict(of.blocks)
+        sessions: list[Any] = []
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            given = {}
+            for name, array in zip(reads, arrays, strict=True):
+                given[name] = np.ascontiguousarray(
+                    blocks[name].closed(array) if name in blocks else array
+                ).reshape(array.shape)
+            fed = {name: array for name, array in given.items() if name not in weights}
+            held = [
+                weights[name].tensor(name, one) for name, one in given.items() if name not in fed
+            ]
+            content = onnx_pieces.piece([node], kinds, held, of.model)
+            if not sessions or sessions[0] != content:
+                sessions[:] = [content, of.started(content)]
+            names = [name for name in node.output if name]
+            found = sessions[1].run(names, fed)
+            return [
+                blocks[name].opened(one) if name in blocks else one
+                for name, one in zip(names, found, strict=True)
+            ]
+
+        return again
+
+    def _lines(
+        self, node: Any, reads: list[str], gives: list[str]
+    ) -> Callable[[Sequence[str], str], list[str]]:
+        of = self.of
+        kinds = {name: self.values[name].element_type() for name in reads if name in self.values}
+        blocks = {name: of.blocks[name] for name in reads if name in of.blocks}
+        words = {
+            name: value
+            for name, value in onnx_pieces.attributes(node).items()
+            if not isinstance(value, np.ndarray)
+        }
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            own = dict(zip(reads, names, strict=True))
+            found = [line for name in blocks for line in blocks[name].lines(own[name])]
+            inputs = [own.get(name, "") for name in node.input]
+            outputs = [f"{out}{n or ''}" if name else "" for n, name in enumerate(node.output)]
+            said = "".join(f", {key}={json.dumps(value)}" for key, value in words.items())
+            said += f', domain="{node.domain}"' * bool(node.domain)
+            fed = [
+                f'helper.make_tensor_value_info("{own[name]}", {kind}, None)'
+                for name, kind in kinds.items()
+            ]
+            held = [
+                f'numpy_helper.from_array({own[name]}, "{own[name]}")'
+                for name in reads
+                if name not in kinds
+            ]
+            opsets = [
+                f'helper.make_opsetid("{one.domain}", {one.version})'
+                for one in of.model.opset_import
+                if one.domain in ("", node.domain)
+            ]
+            found += [
+                f'node = helper.make_node("{node.op_type}", {inputs}, {outputs}{said})',
+                f"inputs, constants = [{', '.join(fed)}], [{', '.join(held)}]",
+                f"outputs = [helper.make_empty_tensor_value_info(y) for y in {outputs} if y]",
+                'graph = helper.make_graph([node], "one", inputs, outputs, constants)',
+                f"model = helper.make_model(graph, opset_imports=[{', '.join(opsets)}], "
+                f"ir_version={of.model.ir_version})",
+                "options = onnxruntime.SessionOptions()",
+            ]
+            if "threads" in of.switches:
+                found.append(f"options.intra_op_num_threads = {of.switches['threads']}")
+            if "deterministic" in of.switches:
+                on = of.switches["deterministic"] == "1"
+                found.append(f"options.use_deterministic_compute = {on}")
+            given = ", ".join(f'"{own[name]}": {own[name]}' for name in kinds)
+            found += [
+                "options.graph_optimization_level = "
+                "onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
+                "session = onnxruntime.InferenceSession(model.SerializeToString(), options, "
+                'providers=["CPUExecutionProvider"])',
+                f"{out} = session.run(None, {{{given}}})[0]",
+            ]
+            if gives[0] in of.blocks:
+                found += of.blocks[gives[0]].lines(out, back=True)
+            return found
+
+        return lines
+
+
+def _said(value: Any) -> Any:
+    """An attribute plain enough for JSON."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+class Opened:
+    """A model file. ``inputs``: those that no constant of the file fills."""
+
+    def __init__(self, path: Path, switches: Mapping[str, str] | None = None) -> None:
+        self.path, self.switches = path, dict(switches or {})
+        try:
+            graph = onnx.load(path, load_external_data=False).graph
+        except Exception as error:
+            raise unreadable(path.name, error) from None
+        held = {one.name for one in graph.initializer}
+        self.inputs = tuple(_declared(one) for one in graph.input if one.name not in held)
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the model with these inputs."""
+        return Recorder(self.path, arrays, self.switches)
+
+
+def _declared(one: Any) -> Input:
+    kind = one.type.tensor_type
+    if one.type.WhichOneof("value") != "tensor_type":
+        why = f"its input {one.name} is no array but a {one.type.WhichOneof('value')}"
+        raise InputError("network", one.name, why, "export the model with arrays as inputs")
+    shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
+    bfloat16 = kind.elem_type == onnx.TensorProto.BFLOAT16
+    dtype = "bfloat16" if bfloat16 else str(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return Input(one.name, shape, dtype)
+
+
+def unreadable(name: str, error: Exception) -> InputError:
+    """Returns what is said of a file that ONNX Runtime refuses."""
+    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+    return InputError("network", name, f"can't be read: {said}", "export or download it again")
+
+
+def opened(path: Path, trust: bool = False) -> Opened:
+    """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read."""
+    return Opened(Path(path))
+
+
+__all__ = ["ENDINGS", "Opened", "Recorder", "opened"]

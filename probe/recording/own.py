@@ -1,0 +1,99 @@
+"""Which operations differ by themselves, also where what they read differs already.
+
+Behind the first source everything is carried, and would hide a second source. So an operation of
+the right run is run again alone, on the right's operands with the left's bits wherever both must
+agree: what differs from the left's outputs then is its own doing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from probe import ulp
+from probe.recording.difference import MOST_BYTES, Aligned, Difference, Pair
+from probe.recording.recording import Side
+
+SECONDS = 60.0
+
+
+def find(
+    found: Difference, left: Side, right: Side, seconds: float = SECONDS
+) -> tuple[int, int]:
+    """Fills in ``own`` of carried operations; how many were asked, and how many could be.
+
+    Costs two watched runs for each 256 MB of operands, and a call of each operation. None stays
+    where an operation can't be run alone, reads what only one side has, or time is over.
+    """
+    carried = [one for one in found.operations if one.verdict == "carried" and one.right is not None]
+    agains = right.agains({one.right for one in carried if one.right is not None})
+    able = [one for one in carried if agains.get(one.right or 0) is not None and _paired(found, one)]
+    begun, asked = time.monotonic(), 0
+    for some in _batches(found, able):
+        if asked and time.monotonic() - begun > seconds:
+            break
+        pairs = [pair for one in some for pair in (*one.reads, *one.gives)]
+        mine = left.arrays({pair.left for pair in pairs})
+        other = right.arrays({pair.right for pair in pairs})
+        for one in some:
+            again = agains[one.right or 0]
+            assert again is not None
+            one.own = _own(found, one, again, mine, other)
+            asked += 1
+    return asked, len(able)
+
+
+def _paired(found: Difference, one: Aligned) -> bool:
+    """Whether everything that both sides' operation reads and gives has a counterpart."""
+    ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
+    return len(one.reads) == len(ours.reads) == len(theirs.reads)
+
+
+def _batches(found: Difference, operations: Sequence[Aligned]) -> Iterator[list[Aligned]]:
+    some: list[Aligned] = []
+    size = 0
+    for one in operations:
+        values = {pair.right for pair in (*one.reads, *one.gives)}
+        size += sum(8 * int(np.prod(found.right.values[n].shape, dtype=int)) for n in values)
+        some.append(one)
+        if size > MOST_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _own(
+    found: Difference,
+    one: Aligned,
+    again: Callable[[list[np.ndarray]], list[np.ndarray]],
+    mine: dict[int, np.ndarray],
+    other: dict[int, np.ndarray],
+) -> int | None:
+    """Outputs that differ where the inputs are made to agree; None where it can't be run."""
+    given = [_healed(pair, mine, other) for pair in one.reads]
+    try:
+        outputs = again(given)
+    except Exception:  # whatever a library raises at operands that it did not expect
+        return None
+    if len(outputs) < len(one.gives):
+        return None
+    count = 0
+    for pair, output in zip(one.gives, outputs, strict=False):
+        dtype = found.left.values[pair.left].dtype
+        if not pair.compared or "float" not in dtype:
+            continue
+        ours = pair.selection.taken(mine[pair.left], 0)
+        theirs = pair.selection.taken(output, 1)
+        count += int(ulp.apart(ours, theirs, dtype).sum())
+    return count
+
+
+def _healed(pair: Pair, mine: dict[int, np.ndarray], other: dict[int, np.ndarray]) -> np.ndarray:
+    """The right side's operand with the left's bits wherever both must agree."""
+    array = other[pair.right]
+    if pair.selection.empty or pair.equal:
+        return array
+    return pair.selection.put(array, pair.selection.taken(mine[pair.left], 0), 1)

@@ -1,0 +1,315 @@
+"""Why the outputs of one operation differ between two runs, though what it reads agrees.
+
+The operation is run alone, as it was recorded. Sums of products are put to the engine as a case
+whose target is the operation itself: order and rounding of the differing outputs are revealed on
+both sides and replayed on the recorded operands. Functions are asked whether places differ. What
+neither explains has no class: it is said, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probe import comparison, floats, ulp
+from probe.comparison import Comparison, Pairs, Revealer
+from probe.errors import ProbeError
+from probe.order.summation import Summation
+from probe.order.tree import BIAS
+from probe.recording import place
+from probe.recording.alone import Alone, same
+from probe.recording.cases import AsCase, Session, as_case
+from probe.recording.difference import Aligned, Pair
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Meaning,
+    Normalises,
+    Reduces,
+    Unknown,
+    Windows,
+)
+from probe.recording.recording import Side
+
+ALL = 2048
+"""Differing outputs that are revealed; of more, so many evenly among them."""
+
+PRODUCTS = 1 << 27
+"""Products that are replayed for the differing outputs that were not revealed."""
+
+KINDS = (
+    *("window", "reach", "order", "rounding", "precision", "flush"),
+    *("place", "algorithm", "nondeterministic", "uninitialised"),
+)
+"""Classes of causes; those of sums may be joined by ``+``."""
+
+
+@dataclass
+class Cause:
+    """Why an operation's outputs differ.
+
+    ``kind``: one of ``KINDS`` (or some joined by ``+``), empty where there is no word for it yet;
+    ``why``: a sentence. ``compared`` and ``differing``: of the first output that differs.
+    ``examined``: differing outputs that were asked about, ``replayed``: those that came out again
+    on both sides. ``causes``: examined outputs by cause. ``alone``: whether the operation alone
+    gave its recorded bits on both sides. ``comparison``: of sums, with both sides' summations.
+    """
+
+    kind: str
+    why: str
+    compared: int = 0
+    differing: int = 0
+    examined: int = 0
+    replayed: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    alone: bool = False
+    output: int = 0
+    comparison: Comparison | None = None
+
+    @property
+    def explained(self) -> bool:
+        """Whether it has a class, and every output that was asked about came out again."""
+        return bool(self.kind) and self.replayed == self.examined
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and texts; the comparison's summations as ``probe explain`` has them."""
+        found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
+        names = ("compared", "differing", "examined", "replayed", "causes", "alone")
+        found |= {name: getattr(self, name) for name in names}
+        if self.comparison is not None:
+            told = self.comparison
+            found["left_orders"] = told.orders(told.left)
+            found["right_orders"] = told.orders(told.right)
+        return found
+
+
+class Recorded(Comparison):
+    """Outputs of two recorded operations, whose operands were compared before."""
+
+    def __post_init__(self) -> None:
+        """Nothing is left to be checked."""
+
+    @cached_property
+    def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """A sum that is longer on one side adds zeros there: the leaves are the shorter one's."""
+        left, right = self.left.case, self.right.case
+        if left.summands == right.summands:
+            return super()._classes
+        bias = () if left.bias is None else (BIAS,)
+        leaves = (*range(min(left.summands, right.summands)), *bias)
+        return np.zeros(len(self.left.replays), np.int64), [leaves]
+
+
+def explain(left: Side, right: Side, aligned: Aligned, most: int = ALL) -> Cause:
+    """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
+
+    Costs two watched runs a side for its operands, and then calls of the one operation. An
+    operation that one run alone has, or that does not differ, has no cause.
+    """
+    output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
+    if aligned.left is None or aligned.right is None or output is None:
+        return Cause("", "there are no outputs on both sides that differ")
+    pair = aligned.gives[output]
+    sides = [
+        Alone.of(side, number, output, pair, place)
+        for place, (side, number) in enumerate(((left, aligned.left), (right, aligned.right)))
+    ]
+    made = Cause("", "", pair.compared, pair.differing, output=output)
+    if any(one.again is None for one in sides):
+        made.why = "the operation can't be run alone"
+        return made
+    if wrong := _other_operands(sides, aligned.reads):
+        made.why = wrong
+        return made
+    for one in sides:
+        made.kind, made.why = one.unsteady()
+        if made.kind:
+            made.kind = "" if made.kind == "other" else made.kind
+            made.causes = {made.kind: made.differing} if made.kind else {}
+            return made
+    made.alone = True
+    return _classed(made, sides, most)
+
+
+def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
+    """What is wrong with the claim that both sides read the same; empty if nothing is.
+
+    Equal parts put into the right side's operands must leave every bit as it is.
+    """
+    ours = dict(zip(sides[0].operation.reads, sides[0].reads, strict=True))
+    theirs = dict(zip(sides[1].operation.reads, sides[1].reads, strict=True))
+    for one in reads:
+        mine, other = ours[one.left], theirs[one.right]
+        if one.selection.empty:
+            continue
+        mixed = one.selection.put(other, one.selection.taken(mine, 0), 1)
+        dtype = sides[1].side.recording.values[one.right].dtype
+        if not same(other, mixed.reshape(other.shape), dtype):
+            return "the operands that were taken to agree do not: this is no source"
+    return ""
+
+
+def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
+    """Fills in the class of an operation that gives its recorded bits alone."""
+    meaning = sides[0].operation.meaning
+    apart = np.flatnonzero(_apart(sides))
+    first = _first(meaning)
+    if isinstance(first, Contracts | Windows | Reduces):
+        return _of_sums(made, sides, apart, most)
+    if isinstance(meaning, Each):
+        found = place.of_function(sides[0], sides[1], apart)
+    elif isinstance(meaning, Normalises):
+        found = place.of_rows(sides[0], sides[1], meaning, apart)
+    else:
+        why = meaning.why if isinstance(meaning, Unknown) else "there are no questions for it yet"
+        found = place.Placed("", f"not explained yet: {why}")
+    made.kind, made.why = found.word, found.why
+    made.examined, made.replayed = found.examined, found.replayed
+    made.causes = {found.word: found.replayed} if found.word else {}
+    return made
+
+
+def _first(meaning: Meaning) -> Meaning:
+    """What an operation that is several in one starts with."""
+    steps = getattr(meaning, "steps", ())
+    found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
+    return found
+
+
+def _apart(sides: list[Alone]) -> np.ndarray:
+    """Which of the outputs that must agree differ: bool, flat."""
+    ours, theirs = (one.outputs for one in sides)
+    dtype = sides[0].value.dtype
+    if dtype not in floats.FORMATS:
+        return np.asarray(ours != theirs)
+    return np.asarray(ulp.apart(ours, theirs, dtype))
+
+
+def _of_sums(made: Cause, sides: list[Alone], apart: np.ndarray, most: int) -> Cause:
+    """Fills in how both sides add, revealed and replayed."""
+    try:
+        views = [_view(one) for one in sides]
+        told = _compared(sides, views)
+        chosen = told.differing
+        if len(chosen) > most:
+            chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
+        known = Revealer(small=0)
+        for one, view, side, places in _each(sides, views, told):
+            known.reveal(side, _session(one, view), side.mask(places[chosen]))
+        examined = _settled(told, chosen)
+    except ProbeError as error:
+        made.why = f"not explained yet: {getattr(error, 'why', error)}"
+        return made
+    made.comparison = told
+    return _told(made, told, examined)
+
+
+def _view(one: Alone) -> AsCase:
+    recording, operation = one.side.recording, one.operation
+    shapes = [recording.values[n].shape for n in operation.reads]
+    outputs = [recording.values[operation.gives[one.output]].shape]
+    return as_case(operation.meaning, shapes, outputs, one.dtypes)
+
+
+def _session(one: Alone, view: AsCase) -> Session:
+    assert one.again is not None
+    return Session(one.side.recording.target, view, one.reads, one.again)
+
+
+def _compared(sides: list[Alone], views: list[AsCase]) -> Recorded:
+    runs = []
+    for one, view in zip(sides, views, strict=True):
+        runs.append(comparison.run(_session(one, view), view.case, view.operands(one.reads)))
+    places = [view.places(one.index) for one, view in zip(sides, views, strict=True)]
+    pairs = Pairs(places[0], places[1], np.ones(len(places[0]), bool))
+    return Recorded(views[0].case, runs[0], runs[1], pairs)
+
+
+def _each(sides: list[Alone], views: list[AsCase], told: Comparison) -> list[tuple[Any, ...]]:
+    """Both sides, the shorter sums first: what is found there is tried on the other side."""
+    runs, places = (told.left, told.right), (told.pairs.left, told.pairs.right)
+    return list(zip(sides, views, runs, places, strict=True))
+
+
+def _settled(told: Comparison, chosen: np.ndarray) -> np.ndarray:
+    """Replays what was revealed on the differing outputs that were not; which were examined.
+
+    An output of the same call that a summation gives to the bit on both sides is explained by it.
+    """
+    if len(chosen) == len(told.differing) or told.left.refusal or told.right.refusal:
+        return chosen
+    rest = np.setdiff1d(told.differing, chosen)
+    cost = told.left.case.summands + told.right.case.summands
+    rest = rest[: max(0, PRODUCTS // max(cost, 1))]
+    for side, places in ((told.left, told.pairs.left), (told.right, told.pairs.right)):
+        _extended(side, places[rest])
+    return np.sort(np.concatenate([chosen, rest]))
+
+
+def _extended(side: comparison.Run, places: np.ndarray) -> None:
+    """Gives outputs the first summation, the most frequent first, that replays to their bits."""
+    if side.orders is None or not len(places):
+        return
+    positions, filters = places.T
+    left = np.arange(len(places))
+    for number in np.argsort(-side.orders.counts(), kind="stable"):
+        summation: Summation = side.orders.summations[number]
+        agreed = side.operands.agrees(summation, positions[left], filters[left])
+        done = left[agreed]
+        side.orders.index[positions[done], filters[done]] = number
+        side.orders.replayed[positions[done], filters[done]] = True
+        side.replays[positions[done], filters[done]] = True
+        left = left[~agreed]
+        if not len(left):
+            return
+
+
+def _told(made: Cause, told: Comparison, examined: np.ndarray) -> Cause:
+    """Fills in classes and counts."""
+    where = np.isin(told.differing, examined)
+    names = [name for name, here in zip(told.cause, where, strict=True) if here]
+    made.examined = len(examined)
+    made.replayed = int(told.proved(examined).sum())
+    counted = Counter(names)
+    made.causes = dict(counted.most_common())
+    refused = [side.refusal for side in (told.left, told.right)]
+    if "nondeterministic" in refused:
+        made.kind, made.why = "nondeterministic", told.left.evidence or told.right.evidence
+    elif refused.count("not-a-sum") == 1:
+        made.kind, made.causes = "algorithm", {"algorithm": made.examined}
+        side = ("left", "right")[refused.index("not-a-sum")]
+        evidence = told.left.evidence or told.right.evidence
+        made.why = f"the {side} side does not add the products, the other one does: {evidence}"
+    elif refused.count("not-a-sum") == 2:
+        made.why = f"neither side adds the products one by one: {told.left.evidence}"
+    else:
+        _of_orders(made, told, counted)
+    return made
+
+
+def _of_orders(made: Cause, told: Comparison, counted: Counter[str]) -> None:
+    explained = [name for name in counted if name not in ("unexplained", "not-a-sum")]
+    if not explained:
+        evidence = told.left.evidence or told.right.evidence
+        made.why = "no summation that was revealed gives both sides' bits"
+        made.why += f": {evidence}" if evidence else ""
+        return
+    made.kind = max(explained, key=lambda name: counted[name])
+    summands = told.left.case.summands
+    of = f"{made.replayed} of {made.examined} examined outputs replay on both sides"
+    made.why = f"{SAID.get(made.kind, made.kind)} in sums of {summands}; {of}"
+
+
+SAID = {
+    "order": "the products are added in different orders",
+    "rounding": "the same order, and different products are fused into their additions",
+    "order+rounding": "the products are added in different orders and fused differently",
+    "precision": "operands or partial sums are kept in different formats",
+    "flush": "one side flushes subnormal numbers to zero",
+    "reach": "one side reads inputs that have no weight",
+}
+"""What a class says of two sums."""

@@ -1,0 +1,429 @@
+"""Graphs that TensorFlow runs, node by node: of ``tf.function``, ``predict`` and saved models.
+
+A function is taken as TensorFlow itself runs it: the graph that is left when Grappler has optimised
+it, whose fused operations are nodes like others (``_FusedMatMul``). Its nodes are then run one by
+one, so that nothing has to be fetched that would break a fusion and no more than a few values are
+held. Loops and branches are written out as they run; such a function is taken as it was traced. Either
+way the outputs must have the bits that the function itself gave, or it is one operation, as are
+functions compiled by XLA and those that change a state. Which outputs of one operation must
+agree is then said by the nodes that it was traced from, :class:`Composed`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import function_def_to_graph, op_def_registry
+
+from probe.recording.contract import CONSTANT, Event, Seen, Visit
+from probe.recording.difference import given_labels
+from probe.recording.labels import Labels, of_content, of_digest
+from probe.recording.meaning import Meaning, Shapes, Unknown
+from probe.recording.recording import Live, Recording, digest
+from probe.recording.tensorflow import Watching, array, run, tensor_of
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
+FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
+HARMLESS = (
+    *(*CALLS, *LOOPS, *BRANCHES, "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "NoOp"),
+    *("Assert", "ResourceGather", "Placeholder", "CheckNumerics", "EnsureShape"),
+)
+"""Stateful by TensorFlow's registry, and yet the same however often they run."""
+
+COMPILED, STATE, BITS = (
+    "compiled functions (XLA) are one operation",
+    "a function that changes a state, draws random numbers or calls Python is one operation",
+    "a function whose nodes, run one by one, give other bits is one operation",
+)
+
+
+@dataclass
+class Node:
+    """An operation of a graph. ``inputs``: (node, output) pairs; ``count``: how many outputs."""
+
+    name: str
+    op: str
+    inputs: tuple[tuple[str, int], ...]
+    attributes: tuple[Any, ...]
+    count: int
+    path: str
+    constant: Any = None
+    after: tuple[str, ...] = ()
+
+
+@dataclass
+class Graph:
+    """The nodes of a function in an order in which they can run.
+
+    ``fed``: the node of each input; ``given``: the (node, output) of each of the function's outputs.
+    ``last``: the nodes that are read for the last time by a node, by its place.
+    """
+
+    nodes: list[Node]
+    fed: dict[int, str]
+    given: list[tuple[str, int]]
+    last: dict[int, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        users: dict[str, int] = {}
+        for place, node in enumerate(self.nodes):
+            for name, _ in node.inputs:
+                users[name] = place
+        held = {name for name, _ in self.given}
+        for name, place in users.items():
+            if name not in held:
+                self.last.setdefault(place, []).append(name)
+
+
+@dataclass
+class Function:
+    """How a function is watched: as a ``graph``, or as one operation, of ``meaning``."""
+
+    graph: Graph | None
+    meaning: Meaning
+    why: str = ""
+
+
+def called(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) -> None:
+    """A function has run eagerly and given ``outputs``."""
+    key = (name, tuple((one.dtype.name, tuple(one.shape.as_list())) for one in inputs))
+    if key not in watch.functions:
+        watch.functions[key] = opened(watch, name, inputs, outputs)
+    made: Function = watch.functions[key]
+    if made.why:
+        watch.said.append(made.why)
+    if made.graph is None:
+        _one(watch, name, inputs, outputs, made.meaning)
+        return
+    found = walk(watch, made.graph, inputs)
+    for ours, theirs in zip(outputs, found, strict=True):
+        watch.aliases[ours._id] = watch.key(theirs)
+
+
+def opened(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) -> Function:
+    """Finds out how a function can be watched: by running it, and its nodes, once."""
+    definitions = list(_reached(name))
+    if any(_stateful(node) for one in definitions for node in one.node_def):
+        return Function(None, Unknown(STATE), STATE)
+    if any(_compiled(one) for one in definitions[:1]):
+        return Function(None, _composed(watch, name, inputs), COMPILED)
+    for make in (_optimised, traced):
+        graph = make(watch, name, inputs)
+        if graph is not None and _same(watch, graph, inputs, outputs):
+            return Function(graph, Unknown())
+    return Function(None, _composed(watch, name, inputs), BITS)
+
+
+def _same(watch: Watching, graph: Graph, inputs: list[Any], outputs: list[Any]) -> bool:
+    """Whether the nodes, run one by one, give the function's bits."""
+    quiet = Watching(lambda _: None, watch.names)
+    try:
+        found = walk(quiet, graph, inputs)
+    except (tf.errors.OpError, TypeError, ValueError, KeyError):
+        return False
+    return len(found) == len(outputs) and all(
+        a.dtype == b.dtype and digest(array(a)) == digest(array(b))
+        for a, b in zip(found, outputs, strict=True)
+    )
+
+
+def walk(watch: Watching, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Runs the nodes, and lets ``watch`` see each. Returns the outputs' tensors."""
+    made: dict[str, list[Any]] = {graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed}
+    for place, node in enumerate(graph.nodes):
+        if node.constant is not None:
+            made[node.name] = [node.constant]
+            key = watch.aliases.setdefault(node.constant._id, ("constant", node.constant._id))
+            watch.roles.setdefault(key, (CONSTANT, node.name))
+        elif node.name not in made:
+            read = [made[name][k] for name, k in node.inputs]
+            made[node.name] = _ran(watch, node, read)
+        for name in graph.last.get(place, ()):
+            made.pop(name, None)
+    return [made[name][k] for name, k in graph.given]
+
+
+def _ran(watch: Watching, node: Node, read: list[Any]) -> list[Any]:
+    words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
+    if node.op in CALLS and not _compiled(context.context().get_function_def(words["f"])):
+        return _inside(watch, words["f"], read)
+    if node.op in LOOPS:
+        while bool(array(_inside(watch, words["cond"], read)[0])):
+            read = _inside(watch, words["body"], read)
+        return read
+    if node.op in BRANCHES:
+        which = int(array(read[0]))
+        names = words["branches"] if "Case" in node.op else [words["else_branch"], words["then_branch"]]
+        return _inside(watch, names[min(max(which, 0), len(names) - 1)], read[1:])
+    found = run(node.op, read, node.attributes, node.count)
+    watch.met(node.op, read, node.attributes, found, node.path)
+    return found
+
+
+def _inside(watch: Watching, name: str, read: list[Any]) -> list[Any]:
+    graph = traced(watch, name, read)
+    assert graph is not None
+    return walk(watch, graph, read)
+
+
+def _reached(name: str) -> Iterator[Any]:
+    """The definition of a function, and of all that it calls."""
+    ctx, pending, met = context.context(), [name], set()
+    while pending:
+        now = pending.pop()
+        if now in met or not ctx.has_function(now):
+            continue
+        met.add(now)
+        made = ctx.get_function_def(now)
+        yield made
+        for node in made.node_def:
+            for value in node.attr.values():
+                every = [value.func, *value.list.func]
+                pending += [one.name for one in every if one.name]
+
+
+def _stateful(node: Any) -> bool:
+    made = op_def_registry.get(node.op)
+    return made is not None and made.is_stateful and node.op not in HARMLESS
+
+
+def _compiled(definition: Any) -> bool:
+    return bool(definition.attr["_XlaMustCompile"].b) if "_XlaMustCompile" in definition.attr else False
+
+
+def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
+    """The graph that TensorFlow runs for these inputs; None where it holds loops."""
+    ctx = context.context()
+    definition = ctx.get_function_def(name)
+    attributes = tuple(x for pair in ctx.function_call_options.as_attrs().items() for x in pair)
+    ctx.clear_kernel_cache()
+    ctx.enable_graph_collection()
+    try:
+        run(name, inputs, attributes, len(definition.signature.output_arg))
+        graphs = list(ctx.export_run_metadata().function_graphs)
+    finally:
+        ctx.disable_graph_collection()
+    count = len(definition.signature.output_arg)
+    fitting = [one for one in graphs if _returns(one.post_optimization_graph) == count]
+    if len(fitting) != 1:
+        return None
+    before, after = fitting[0].pre_optimization_graph, fitting[0].post_optimization_graph
+    if any(node.op in FLOW for node in after.node):
+        return None
+    order = {node.name: n for n, node in enumerate(before.node)}
+    fed, given, nodes = {}, {}, []
+    for one in after.node:
+        if one.op in ("_Arg", "_DeviceArg"):
+            fed[int(one.attr["index"].i)] = one.name
+        elif one.op in ("_Retval", "_DeviceRetval"):
+            given[int(one.attr["index"].i)] = _place(next(iter(one.input)))
+        else:
+            nodes.append(_node(watch, one))
+    return Graph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
+
+
+def _returns(graph: Any) -> int:
+    return sum(node.op in ("_Retval", "_DeviceRetval") for node in graph.node)
+
+
+def _sorted(nodes: list[Node], order: dict[str, int]) -> list[Node]:
+    """Nodes as early as they stand in the graph before it was optimised, each behind what it reads."""
+    by_name = {node.name: node for node in nodes}
+    needs = {
+        node.name: {name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name}
+        for node in nodes
+    }
+    users: dict[str, list[str]] = {}
+    for name, read in needs.items():
+        for one in read:
+            users.setdefault(one, []).append(name)
+    at = {name: order.get(name, -1) for name in by_name}
+    ready = [(at[name], name) for name, read in needs.items() if not read]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        place, name = heapq.heappop(ready)
+        found.append(by_name[name])
+        for user in users.get(name, ()):
+            needs[user].discard(name)
+            if at[user] < 0:  # new: right behind what it reads
+                at[user] = place
+            if not needs[user]:
+                heapq.heappush(ready, (at[user], user))
+    return found
+
+
+_TRACED: dict[str, Graph] = {}
+
+
+def traced(watch: Watching, name: str, _: Any = None) -> Graph | None:
+    """The graph of a function as it was traced, before any optimisation."""
+    if name in _TRACED:
+        return _TRACED[name]
+    definition = context.context().get_function_def(name)
+    graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
+    signature = definition.signature
+    fed = {n: one.name for n, one in enumerate(signature.input_arg)}
+    inputs = set(fed.values())
+    nodes = [_node(watch, one) for one in graph.node if one.name not in inputs]
+    given = [_place(flat[definition.ret[one.name]]) for one in signature.output_arg]
+    _TRACED[name] = Graph(_sorted(nodes, {n.name: k for k, n in enumerate(nodes)}), fed, given)
+    return _TRACED[name]
+
+
+def _place(text: str) -> tuple[str, int]:
+    name, _, number = text.partition(":")
+    return name, int(number or 0)
+
+
+def _node(watch: Watching, one: Any) -> Node:
+    made = op_def_registry.get(one.op)
+    attributes: list[Any] = []
+    for each in made.attr if made is not None else ():
+        if each.name in one.attr and one.op != "Const":
+            attributes += [each.name, _attribute(one.attr[each.name])]
+    count = 0
+    for each in made.output_arg if made is not None else ():
+        if each.number_attr:
+            count += int(one.attr[each.number_attr].i)
+        else:
+            count += len(one.attr[each.type_list_attr].list.type) if each.type_list_attr else 1
+    constant = None
+    if one.op == "Const":
+        constant = tf.constant(tf.make_ndarray(one.attr["value"].tensor))
+    inputs = tuple(_place(text) for text in one.input if not text.startswith("^"))
+    after = tuple(text[1:] for text in one.input if text.startswith("^"))
+    path = watch.names.path(one.name.rpartition("/")[0], True)
+    return Node(one.name, one.op, inputs, tuple(attributes), count, path, constant, after)
+
+
+def _attribute(value: Any) -> Any:
+    """An attribute of a node as eager operations take it."""
+    kind = value.WhichOneof("value")
+    if kind == "list":
+        some = next((list(v) for _, v in value.list.ListFields()), [])
+        fields = value.list.ListFields()
+        if fields and fields[0][0].name == "type":
+            return [tf.as_dtype(one) for one in some]
+        if fields and fields[0][0].name == "shape":
+            return [tf.TensorShape(one) for one in some]
+        return [one.name for one in some] if fields and fields[0][0].name == "func" else some
+    if kind == "func":
+        return value.func.name
+    if kind == "type":
+        return tf.as_dtype(value.type)
+    if kind == "shape":
+        return tf.TensorShape(value.shape)
+    return getattr(value, kind) if kind else []
+
+
+def _one(
+    watch: Watching, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning
+) -> None:
+    """A function as one operation."""
+    path = watch.names.path((context.context().scope_name or "").rstrip("/"))
+    reads = [watch.seen(one, path) for one in inputs if _readable(one)]
+    kinds = [one for one in inputs if _readable(one)]
+    gives = [watch.seen(one, path) for one in outputs if one.dtype.name not in ("resource", "variant")]
+    plain = re.sub(r"^_*(inference_)?|_\d+$", "", name)
+    attributes = tuple(
+        x for pair in context.context().function_call_options.as_attrs().items() for x in pair
+    )
+
+    def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        fed, given = list(inputs), iter(arrays)
+        for n, one in enumerate(inputs):
+            if _readable(one):
+                bits = next(given)
+                fed[n] = one if one.dtype == tf.resource else tensor_of(bits, one.dtype)
+        return [np.array(array(one)) for one in run(name, fed, attributes, len(outputs))]
+
+    watch.computed.update(one.key for one in gives)
+    if gives and kinds:
+        watch.visit(Event(f"function {plain}", path, reads, gives, meaning, {}, again))
+
+
+def _readable(one: Any) -> bool:
+    """Whether it is an array, or a variable that holds one."""
+    if one.dtype == tf.resource:
+        data = one._handle_data
+        return data is not None and bool(data.is_set) and len(data.shape_and_type) == 1
+    return one.dtype.name not in ("variant", "string")
+
+
+class _Inside:
+    """The nodes of a function as a recorder of its own."""
+
+    target = note = ""
+
+    def __init__(self, watch: Watching, graph: Graph, inputs: list[Any]) -> None:
+        self.names, self.graph, self.inputs = watch.names, graph, inputs
+        self.keys: list[Any] = []
+
+    def plain(self) -> list[np.ndarray]:
+        """Isn't asked for."""
+        return []
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs the nodes one by one."""
+        watch = Watching(visit, self.names)
+        self.keys = [watch.seen(one).key for one in self.inputs if _readable(one)]
+        found = walk(watch, self.graph, self.inputs)
+        return [watch.seen(one) for one in found]
+
+
+@dataclass(frozen=True)
+class Composed(Meaning):
+    """A function as one operation: what its nodes mean together.
+
+    ``inside``: its nodes as they were traced, recorded with inputs of these shapes; ``inputs``: the
+    number of each of its inputs there, None for one that no node reads.
+    """
+
+    inside: Recording
+    inputs: tuple[int | None, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        found: list[Labels | None] = [None] * len(self.inside.values)
+        for number, one in zip(self.inputs, reads, strict=True):
+            if number is not None:
+                found[number] = one
+        for number, value in enumerate(self.inside.values):
+            if found[number] is not None:
+                continue
+            if value.content is not None:
+                found[number] = of_content(value.content)
+            elif value.given < 0:
+                found[number] = of_digest(value.shape, value.digest)
+        for each in self.inside.operations:
+            labels = given_labels(self.inside, each, found)
+            for number, label in zip(each.gives, labels, strict=True):
+                if found[number] is None:
+                    found[number] = label
+        return [one for n in self.inside.outputs if (one := found[n]) is not None]
+
+
+def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
+    try:
+        graph = traced(watch, name)
+        assert graph is not None
+        inner = _Inside(watch, graph, inputs)
+        live = Live(inner)
+    except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
+        return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
+    numbers = tuple(live.numbers.get(key) for key in inner.keys)
+    for number in numbers:
+        if number is not None and live.recording.values[number].floating:
+            live.recording.values[number].content = None
+    return Composed(live.recording, numbers)
+
+
+_ = Callable

@@ -1,0 +1,604 @@
+"""What TensorFlow's operations compute, in the words of :mod:`probe.recording.meaning`.
+
+One row an operation, found by its type; the letters and defaults of its attributes are those of
+TensorFlow's op registry. Operations without a row are ``Unknown``. Nothing here needs TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe import geometry
+from probe.recording.labels import Labels, joined, tag
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Meaning,
+    Moves,
+    Normalises,
+    Reduces,
+    Reshapes,
+    Same,
+    Scans,
+    Shapes,
+    Turns,
+    Unknown,
+    Whole,
+    Windows,
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operation.
+
+    ``attributes``: text, numbers, lists of them. ``inputs``: the shapes of all inputs; ``arguments``:
+    the values of those that ``STRUCTURE`` names, by number. ``values``: gives the value of any other
+    input, as it was in this run, None where it was computed from floating-point numbers.
+    """
+
+    op: str
+    attributes: Mapping[str, Any]
+    inputs: Sequence[tuple[int, ...]]
+    outputs: Sequence[tuple[int, ...]]
+    arguments: Mapping[int, np.ndarray]
+    values: Callable[[int], np.ndarray | None]
+
+    def get(self, name: str, default: Any) -> Any:
+        """An attribute, or TensorFlow's default for it."""
+        return self.attributes.get(name, default)
+
+
+STRUCTURE: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Mean", "Sum", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm"), (1,)),
+    **dict.fromkeys(("Reshape", "Transpose", "ExpandDims", "Tile", "BroadcastTo", "ReverseV2"), (1,)),
+    **dict.fromkeys(("Pad", "MirrorPad", "Cumsum", "Cumprod", "ArgMax", "ArgMin", "TopKV2"), (1,)),
+    **dict.fromkeys(("PadV2", "ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), (1,)),
+    **dict.fromkeys(("Slice", "SpaceToBatchND", "BatchToSpaceND", "SplitV"), (1, 2)),
+    **dict.fromkeys(("GatherV2", "ResourceGather"), (2,)),
+    **dict.fromkeys(("Conv2DBackpropInput", "Fill", "Split", "Conv3DBackpropInputV2"), (0,)),
+    "StridedSlice": (1, 2, 3),
+    "ConcatV2": (-1,),
+    "OneHot": (1,),
+}
+"""Inputs that say how an operation works, not on what: shapes, axes, paddings. By number."""
+
+
+@dataclass(frozen=True)
+class Along(Moves):
+    """Elements are moved along ``axes`` alone (of every input and output, which have the same axes).
+
+    Labels that are left out along the other axes stay left out, so that a concatenation of
+    activations costs no label for each of their elements.
+    """
+
+    axes: tuple[int, ...] = ()
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        rank = len(shapes[0])
+        out = [
+            axis
+            for axis in range(rank)
+            if axis not in self.axes and all(one.implicit(axis) for one in reads)
+        ]
+        kept = [axis for axis in range(rank) if axis not in out]
+        moved = self.move(*(one.full(kept) for one in reads))
+        every = moved if isinstance(moved, tuple | list) else (moved,)
+        known = all(one.known for one in reads)
+        return [
+            Labels(shape, np.asarray(one, np.uint64), known)
+            for one, shape in zip(every, shapes, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Takes(Meaning):
+    """The rows of the first input along ``axis`` that ``index`` (of any shape) names: an embedding."""
+
+    index: np.ndarray
+    axis: int
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one = reads[0]
+        found = np.take(one.full([self.axis]), self.index, self.axis)
+        return [Labels(shapes[0], found, one.known)]
+
+
+@dataclass(frozen=True)
+class Channelwise(Meaning):
+    """An ``Each`` whose other inputs, of one axis, lie along ``axis`` of the first: NCHW."""
+
+    each: Each
+    axis: int
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one, *rest = reads
+        behind = len(one.shape) - 1 - self.axis
+        turned = [
+            Labels(
+                (*two.shape, *(1,) * behind), two.array.reshape(*two.array.shape, *(1,) * behind), two.known
+            )
+            for two in rest
+        ]
+        return self.each.labels([one, *turned], shapes, what)
+
+
+@dataclass(frozen=True)
+class Fused(Meaning):
+    """``first``, of which ``behind`` has the rest, one after another: a fused operation's parts.
+
+    ``behind``: a meaning and the numbers of what it reads besides the result before it.
+    """
+
+    first: Meaning
+    behind: tuple[tuple[Meaning, tuple[int, ...]], ...]
+
+    @property
+    def word(self) -> str:  # type: ignore[override]
+        """The word of the first part: the rest follows it."""
+        return self.first.word
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        found = self.first.labels(reads, shapes, what)
+        for meaning, others in self.behind:
+            more = [found[0], *(reads[n] for n in others)]
+            found = meaning.labels(more, shapes, tag(meaning.word))
+        return found
+
+
+KEEPS_ZERO = {
+    **{"Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Selu": "selu", "LeakyRelu": "leaky_relu"},
+    **{"Tanh": "tanh", "Sqrt": "sqrt", "Neg": "negative", "Abs": "absolute", "Square": "square"},
+    **{"Erf": "erf", "Softsign": "softsign", "Sin": "sin", "Tan": "tan", "Atan": "arctan"},
+    **{"Sinh": "sinh", "Asinh": "arcsinh", "Atanh": "arctanh", "Sign": "sign", "Expm1": "expm1"},
+    **{"Log1p": "log1p", "Round": "round", "Rint": "rint", "Floor": "floor", "Ceil": "ceil"},
+    **{"Cast": "cast", "Asin": "arcsin"},
+}
+"""Functions of one element that make zero of zero, by type."""
+
+FUNCTIONS = {
+    **{"Sigmoid": "sigmoid", "Exp": "exp", "Log": "log", "Cos": "cos", "Rsqrt": "rsqrt"},
+    **{"Reciprocal": "reciprocal", "Inv": "reciprocal", "Softplus": "softplus", "Erfc": "erfc"},
+    **{"Cosh": "cosh", "Acos": "arccos", "Lgamma": "lgamma", "Digamma": "digamma"},
+    **{"IsNan": "isnan", "IsInf": "isinf", "IsFinite": "isfinite", "LogicalNot": "logical_not"},
+    **{"Invert": "invert", "Acosh": "arccosh", "Erfinv": "erfinv", "Ndtri": "ndtri"},
+    **{"Sub": "subtract", "Pow": "power", "Maximum": "maximum", "Minimum": "minimum"},
+    **{"SquaredDifference": "squared_difference", "Atan2": "arctan2", "Mod": "mod"},
+    **{"FloorMod": "floor_mod", "FloorDiv": "floor_divide", "TruncateDiv": "truncate_divide"},
+    **{"Equal": "equal", "NotEqual": "not_equal", "Less": "less", "LessEqual": "less_equal"},
+    **{"Greater": "greater", "GreaterEqual": "greater_equal", "LogicalAnd": "logical_and"},
+    **{"LogicalOr": "logical_or", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or"},
+    **{"ClipByValue": "clip", "Xdivy": "xdivy", "Xlogy": "xlogy", "TruncateMod": "truncate_mod"},
+}
+"""Functions of the elements at one place, by type."""
+
+TRAINED = "it is computed from the whole batch, as in training"
+DIMENSIONS = {"MaxPool": 2, "AvgPool": 2, "MaxPool3D": 3, "AvgPool3D": 3, "Conv2D": 2, "Conv3D": 3}
+
+
+def meaning(call: Call) -> Meaning:
+    """Returns what a call computes, of the inputs that ``STRUCTURE`` doesn't name, in order."""
+    op = call.op
+    if op in KEEPS_ZERO:
+        return Each(KEEPS_ZERO[op], zero="stays", numbers=_numbers(call))
+    if op in FUNCTIONS:
+        return Each(FUNCTIONS[op], numbers=_numbers(call))
+    made = ROWS[op](call) if op in ROWS else None
+    return made or Unknown(f"TensorFlow's {op} has no row in the table of meanings")
+
+
+def _numbers(call: Call) -> tuple[Any, ...]:
+    """What a function of elements takes besides arrays."""
+    names = {"LeakyRelu": "alpha", "Cast": "DstT"}
+    name = names.get(call.op)
+    return (call.get(name, 0.2),) if name else ()
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    """The axes that the second input names, counted from the front."""
+    rank = len(call.inputs[0])
+    return tuple(sorted({int(n) % max(rank, 1) for n in call.arguments[1].reshape(-1)}))
+
+
+def _reduced(word: str, zero: bool = False) -> Callable[[Call], Meaning]:
+    def row(call: Call) -> Meaning:
+        axes = _axes(call)
+        count = (int(np.prod([call.inputs[0][a] for a in axes], dtype=int)),)
+        numbers = count if word == "mean" else ()
+        keep = bool(call.get("keep_dims", False))
+        return Reduces(axes, word, keep, zero, numbers) if axes else Same()
+
+    return row
+
+
+def _picked(call: Call) -> Meaning:
+    """An index along an axis depends on the elements' places, so their order counts."""
+    axis = int(call.arguments[1]) % len(call.inputs[0])
+    rest = [a for a in range(len(call.inputs[0])) if a != axis]
+    return Whole(tuple((a, n) for n, a in enumerate(rest)), call.op.lower())
+
+
+def _last_whole(call: Call) -> Meaning:
+    rest = range(len(call.inputs[0]) - 1)
+    return Whole(tuple((a, a) for a in rest), call.op.lower(), (call.get("sorted", True),))
+
+
+def _product(call: Call) -> Meaning:
+    words = (("transpose_a", "transpose_b"), ("adj_x", "adj_y"))["Batch" in call.op]
+    one = "km" if call.get(words[0], False) else "mk"
+    two = "nk" if call.get(words[1], False) else "kn"
+    dots = "..." if "Batch" in call.op else ""
+    plain = Contracts(f"{dots}{one},{dots}{two}->{dots}mn")
+    return _fused(call, plain) if call.op.startswith("_") else plain
+
+
+def _einsum(call: Call) -> Meaning | None:
+    equation = str(call.get("equation", "")).replace(" ", "")
+    ins, _, out = equation.partition("->")
+    if "," in ins:
+        repeated = any(len(set(t.replace(".", ""))) < len(t.replace(".", "")) for t in ins.split(","))
+        return None if repeated or ins.count(",") > 1 else Contracts(equation)
+    if "." in ins or sorted(ins) != sorted(out) or len(set(ins)) < len(ins):
+        return None
+    return Turns(tuple(ins.index(letter) for letter in out))
+
+
+def _layout(call: Call, rank: int) -> tuple[tuple[int, ...], int]:
+    """The spatial axes of an operation, and the channels'."""
+    last = str(call.get("data_format", "NHWC")).endswith("C")
+    return (tuple(range(1, rank + 1)), rank + 1) if last else (tuple(range(2, rank + 2)), 1)
+
+
+def _padding(
+    call: Call, spatial: tuple[int, ...], sizes: Sequence[int], options: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[int, int], ...]:
+    """The padding (before, after) of every spatial axis, in numbers."""
+    name = str(call.get("padding", "VALID"))
+    if name == "EXPLICIT":
+        flat = call.get("explicit_paddings", [])
+        return tuple((int(flat[2 * a]), int(flat[2 * a + 1])) for a in spatial)
+    windows = geometry.Windows(*options, padding=name.lower())
+    return windows.pads(tuple(sizes))
+
+
+def _convolution(call: Call) -> Meaning:
+    rank = len(call.inputs[0]) - 2
+    depthwise = "Depthwise" in call.op
+    spatial, channels = _layout(call, rank)
+    kernel = call.inputs[1][:rank]
+    stride = tuple(call.get("strides", [1] * (rank + 2))[a] for a in spatial)
+    dilation = tuple((call.get("dilations", None) or [1] * (rank + 2))[a] for a in spatial)
+    sizes = [call.inputs[0][a] for a in spatial]
+    padding = _padding(call, spatial, sizes, (kernel, stride, dilation))
+    last = call.inputs[1][-1]
+    groups = call.inputs[0][channels] // (1 if depthwise else call.inputs[1][-2])
+    weights = (*range(rank), rank + 1, rank) if depthwise else tuple(range(rank + 2))
+    plain = Windows(
+        *(spatial, channels, kernel, stride, dilation, padding),
+        groups=groups,
+        weights=() if depthwise and last > 1 else weights,
+        word="convolution",
+    )
+    return _fused(call, plain) if call.op.startswith("_") else plain
+
+
+def _transposed(call: Call) -> Meaning:
+    """Reads the weights, then what is spread; its padding is that of the convolution it turns round."""
+    rank = len(call.inputs[1]) - 2
+    spatial, channels = _layout(call, rank)
+    kernel = call.inputs[1][:rank]
+    stride = tuple(call.get("strides", [1] * (rank + 2))[a] for a in spatial)
+    dilation = tuple((call.get("dilations", None) or [1] * (rank + 2))[a] for a in spatial)
+    sizes = [call.outputs[0][a] for a in spatial]
+    padding = _padding(call, spatial, sizes, (kernel, stride, dilation))
+    return Windows(
+        *(spatial, channels, kernel, stride, dilation, padding),
+        kind="transposed",
+        groups=call.outputs[0][channels] // call.inputs[1][-2],
+        reads=(1, 0),
+        weights=(*range(rank), rank + 1, rank),
+        word="transposed_convolution",
+    )
+
+
+def _pool(call: Call) -> Meaning | None:
+    rank = len(call.inputs[0]) - 2
+    spatial, channels = _layout(call, rank)
+    every, strides = call.get("ksize", []), call.get("strides", [])
+    if every[0] != 1 or every[channels] != 1:
+        return None
+    kernel = tuple(int(every[a]) for a in spatial)
+    stride = tuple(int(strides[a]) for a in spatial)
+    ones = (1,) * rank
+    sizes = [call.inputs[0][a] for a in spatial]
+    padding = _padding(call, spatial, sizes, (kernel, stride, ones))
+    kind = "max" if "Max" in call.op else "average"
+    word = "max_pool" if kind == "max" else "average_pool"
+    return Windows(
+        *(spatial, channels, kernel, stride, ones, padding), kind=kind, reads=(0,), word=word
+    )
+
+
+def _batch_norm(call: Call) -> Meaning | None:
+    """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
+    if call.get("is_training", True):
+        return Unknown(TRAINED)
+    made: Meaning = Each("batch_norm", numbers=(call.get("epsilon", 1e-4),), reads=(0, 1, 2, 3, 4))
+    if str(call.get("data_format", "NHWC")) in ("NCHW", "NCDHW"):
+        made = Channelwise(made, 1)  # type: ignore[arg-type]
+    behind: list[tuple[Meaning, tuple[int, ...]]] = []
+    if call.get("num_side_inputs", 0):
+        if isinstance(made, Channelwise):
+            return None
+        behind.append((Each("add", zero="adds"), (5,)))
+    if (name := str(call.get("activation_mode", "Identity"))) != "Identity":
+        if name not in KEEPS_ZERO:
+            return None
+        behind.append((Each(KEEPS_ZERO[name], zero="stays"), ()))
+    return Fused(made, tuple(behind)) if behind else made
+
+
+def _fused(call: Call, first: Meaning) -> Meaning:
+    """What Grappler's remapper made of several operations, in their order."""
+    behind: list[tuple[Meaning, tuple[int, ...]]] = []
+    at = 2
+    for name in map(str, call.get("fused_ops", [])):
+        if name in ("BiasAdd", "Add"):
+            add: Meaning = Each("add", zero="adds")
+            first_format = str(call.get("data_format", "NHWC"))
+            if name == "BiasAdd" and first_format in ("NCHW", "NCDHW"):
+                add = Channelwise(add, 1)  # type: ignore[arg-type]
+            behind.append((add, (at,)))
+            at += 1
+        elif name in KEEPS_ZERO or name in FUNCTIONS:
+            numbers = (call.get("leakyrelu_alpha", 0.2),) if name == "LeakyRelu" else ()
+            word = KEEPS_ZERO.get(name) or FUNCTIONS[name]
+            behind.append((Each(word, "stays" if name in KEEPS_ZERO else "", numbers), ()))
+        else:
+            return Unknown(f"{call.op} with {name}: nobody said what this computes")
+    if isinstance(first, Contracts) and len(behind) == 1 and at == 3:
+        return Contracts(first.equation, bias=2)
+    return Fused(first, tuple(behind)) if behind else first
+
+
+def _bias(call: Call) -> Meaning:
+    add = Each("add", zero="adds")
+    last = str(call.get("data_format", "NHWC")).endswith("C")
+    return add if last else Channelwise(add, 1)
+
+
+def _added(call: Call) -> Meaning:
+    return Each("add" if len(call.inputs) == 2 else "add_n", zero="adds")
+
+
+def _strided(call: Call) -> Meaning:
+    """A slice as Python writes it, from TensorFlow's masks."""
+    begin, end, step = (call.arguments[n].reshape(-1).tolist() for n in (1, 2, 3))
+    bits = {name: int(call.get(f"{name}_mask", 0)) for name in _MASKS}
+    index: list[Any] = []
+    for n in range(len(begin)):
+        bit = 1 << n
+        if bits["ellipsis"] & bit:
+            index.append(Ellipsis)
+        elif bits["new_axis"] & bit:
+            index.append(None)
+        elif bits["shrink_axis"] & bit:
+            index.append(int(begin[n]))
+        else:
+            first = None if bits["begin"] & bit else int(begin[n])
+            last = None if bits["end"] & bit else int(end[n])
+            index.append(slice(first, last, int(step[n])))
+    place = tuple(index)
+    plain = all(isinstance(one, slice) for one in place)
+    if not plain:
+        return Moves(lambda a: a[place])
+    whole = slice(None, None, 1)
+    return Along(lambda a: a[place], tuple(n for n, one in enumerate(place) if one != whole))
+
+
+_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+
+
+def _sliced(call: Call) -> Meaning:
+    begin = call.arguments[1].reshape(-1).tolist()
+    sizes = call.outputs[0]
+    place = tuple(slice(a, a + n) for a, n in zip(begin, sizes, strict=True))
+    axes = tuple(a for a, n in enumerate(sizes) if n != call.inputs[0][a])
+    return Along(lambda a: a[tuple(s if k in axes else slice(None) for k, s in enumerate(place))], axes)
+
+
+def _joined(call: Call) -> Meaning:
+    axis = int(call.arguments[len(call.inputs) - 1]) % len(call.outputs[0])
+    return Along(lambda *every: np.concatenate(every, axis), (axis,))
+
+
+def _split(call: Call) -> Meaning:
+    which = 1 if call.op == "Split" else 0
+    axis = int(call.arguments[0 if call.op == "Split" else 2]) % len(call.inputs[which])
+    ends = np.cumsum([shape[axis] for shape in call.outputs])[:-1].tolist()
+    return Along(lambda a: np.split(a, ends, axis), (axis,))
+
+
+def _stacked(call: Call) -> Meaning:
+    axis = int(call.get("axis", 0))
+    return Moves(lambda *every: np.stack(every, axis))
+
+
+def _unstacked(call: Call) -> Meaning:
+    axis = int(call.get("axis", 0))
+    return Moves(lambda a: list(np.moveaxis(a, axis, 0)))
+
+
+def _padded(call: Call) -> Meaning:
+    pairs = [tuple(map(int, pair)) for pair in call.arguments[1].tolist()]
+    axes = tuple(a for a, pair in enumerate(pairs) if any(pair))
+
+    def move(one: np.ndarray, *constant: np.ndarray) -> np.ndarray:
+        fill = constant[0].reshape(()) if constant else 0
+        return np.pad(one, pairs, constant_values=fill)
+
+    if call.op == "MirrorPad":
+        mode: Any = str(call.get("mode", "REFLECT")).lower()
+        return Along(lambda a: np.pad(a, pairs, mode=mode), axes)
+    return Along(move, axes) if call.op == "Pad" else Moves(move)
+
+
+def _tiled(call: Call) -> Meaning:
+    times = call.arguments[1].reshape(-1).tolist()
+    return Along(lambda a: np.tile(a, times), tuple(a for a, n in enumerate(times) if n != 1))
+
+
+def _gathered(call: Call) -> Meaning | None:
+    index, batch = call.values(1), int(call.get("batch_dims", 0))
+    axis = int(call.arguments[2]) if 2 in call.arguments else 0
+    if index is None or batch:
+        return None
+    return Takes(index, axis % len(call.inputs[0]))
+
+
+def _chosen(call: Call) -> Meaning:
+    """By a condition that doesn't depend on floating-point numbers the elements are known."""
+    condition = call.values(0)
+    if condition is None or call.op == "Select" and condition.ndim != len(call.outputs[0]):
+        return Each("where")
+    shape = call.outputs[0]
+    return Moves(lambda _, a, b: np.broadcast_to(np.where(condition, a, b), shape))
+
+
+def _resized(call: Call) -> Meaning:
+    """Nearest: each axis by its own index, which is found by TensorFlow's rule."""
+    sizes = call.inputs[0][1:3], call.outputs[0][1:3]
+    index = [
+        _nearest(was, now, bool(call.get("align_corners", False)), bool(call.get("half_pixel_centers", False)))
+        for was, now in zip(*sizes, strict=True)
+    ]
+    return Along(lambda a: a[:, index[0]][:, :, index[1]], (1, 2))
+
+
+def _nearest(was: int, now: int, corners: bool, half: bool) -> np.ndarray:
+    """Which of ``was`` elements each of ``now`` copies (resize_nearest_neighbor_op.cc), in float32."""
+    scale = np.float32((was - 1) / (now - 1)) if corners and now > 1 else np.float32(was / now)
+    at = np.arange(now, dtype=np.float32)
+    place = (at + np.float32(0.5)) * scale if half else at * scale
+    # round() of C rounds halves away from zero
+    found = np.floor(place + np.float32(0.5)) if corners else np.floor(place)
+    return np.clip(found, 0, was - 1).astype(int)
+
+
+def _interpolated(call: Call) -> Meaning:
+    return Whole(((0, 0), (3, 3)), call.op.lower(), (call.get("half_pixel_centers", False),))
+
+
+def _depth_to_space(call: Call) -> Meaning | None:
+    if str(call.get("data_format", "NHWC")) != "NHWC":
+        return None
+    size, (batch, height, width, channels) = int(call.get("block_size", 2)), call.inputs[0]
+    if call.op == "DepthToSpace":
+        shape = (batch, height, width, size, size, channels // size**2)
+    else:
+        shape = (batch, height // size, size, width // size, size, channels)
+    order = (0, 1, 3, 2, 4, 5)
+    return Moves(lambda a: a.reshape(shape).transpose(order).reshape(call.outputs[0]))
+
+
+def _batches(call: Call) -> Meaning:
+    """SpaceToBatchND and BatchToSpaceND: padding or cropping, and blocks that become batch."""
+    blocks = call.arguments[1].reshape(-1).tolist()
+    pairs, rank = call.arguments[2].tolist(), len(blocks)
+    to_batch, shape = call.op == "SpaceToBatchND", call.outputs[0]
+
+    def move(a: np.ndarray) -> np.ndarray:
+        rest = a.ndim - rank - 1
+        if to_batch:
+            a = np.pad(a, [(0, 0), *map(tuple, pairs), *[(0, 0)] * rest])
+            sizes = [n for k, block in enumerate(blocks) for n in (a.shape[k + 1] // block, block)]
+            a = a.reshape(a.shape[0], *sizes, *a.shape[rank + 1 :])
+            inner = [2 * k + 2 for k in range(rank)]
+            outer = [2 * k + 1 for k in range(rank)]
+            return a.transpose(*inner, 0, *outer, *range(2 * rank + 1, a.ndim)).reshape(shape)
+        batch = a.shape[0] // int(np.prod(blocks))
+        split = a.reshape(*blocks, batch, *a.shape[1:])
+        order = [rank, *(n for k in range(rank) for n in (rank + 1 + k, k))]
+        split = split.transpose(*order, *range(2 * rank + 1, split.ndim))
+        wide = split.reshape(batch, *(a.shape[k + 1] * b for k, b in enumerate(blocks)), *a.shape[rank + 1 :])
+        return wide[(slice(None), *(slice(p, n - q) for (p, q), n in zip(pairs, wide.shape[1:], strict=False)))]
+
+    return Moves(move)
+
+
+def _cumulated(call: Call) -> Meaning | None:
+    if call.get("exclusive", False):
+        return None
+    axis = int(call.arguments[1]) % len(call.inputs[0])
+    return Scans(axis, call.op.lower(), bool(call.get("reverse", False)))
+
+
+def _one_hot(call: Call) -> Meaning | None:
+    index = call.values(0)
+    depth, axis = int(call.arguments[1]), int(call.get("axis", -1))
+    if index is None:
+        return None
+    shape = call.outputs[0]
+    axis %= len(shape)
+    at = np.arange(depth).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    hot = np.expand_dims(index, axis) == at
+    return Moves(lambda _, on, off: np.where(hot, on, off))
+
+
+def _flipped(call: Call) -> Meaning:
+    return Along(lambda a: np.flip(a, _axes(call)), _axes(call))
+
+
+def _always(made: Meaning) -> Callable[[Call], Meaning]:
+    return lambda _: made
+
+
+ROWS: dict[str, Callable[[Call], Meaning | None]] = {
+    **dict.fromkeys(("Add", "AddV2"), _always(Each("add", zero="adds"))),
+    **{"Mul": _always(Each("multiply", zero="clears")), "AddN": _added, "BiasAdd": _bias},
+    **dict.fromkeys(
+        ("RealDiv", "Div", "DivNoNan", "MulNoNan"), lambda c: Each(_DIVISIONS[c.op], zero="stays")
+    ),
+    **dict.fromkeys(("Select", "SelectV2"), _chosen),
+    **dict.fromkeys(("Identity", "Snapshot", "StopGradient", "PreventGradient"), _always(Same())),
+    **{"Mean": _reduced("mean", True), "Sum": _reduced("sum", True), "Max": _reduced("max")},
+    **{"Min": _reduced("min"), "Prod": _reduced("prod"), "All": _reduced("all")},
+    **{"Any": _reduced("any"), "EuclideanNorm": _reduced("euclidean_norm", True)},
+    **{"ArgMax": _picked, "ArgMin": _picked, "TopKV2": _last_whole},
+    **dict.fromkeys(("Softmax",), _always(Normalises((-1,), "softmax", vanishes=True))),
+    **{"LogSoftmax": _always(Normalises((-1,), "log_softmax"))},
+    **dict.fromkeys(("MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2"), _product),
+    **{"BatchMatMulV3": _product, "Einsum": _einsum},
+    **dict.fromkeys(
+        ("Conv2D", "_FusedConv2D", "Conv3D", "_FusedConv3D", "DepthwiseConv2dNative"), _convolution
+    ),
+    **{"_FusedDepthwiseConv2dNative": _convolution},
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), _transposed),
+    **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _pool),
+    **dict.fromkeys(("FusedBatchNormV3", "FusedBatchNorm", "_FusedBatchNormEx"), _batch_norm),
+    **dict.fromkeys(("Reshape", "Squeeze", "ExpandDims"), _always(Reshapes())),
+    **{"Transpose": lambda c: Turns(tuple(map(int, c.arguments[1].reshape(-1))))},
+    **{"StridedSlice": _strided, "Slice": _sliced, "ConcatV2": _joined},
+    **{"Split": _split, "SplitV": _split, "Pack": _stacked, "Unpack": _unstacked},
+    **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), _padded),
+    **{"Tile": _tiled, "ReverseV2": _flipped},
+    **dict.fromkeys(
+        ("BroadcastTo", "Fill"), lambda c: Moves(lambda a: np.broadcast_to(a, c.outputs[0]))
+    ),
+    **dict.fromkeys(("GatherV2", "Gather", "ResourceGather"), _gathered),
+    **{"ResizeNearestNeighbor": _resized, "ResizeBilinear": _interpolated},
+    **{"ResizeBicubic": _interpolated, "DepthToSpace": _depth_to_space},
+    **{"SpaceToDepth": _depth_to_space, "SpaceToBatchND": _batches, "BatchToSpaceND": _batches},
+    **{"Cumsum": _cumulated, "Cumprod": _cumulated, "OneHot": _one_hot},
+}
+"""The other operations, by type."""
+
+_DIVISIONS = {"RealDiv": "divide", "Div": "divide", "DivNoNan": "divide_no_nan"} | {
+    "MulNoNan": "multiply_no_nan"
+}
+
+__all__ = ["Along", "Call", "Channelwise", "Fused", "ROWS", "STRUCTURE", "Takes", "joined", "meaning"]

@@ -1,0 +1,243 @@
+"""A call of an ATen operation: its arguments by name, what it changes, and how a user writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from probe.recording.torch_values import Slot, array, slot_of
+
+SMALL = 1 << 20
+"""Integers up to which an index belongs to what an operation means."""
+
+SHAPE_ALONE = {
+    *("zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like"),
+    *("new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided", "randint_like"),
+}
+"""Operations that ask a tensor for its shape and format, and not for what it holds."""
+
+WRITTEN = {"copy_", "fill_", "zero_", "uniform_", "normal_", "bernoulli_", "random_"}
+"""Operations that overwrite their first argument without reading it."""
+
+NO_CONTENTS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_"}
+"""Operations whose results hold nothing yet."""
+
+
+class Call:
+    """A call: ``tensors`` are its arrays in the order in which they stand.
+
+    ``reads``: those whose contents it reads; ``shapes``: of what it gave; both set when it has run.
+    """
+
+    def __init__(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.func, self.args, self.kwargs = func, tuple(args), dict(kwargs)
+        self.op = str(func).removesuffix(".default")
+        self.base = func._schema.name.partition("::")[2]
+        leaves = tree_leaves((self.args, self.kwargs))
+        self.tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+        self.reads: list[Slot] = []
+        self.shapes: list[tuple[int, ...]] = []
+        self._numbers: list[int | None] = []
+        self._bound: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The operation's name, the same whether it works in place or not."""
+        return self.base if self.base.startswith("__") else self.base.removesuffix("_")
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws random numbers."""
+        drops = self._values().get("dropout_p", 1) != 0
+        return torch.Tag.nondeterministic_seeded in self.func.tags and drops
+
+    def number(self, reads: Sequence[torch.Tensor]) -> None:
+        """Says which arguments are read, in order."""
+        at = 0
+        for one in self.tensors:
+            is_read = at < len(reads) and one is reads[at]
+            self._numbers.append(at if is_read else None)
+            at += is_read
+
+    def changed(self) -> list[torch.Tensor]:
+        """Returns the tensors that it changes in place."""
+        found: list[torch.Tensor] = []
+        for name, value in self._values().items():
+            if self._info(name) and self._info(name).is_write:
+                found += [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
+        if self.base == "native_batch_norm" and self._values()["training"]:
+            means = self._values()["running_mean"], self._values()["running_var"]
+            found += [one for one in means if one is not None]
+        return found
+
+    def _info(self, name: str) -> Any:
+        return next(
+            (one.alias_info for one in self.func._schema.arguments if one.name == name), None
+        )
+
+    def _values(self) -> dict[str, Any]:
+        """Arguments by name, with the tensors themselves."""
+        found = {}
+        for n, one in enumerate(self.func._schema.arguments):
+            if n < len(self.args):
+                found[one.name] = self.args[n]
+            else:
+                default = one.default_value if one.has_default_value() else None
+                found[one.name] = self.kwargs.get(one.name, default)
+        return found
+
+    def written(self) -> list[torch.Tensor]:
+        """Returns the tensors whose contents it doesn't read."""
+        values = self._values()
+        found = []
+        if self.base in SHAPE_ALONE or self.base in WRITTEN:
+            found += [self.args[0]]
+        for one in self.func._schema.arguments:
+            value = values[one.name]
+            if one.kwarg_only and one.alias_info and one.alias_info.is_write:
+                found += [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
+        return found
+
+    def tree(self) -> Any:
+        """Returns (arguments, keywords) with a ``Slot`` in the place of each tensor."""
+        numbers = iter(self._numbers)
+        return tree_map(
+            lambda one: slot_of(one, next(numbers)) if isinstance(one, torch.Tensor) else one,
+            (self.args, self.kwargs),
+        )
+
+    def bound(self) -> dict[str, Any]:
+        """Returns its arguments by name, with ``Slot`` in the place of each tensor."""
+        if self._bound is None:
+            args, kwargs = self.tree()
+            self._bound = Call(self.func, args, kwargs)._values()
+        return self._bound
+
+    def __getitem__(self, name: str) -> Any:
+        return self.bound()[name]
+
+    def content(self, name: str) -> np.ndarray | None:
+        """Returns the integers in an argument; None where there are too many or they aren't."""
+        value = self._values()[name]
+        return _integers(value)
+
+    def contents(self, name: str) -> list[np.ndarray | None] | None:
+        """Returns the integers in a list of arguments, None for those that aren't given."""
+        found = [None if one is None else _integers(one) for one in self._values()[name]]
+        given = [one is not None for one in self._values()[name]]
+        return found if all(a is not None for a, g in zip(found, given, strict=True) if g) else None
+
+    def attributes(self) -> dict[str, Any]:
+        """Returns all arguments that aren't arrays, plain enough for JSON."""
+        found = {}
+        for name, value in self.bound().items():
+            leaves = tree_leaves(value, is_leaf=lambda one: isinstance(one, Slot))
+            if value is not None and not any(isinstance(one, Slot) for one in leaves):
+                found[name] = _plain(value)
+        return found
+
+    def numbers(self, *leave_out: str) -> tuple[Any, ...]:
+        """Returns (name, value) of the arguments that aren't arrays and not as by default."""
+        found = []
+        for one in self.func._schema.arguments:
+            value = self.bound()[one.name]
+            if one.name in leave_out or isinstance(value, Slot):
+                continue
+            default = one.default_value if one.has_default_value() else None
+            if value is not None and value != default:
+                found.append((one.name, _plain(value)))
+        return tuple(found)
+
+    def writer(self) -> Callable[[Sequence[str], str], list[str]]:
+        """Returns what writes it down as a user would."""
+        func, tree, reads = self.func, self.tree(), list(self.reads)
+        base = self.base
+        plain = getattr(torch, base, None)
+        own = callable(plain) and not base.startswith("_") and _takes(func, base)
+        called = f"torch.{base}" if own else f"torch.ops.{func}"
+
+        def lines(names: Sequence[str], result: str) -> list[str]:
+            found = [
+                _strided(name, slot)
+                for name, slot in zip(names, reads, strict=True)
+                if slot.strides is not None and not _contiguous(slot)
+            ]
+            args = [_literal(one, names) for one in tree[0]]
+            args += [f"{name}={_literal(one, names)}" for name, one in tree[1].items()]
+            return [*found, f"{result} = {called}({', '.join(args)})"]
+
+        return lines
+
+
+OWN = {
+    "addmm",
+    "mm",
+    "bmm",
+    "baddbmm",
+    "add",
+    "mul",
+    "sub",
+    "div",
+    "relu",
+    "tanh",
+    "sigmoid",
+    "cat",
+}
+
+
+def _takes(func: Any, base: str) -> bool:
+    """Whether the function of that name in ``torch`` takes the arguments as they stand."""
+    return base in OWN and func._overloadname in ("default", "Tensor", "Scalar")
+
+
+def _integers(value: Any) -> np.ndarray | None:
+    if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+        return None
+    return np.array(array(value)) if value.numel() <= SMALL else None
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, texts and lists of them."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _contiguous(slot: Slot) -> bool:
+    step = 1
+    for size, stride in zip(reversed(slot.shape), reversed(slot.strides or ()), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _strided(name: str, slot: Slot) -> str:
+    """The line that lays an operand into memory as the recorded one lay."""
+    if 0 in (slot.strides or ()):
+        index = ", ".join("0:1" if n == 0 else ":" for n in slot.strides or ())
+        return f"{name} = {name}[{index}].expand({', '.join(map(str, slot.shape))})"
+    shape, strides = tuple(slot.shape), tuple(slot.strides or ())
+    return f"{name} = torch.empty_strided({shape}, {strides}, dtype={name}.dtype).copy_({name})"
+
+
+def _literal(one: Any, names: Sequence[str]) -> str:
+    if isinstance(one, Slot):
+        if one.number is not None:
+            return names[one.number]
+        return f"torch.empty({tuple(one.shape)}, dtype={one.dtype})"
+    if isinstance(one, list | tuple):
+        return "[" + ", ".join(_literal(each, names) for each in one) + "]"
+    if isinstance(one, torch.device):
+        return f'torch.device("{one}")'
+    if isinstance(one, float) and not np.isfinite(one):
+        return f'float("{one}")'
+    return (
+        str(one) if isinstance(one, torch.dtype | torch.layout | torch.memory_format) else repr(one)
+    )

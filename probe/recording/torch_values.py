@@ -1,0 +1,287 @@
+"""Which value a tensor is: by its memory, how often that was changed, and where in it it lies.
+
+Views share memory, and a change through one of them changes all others: each is another value from then on,
+put together from what was there and what was written. Addresses are never mistaken for each other:
+of every memory that a run meets a weak reference is kept, which keeps no contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.meaning import Moves, Unknown
+
+MOST = 1 << 22
+"""Elements up to which it is worked out which of them a change through a view reached."""
+
+PLACES = 16
+"""Elements by which operands of a run alone may be out of step with their allocation (64 bytes)."""
+
+
+def array(tensor: torch.Tensor) -> np.ndarray:
+    """Returns a tensor's bits as a container array, a view of them where there can be one."""
+    plain = tensor.detach()
+    if plain.is_nested:
+        plain = torch.nested.to_padded_tensor(plain, 0.0)
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    plain = plain.cpu().resolve_conj().resolve_neg()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    if plain.dtype == torch.bfloat16:
+        return (
+            plain.view(torch.uint16).numpy()
+            if plain.dim()
+            else plain.reshape(1).view(torch.uint16).numpy().reshape(())
+        )
+    return plain.numpy()
+
+
+def dtype(tensor: torch.Tensor) -> str:
+    """Returns NumPy's name of a tensor's numbers."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+class Slot(NamedTuple):
+    """The place of an operand in a call. ``number``: which of the arrays that are read, None where
+    it isn't read, but written or asked for its shape."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    offset: int
+    dtype: torch.dtype
+    device: torch.device
+    number: int | None = None
+
+
+def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
+    """Returns how a tensor lies in memory."""
+    plain = tensor.layout == torch.strided and not tensor.is_nested
+    strides = tuple(tensor.stride()) if plain else None
+    offset = tensor.storage_offset() % PLACES if plain else 0
+    shape = tuple(tensor.shape) if not tensor.is_nested else ()
+    return Slot(shape, strides, offset, tensor.dtype, tensor.device, number)
+
+
+def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
+    """Returns a new tensor of these container bits that lies in memory as ``slot`` did."""
+    plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
+    if slot.dtype == torch.bfloat16 and plain.dtype == np.uint16:
+        values = torch.from_numpy(plain.copy()).view(torch.bfloat16)
+    else:
+        values = torch.from_numpy(plain.copy()).to(slot.dtype)
+    strides = slot.strides
+    if strides is None or len(strides) != values.dim():
+        return values.to(slot.device)
+    if tuple(values.shape) != slot.shape:
+        strides = _dense(tuple(values.shape), strides)
+    wide = [1 if step == 0 else n for n, step in zip(values.shape, strides, strict=True)]
+    for axis, n in enumerate(wide):  # what was broadcast stays so if it still is the same
+        first = values.narrow(axis, 0, 1) if values.shape[axis] else values
+        if n != values.shape[axis] and not torch.equal(first.expand_as(values), values):
+            strides, wide = _dense(tuple(values.shape), strides), list(values.shape)
+            break
+    size = sum((n - 1) * step for n, step in zip(wide, strides, strict=True)) + 1
+    memory = torch.zeros(slot.offset + max(size, 0), dtype=slot.dtype, device=slot.device)
+    if 0 in values.shape:
+        return values.to(slot.device)
+    view = memory.as_strided(wide, strides, slot.offset)
+    view.copy_(values[tuple(slice(n) for n in wide)] if wide else values)
+    return view.expand(values.shape)
+
+
+def _dense(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides without gaps, with the axes in the same order in memory."""
+    found, step = [0] * len(shape), 1
+    for axis in sorted(range(len(shape)), key=lambda a: (strides[a], -a)):
+        found[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(found)
+
+
+class Geometry(NamedTuple):
+    """Where in its memory a tensor lies."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+
+    def places(self) -> np.ndarray:
+        """Returns each element's place in the memory: int64, of ``shape``."""
+        found = np.full(self.shape, self.offset, np.int64)
+        for axis, (size, step) in enumerate(zip(self.shape, self.strides, strict=True)):
+            found += np.arange(size).reshape(-1, *(1,) * (len(self.shape) - axis - 1)) * step
+        return found
+
+
+@dataclass
+class Memory:
+    """A storage: how often it was changed, and what is known to lie in it.
+
+    ``given``: whether the run itself made it. ``values``: by key, of this change or before;
+    ``parts``: what was written since ``cover`` last held all of it.
+    """
+
+    held: Any
+    changes: int = 0
+    given: bool = False
+    values: dict[Hashable, Geometry] = field(default_factory=dict)
+    cover: tuple[Hashable, Geometry] | None = None
+    parts: list[tuple[Hashable, Geometry]] = field(default_factory=list)
+
+
+class Values:
+    """All values of a run, by tensor."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self.memories: dict[Hashable, Memory] = {}
+        self.weights: dict[Hashable, str] = {}
+        self.pinned: dict[int, Any] = {}
+
+    def weigh(self, tensor: torch.Tensor, name: str) -> None:
+        """Says that a tensor is a weight, and its name."""
+        self.weights.setdefault((self._memory(tensor)[0], self._geometry(tensor)), name)
+
+    def key(self, tensor: torch.Tensor) -> Hashable:
+        """Returns what tells a value from every other."""
+        place, memory = self._memory(tensor)
+        flags = tensor.is_conj(), tensor.is_neg()
+        return (place, memory.changes, self._geometry(tensor), flags)
+
+    def _memory(self, tensor: torch.Tensor) -> tuple[Hashable, Memory]:
+        place: Hashable
+        held: Any
+        if tensor.layout == torch.strided and not tensor.is_nested:
+            storage = tensor.untyped_storage()
+            place, held = storage._cdata, None
+            if place not in self.memories:
+                held = StorageWeakRef(storage)
+        else:
+            place, held = ("object", id(tensor)), tensor  # rare: kept alive
+        if place not in self.memories:
+            self.memories[place] = Memory(held)
+        return place, self.memories[place]
+
+    @staticmethod
+    def _geometry(tensor: torch.Tensor) -> Geometry:
+        if tensor.layout != torch.strided or tensor.is_nested:
+            return Geometry((), (), 0, dtype(tensor))
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+        return Geometry(shape, strides, tensor.storage_offset(), dtype(tensor))
+
+    def seen(self, tensor: torch.Tensor, path: str = "", changes: bool = False) -> Seen:
+        """Returns a value that is read; ``changes``: this operation is about to change it."""
+        memory, key = self._memory(tensor)[1], self.key(tensor)
+        if key not in memory.values and memory.given:
+            self._renewed(tensor, memory, key, path)
+        first = key not in memory.values
+        self._note(memory, key, self._geometry(tensor))
+        found = self._described(tensor, key)
+        if first and changes:
+            bits = np.array(array(tensor))
+            return Seen(found.key, found.shape, found.dtype, lambda: bits, found.role, found.name)
+        return found
+
+    def _described(self, tensor: torch.Tensor, key: Hashable) -> Seen:
+        place, _ = self._memory(tensor)
+        name = self.weights.get((place, self._geometry(tensor)), "")
+        weight = bool(name) or isinstance(tensor, torch.nn.Parameter)
+        role = WEIGHT if weight else INPUT
+        shape = tuple(tensor.shape) if not tensor.is_nested else array(tensor).shape
+        return Seen(key, shape, dtype(tensor), lambda: array(tensor), role, name)
+
+    @staticmethod
+    def _note(memory: Memory, key: Hashable, geometry: Geometry) -> None:
+        if key in memory.values:
+            return
+        memory.values[key] = geometry
+        if memory.cover is None or not memory.changes:
+            most = memory.cover[1].shape if memory.cover else ()
+            if memory.cover is None or np.prod(geometry.shape) >= np.prod(most):
+                memory.cover = key, geometry
+
+    def given(self, tensor: torch.Tensor) -> Seen:
+        """Returns a value that an operation has just given."""
+        memory = self._memory(tensor)[1]
+        memory.given = memory.given or not memory.values
+        key = self.key(tensor)
+        self._note(memory, key, self._geometry(tensor))
+        return self._described(tensor, key)
+
+    def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
+        """Notes memory that nobody has written yet."""
+        for tensor in every:
+            self._memory(tensor)[1].given = True
+
+    def change(self, tensor: torch.Tensor) -> None:
+        """Notes that an operation has changed what lies in a tensor's memory."""
+        memory = self._memory(tensor)[1]
+        memory.changes += 1
+        memory.given = True
+
+    def written(self, tensor: torch.Tensor) -> None:
+        """Notes what a change has written; the value has been given."""
+        memory, key = self._memory(tensor)[1], self.key(tensor)
+        geometry = self._geometry(tensor)
+        covered = memory.cover is None or int(np.prod(geometry.shape)) >= int(
+            np.prod(memory.cover[1].shape)
+        )
+        if covered:
+            memory.cover, memory.parts = (key, geometry), []
+        else:
+            memory.parts.append((key, geometry))
+
+    def _renewed(self, tensor: torch.Tensor, memory: Memory, key: Hashable, path: str) -> None:
+        """Puts a value together from what was in its memory and what was written since."""
+        geometry = self._geometry(tensor)
+        sources = [*([memory.cover] if memory.cover else []), *memory.parts]
+        if not sources:
+            return
+        reads = [Seen(k, g.shape, g.dtype, _gone, CONSTANT) for k, g in sources]
+        meaning = _together([g for _, g in sources], geometry)
+        memory.values[key] = geometry
+        gives = [self._described(tensor, key)]
+        again = meaning.move if isinstance(meaning, Moves) else None
+        call = None if again is None else lambda arrays: [again(*arrays)]
+        self.visit(Event("changed through a view", path, reads, gives, meaning, {}, call))
+        if memory.cover and np.prod(geometry.shape) >= np.prod(memory.cover[1].shape):
+            memory.cover, memory.parts = (key, geometry), []
+
+
+def _gone() -> np.ndarray:
+    raise LookupError("the value has been overwritten")
+
+
+def _together(sources: Sequence[Geometry], to: Geometry) -> Moves | Unknown:
+    """How a value comes from parts of the same memory: the last that was written at each place."""
+    every = [*sources, to]
+    if any(one.dtype != to.dtype for one in every):
+        return Unknown("its memory was written as numbers of another type")
+    if sum(int(np.prod(one.shape)) for one in every) > MOST:
+        return Unknown("it was changed through a view, and is too large to find out where")
+    places = [one.places().reshape(-1) for one in every]
+    size = 1 + max((int(one.max()) for one in places if one.size), default=0)
+    where = np.full(size, -1)
+    start = 0
+    for one in places[:-1]:
+        where[one] = np.arange(start, start + one.size)
+        start += one.size
+    index = where[places[-1]].reshape(to.shape)
+    if index.size and index.min() < 0:
+        return Unknown("a part of its memory was never written")
+
+    def move(*arrays: np.ndarray) -> np.ndarray:
+        flat = np.concatenate([np.asarray(one).reshape(-1) for one in arrays])
+        return flat[index]
+
+    return Moves(move)

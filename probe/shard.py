@@ -1,0 +1,84 @@
+"""One part of many of a sweep's or an experiment's questions, for job arrays and CI matrices.
+
+The questions of a command have an order, which the command alone decides. Shard i of n asks every
+n-th of them from the i-th on: no question twice, none left out, whatever the other shards do, and
+no engine is needed between them. Each writes to a folder of its own beside the others, so that no
+two processes write to one; the folder above reads as the store of one run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple, TypeVar
+
+from probe.errors import InputError
+
+Question = TypeVar("Question")
+
+HOW = "use i/n, such as 2/8: the second of eight parts"
+
+
+class Shard(NamedTuple):
+    """Part ``number`` (from 1) of ``total``."""
+
+    number: int
+    total: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Reads ``i/n``. Raises InputError."""
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if not match:
+            raise InputError("shard", text, "that is no part of a whole", HOW)
+        number, total = int(match[1]), int(match[2])
+        if not 1 <= number <= total:
+            raise InputError("shard", text, f"parts are numbered from 1 to {total}", HOW)
+        return cls(number, total)
+
+    @property
+    def text(self) -> str:
+        """``2/8``; as a folder's name it is ``folder``."""
+        return f"{self.number}/{self.total}"
+
+    @property
+    def folder(self) -> str:
+        """Where this part's results are kept beside the others'; empty for the only part."""
+        return f"shard-{self.number}-of-{self.total}" if self.total > 1 else ""
+
+    def has(self, place: int) -> bool:
+        """Whether the question at this place, from 0, is asked here."""
+        return place % self.total == self.number - 1
+
+    def part(self, questions: Sequence[Question]) -> list[Question]:
+        """Returns the questions that are asked here."""
+        return list(questions[self.number - 1 :: self.total])
+
+
+ALL = Shard(1, 1)
+
+_CURRENT: ContextVar[Shard] = ContextVar("shard", default=ALL)
+
+
+def each(questions: Iterable[Question]) -> Iterator[Question]:
+    """Yields the questions that are asked here, and meanwhile campaigns ask all of theirs."""
+    mine = current().part(list(questions))
+    with asking(ALL):
+        yield from mine
+
+
+def current() -> Shard:
+    """The part that is asked now; ``ALL`` where nobody said."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def asking(shard: Shard) -> Iterator[Shard]:
+    """Within this context every campaign asks this part alone."""
+    token = _CURRENT.set(shard)
+    try:
+        yield shard
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,85 @@
+"""A recorder whose operations are NumPy functions: differences are planted in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe.recording.contract import INPUT, Event, Seen, Visit
+from probe.recording.meaning import Meaning
+
+Function = Callable[..., Any]
+
+
+@dataclass
+class Step:
+    """One operation: ``reads`` are names of inputs or numbers of steps; ``text``: lines, or none."""
+
+    op: str
+    meaning: Meaning
+    function: Function
+    reads: Sequence[str | int]
+    text: str = ""
+    again: Function | None = None
+
+
+class Doubles:
+    """Runs its steps on its inputs, one after the other; the last step's output is the run's."""
+
+    target, note = "numpy", ""
+
+    def __init__(self, inputs: dict[str, np.ndarray], steps: Sequence[Step]) -> None:
+        self.inputs, self.steps = inputs, steps
+
+    def plain(self) -> list[np.ndarray]:
+        """The last output."""
+        return [seen.array() for seen in self.record(lambda event: None)]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs all steps."""
+        values: dict[str | int, Seen] = {
+            name: seen(name, array, INPUT, name) for name, array in self.inputs.items()
+        }
+        for number, step in enumerate(self.steps):
+            reads = [values[one] for one in step.reads]
+            y = np.asarray(step.function(*(one.array() for one in reads)))
+            values[number] = seen(number, y)
+            visit(
+                Event(
+                    step.op,
+                    f"layers.{number}",
+                    reads,
+                    [values[number]],
+                    step.meaning,
+                    {},
+                    again(step.again or step.function),
+                    lines(step.text) if step.text else None,
+                )
+            )
+        return [values[len(self.steps) - 1]]
+
+
+def seen(key: Any, array: np.ndarray, role: str = INPUT, name: str = "") -> Seen:
+    """A value of a double."""
+    return Seen(key, array.shape, array.dtype.name, lambda: array, role, name)
+
+
+def again(function: Function) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """What runs a step alone."""
+    return lambda arrays: [np.asarray(function(*arrays))]
+
+
+def lines(text: str) -> Callable[[Sequence[str], str], list[str]]:
+    """A text with {0}, {1}, ... for what is read and {y} for the result, as lines."""
+    return lambda names, result: text.format(*names, y=result).splitlines()
+
+
+def added(products: np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """float32 products (..., k, n) added along k one by one in this order: (..., n)."""
+    total = products[..., order[0], :]
+    for number in order[1:]:
+        total = total + products[..., number, :]
+    return total
