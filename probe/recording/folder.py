@@ -22,11 +22,11 @@ import numpy as np
 
 from probe import floats, machine
 from probe.errors import InputError
-from probe.recording import meaning
+from probe.recording import spelling
 from probe.recording.contract import Recorder, Seen
 from probe.recording.labels import Selection
-from probe.recording.meaning import Meaning, Moves, Step, Steps, Unknown
 from probe.recording.recording import Live, Operation, Recording, Value, Watch, digest
+from probe.recording.spelling import tupled, words
 from probe.recording.walk import watched
 
 FORMAT = 1
@@ -177,117 +177,9 @@ def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
         "path": one.path,
         "reads": list(one.reads),
         "gives": list(one.gives),
-        "attributes": json.loads(json.dumps(dict(one.attributes), default=_words)),
-        "meaning": spelled(one.meaning, *shapes, files),
+        "attributes": json.loads(json.dumps(dict(one.attributes), default=words)),
+        "meaning": spelling.spelled(one.meaning, shapes[0], shapes[1], files),
     }
-
-
-def _words(value: object) -> object:
-    """What JSON has no word for: NumPy's numbers and arrays, else a text without addresses."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-Shapes = Sequence[tuple[int, ...]]
-WORDLESS = {"is": "Unknown", "why": "a recording on disk has no word for what it computes"}
-
-
-def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: _Files) -> dict[str, Any]:
-    """Returns a meaning as JSON has it. ``Moves`` becomes a file of where every element is from.
-
-    ``reads``, ``gives``: the shapes of what the operation reads and gives.
-    """
-    if type(one) is Moves:
-        return _moved(one, reads, gives, files)
-    if isinstance(one, Steps):
-        return _steps(one, reads, files)
-    if getattr(meaning, type(one).__name__, None) is not type(one):
-        return WORDLESS
-    found: dict[str, Any] = {"is": type(one).__name__}
-    for each in dataclasses.fields(one):  # type: ignore[arg-type]
-        value = getattr(one, each.name)
-        if value is each.default:
-            continue
-        if callable(value) or isinstance(value, Meaning):
-            return WORDLESS
-        found[each.name] = json.loads(json.dumps(value, default=_words))
-    return found
-
-
-def _steps(one: Steps, reads: Shapes, files: _Files) -> dict[str, Any]:
-    shapes = [*reads, *(step.shape for step in one.steps)]
-    steps = [
-        {
-            "meaning": spelled(step.meaning, [shapes[n] for n in step.reads], [step.shape], files),
-            "reads": list(step.reads),
-            "shape": list(step.shape),
-        }
-        for step in one.steps
-    ]
-    return {"is": "Steps", "steps": steps, "gives": list(one.gives)}
-
-
-def _moved(one: Moves, reads: Shapes, gives: Shapes, files: _Files) -> dict[str, Any]:
-    """The element that each output is: 1 + its number among all that is read, 0 for a zero.
-
-    Along ``kept`` axes nothing moves, and they are left out.
-    """
-    start, indices = 1, []
-    for shape in reads:
-        small = _without(shape, one.kept)
-        size = int(np.prod(small, dtype=int))
-        indices.append(np.arange(start, start + size, dtype=np.uint64).reshape(small))
-        start += size
-    moved = one.move(*indices)
-    every = moved if isinstance(moved, tuple | list) else (moved,)
-    kind = np.uint32 if start < 1 << 32 else np.uint64
-    names = []
-    for array, shape in zip(every, gives, strict=True):
-        small = _without(shape, one.kept)
-        plain = np.broadcast_to(np.asarray(array).reshape(small), small).astype(kind)
-        names.append({"file": files.put(plain) if plain.size else "", "bits": kind(0).itemsize * 8})
-    if any(name["file"] is None for name in names):
-        return {"is": "Unknown", "why": "where its elements come from was left out for its size"}
-    return {"is": "Moves", "from": names, "kept": list(one.kept)}
-
-
-def _without(shape: tuple[int, ...], kept: Sequence[int]) -> tuple[int, ...]:
-    return tuple(min(n, 1) if axis in kept else n for axis, n in enumerate(shape))
-
-
-class _From:
-    """Moves elements as a recording says: what ``Moves.move`` is on disk."""
-
-    def __init__(self, stored: Stored, told: Mapping[str, Any], shapes: Shapes) -> None:
-        self.stored, self.shapes = stored, shapes
-        self.kept = tupled(told["kept"])
-        self.names = [(str(one["file"]), int(one["bits"])) for one in told["from"]]
-        if len(self.names) != len(shapes) or any(bits not in (32, 64) for _, bits in self.names):
-            raise stored.broken("a move has not as many files as outputs")
-
-    def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
-        last = tuple(range(-len(self.kept), 0))
-        lines, sizes = [], ()
-        for one in reads:
-            turned = np.moveaxis(one, self.kept, last)
-            sizes = turned.shape[turned.ndim - len(self.kept) :]
-            lines.append(turned.reshape(-1, *sizes))
-        kind = reads[0].dtype if reads else np.dtype(np.uint64)
-        every = np.concatenate([np.zeros((1, *sizes), kind), *lines])
-        found = []
-        for (name, bits), shape in zip(self.names, self.shapes, strict=True):
-            small = tuple(n for axis, n in enumerate(shape) if axis not in self.kept)
-            index = self._index(name, bits).reshape(small)
-            if index.size and int(index.max()) >= len(every):
-                raise self.stored.broken(f"{name} says that an element comes from nowhere")
-            found.append(np.moveaxis(every[index], last, self.kept))
-        return found
-
-    def _index(self, name: str, bits: int) -> np.ndarray:
-        if not name:
-            return np.zeros(0, np.uint32)
-        return self.stored.bits(name).view(np.uint32 if bits == 32 else np.uint64)
 
 
 class Stored:
@@ -347,7 +239,7 @@ class Stored:
                 Operation(
                     *(number, str(one["name"]), str(one["op"]), str(one["path"]), reads, gives),
                     dict(one["attributes"]),
-                    self._meant(one["meaning"], [run.values[n].shape for n in gives]),
+                    spelling.meant(one["meaning"], [run.values[n].shape for n in gives], self),
                 )
             )
         run.outputs = _numbers(told["outputs"], count)
@@ -378,24 +270,6 @@ class Stored:
             raise self.broken(f"{name[:40]!r} is no digest")
         given = int(one.get("given", -1))
         return Value(shape, dtype, name, given, str(one.get("role", "")), str(one.get("name", "")))
-
-    def _meant(self, told: Mapping[str, Any], shapes: Shapes) -> Meaning:
-        """Returns the meaning of an operation that gives values of these shapes."""
-        kind = str(told["is"])
-        if kind == "Moves":
-            return Moves(_From(self, told, shapes), tupled(told["kept"]))
-        if kind == "Steps":
-            steps = [
-                Step(self._meant(one["meaning"], [shape]), tupled(one["reads"]), shape)
-                for one in told["steps"]
-                for shape in [tuple(int(n) for n in one["shape"])]
-            ]
-            return Steps(tuple(steps), tupled(told["gives"]))
-        found = getattr(meaning, kind, None)
-        if not (isinstance(found, type) and issubclass(found, Meaning) and found is not Meaning):
-            return Unknown(f"this release has no word {kind[:40]!r}")
-        known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
-        return found(**{k: tupled(v) for k, v in told.items() if k in known and k != "move"})
 
     def file(self, name: str) -> np.ndarray:
         """Returns the array of a file of the folder. InputError: it is not what its name says."""
@@ -468,11 +342,6 @@ def _numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
     if any(not 0 <= n < count for n in found):
         raise ValueError(f"there is no value {max(found)}")
     return found
-
-
-def tupled(value: Any) -> Any:
-    """JSON's lists as tuples."""
-    return tuple(map(tupled, value)) if isinstance(value, list) else value
 
 
 def container(dtype: str) -> np.dtype:
