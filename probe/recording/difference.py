@@ -301,7 +301,7 @@ def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
         for one in some:
             if one.left in mine_bits and one.right in other_bits:
                 both = mine_bits[one.left], other_bits[one.right]
-                _measure(one, *both, ours[one.left].dtype)
+                measure(one, *both, ours[one.left].dtype)
             else:  # digests alone were kept: one element at least
                 one.differing, one.max_ulp = 1, None
 
@@ -322,7 +322,7 @@ def _batches(pairs: list[Pair], ours: list[Value], theirs: list[Value]) -> Itera
         yield some
 
 
-def _measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
     ours, theirs = one.selection.taken(mine, 0), one.selection.taken(other, 1)
     if "float" not in dtype:
         apart = ours != theirs
