@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +32,13 @@ Tell = Callable[[str], None]
 class Walked(Answer):
     """Two runs of a model, compared: ``found`` is the walk through its operations.
 
-    ``asked``: the model and both sides, in words. ``kept``: a folder that lives as long as this.
+    ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
+    ``before``, lines that set each side's switches; ``whole``, lines that ask the same again.
     """
 
     found: Walk
     asked: Asked
-    kept: Any = None
+    script: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -150,8 +151,8 @@ class Walked(Answer):
             )
         return f"{self.verdict}: no operation was found that differs though its inputs agree"
 
-    def outcome(self) -> str:
-        """What the outputs come to, and what to do."""
+    def outcome(self, how: str = "reproduce('folder')") -> str:
+        """What the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
             return "of the outputs it isn't known which must agree"
@@ -161,7 +162,7 @@ class Walked(Answer):
         text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
         text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
         decided = "; ".join(self.crossed()) or "no decision changes"
-        return f"{text}; {decided}; reproduce('folder') writes a report"
+        return f"{text}; {decided}" + f"; {how} writes a report" * bool(self.found.first)
 
     def drawn(self) -> Figure | None:
         """Draws the operations with their distances and verdicts, the first source marked."""
@@ -179,7 +180,8 @@ class Walked(Answer):
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
         cause = self.found.causes.get(number)
-        return recorded.write(Path(folder), self.found.left, self.found.right, one, cause)
+        sides = self.found.left, self.found.right
+        return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
         operations = self.found.operations

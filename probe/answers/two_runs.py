@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,11 @@ from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.errors import InputError
-from probe.recording.apart import Apart, temporary
+from probe.recording.apart import Apart, before
 from probe.recording.contract import Input
 from probe.recording.inputs import axes, cut
 from probe.recording.subject import is_function, library_of, opened
-from probe.recording.walk import walk
+from probe.recording.walk import NAMES, walk
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
@@ -66,10 +70,35 @@ def two_runs(
     asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
     if where is not None:
         text = text_of(model, "target")
-        return _apart(text, where, both, asked, trust, explain, tell)
-    assert subject is not None
-    runs = [subject.recorder(one) for one in both]
-    return Walked(walk(runs[0], runs[1], explain, tell), asked)
+        found = _apart(text, where, both, asked, trust, explain, tell)
+    else:
+        assert subject is not None
+        runs = [subject.recorder(one) for one in both]
+        found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+    options = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
+    found.script = _script(model, where, options, inputs, trust, seed)
+    return found
+
+
+def _script(
+    model: Any,
+    where: tuple[Target, Target] | None,
+    options: dict[str, Any],
+    inputs: Any,
+    trust: bool,
+    seed: int,
+) -> dict[str, Any]:
+    """Returns what a report says besides: each side's switches, and the same question again."""
+    found: dict[str, Any] = {} if where is None else {"before": before(*where)}
+    if not isinstance(model, str | Path) or not isinstance(inputs, str | Path | None):
+        return found
+    options |= {"inputs": None if inputs is None else Path(inputs).name, "trust": trust or None}
+    options |= {"seed": seed or None}
+    if where is not None:
+        options |= {"target": where[0].text, "against_target": where[1].text}
+    words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
+    call = f"found = probe.network({_name(model)!r}{words})"
+    return {**found, "whole": ["import probe", "", call, "print(found)"]}
 
 
 def _apart(
@@ -81,16 +110,24 @@ def _apart(
     explain: bool,
     tell: Tell,
 ) -> Walked:
-    """Records both sides, each in a process of its own, and compares the recordings."""
-    folder = temporary()
-    left, right = (Apart(text, one, given) for one, given in zip(where, both, strict=True))
-    with left, right:
-        tell(f"running the left side on {where[0].text}")
-        one = left.record(Path(folder.name) / "left", trust)
-        tell(f"running the right side on {where[1].text}")
-        two = right.record(Path(folder.name) / "right", trust)
-        found = of_stored(one, two, explain, tell, asked)
-    found.kept = folder  # the answer reads it until nobody needs the answer
+    """Records both sides, each in a process of its own, and compares the recordings.
+
+    Processes and recordings stay as long as the answer does: a report asks them again.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="probe-"))
+    running = ExitStack()
+    running.callback(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        sides = []
+        for name, one, given in zip(NAMES, where, both, strict=True):
+            tell(f"running the {name} side on {one.text}")
+            process = running.enter_context(Apart(text, one, given))
+            sides.append(process.record(folder / name, trust))
+        found = of_stored(sides[0], sides[1], explain, tell, asked)
+    except BaseException:
+        running.close()
+        raise
+    weakref.finalize(found, running.close)
     return found
 
 
@@ -142,7 +179,7 @@ def _words(
     found = []
     for side, size in enumerate((at, against)):
         told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
-        on = f"on {where[side].text}" if where else ""
+        on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
         found.append(" ".join(filter(None, (told, on))))
     return found[0], found[1]
 

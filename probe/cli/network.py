@@ -25,6 +25,7 @@ from probe.cli.options import (
 from probe.errors import InputError
 
 if TYPE_CHECKING:
+    from probe.answers.first_difference import Walked
     from probe.printing import Output
     from probe.target import Target
 
@@ -181,7 +182,6 @@ def _two_runs(
     two: dict[str, Any],
 ) -> int:
     from probe.answers.two_runs import two_runs
-    from probe.cli.show import walks
     from probe.recording.inputs import shapes_of
 
     if len(targets) > 1:
@@ -201,10 +201,20 @@ def _two_runs(
             explain=two["explain"],
             progress=lambda text: tell(0, 0, text),
         )
+    return given(found, two["report"], fail_on, out)
+
+
+def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) -> int:
+    """Prints what two runs came to, with its report where one is asked for: the exit status."""
+    from probe.cli.show import walks
+
+    written = report if report is not None and found.first is not None else None
+    if written is not None:
+        with out.working(f"writing {written}"):
+            found.reproduce(written)
     out.give(found.report(), lambda: walks.walked(found))
-    if two["report"] is not None and found.first is not None:
-        found.reproduce(two["report"])
-        out.note(f"written: {two['report']}")
+    if report is not None:
+        out.note(f"written: {report}" if written else "no report: there is no source")
     return int(bool(fail_on) and found.finding)
 
 

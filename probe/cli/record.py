@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from probe.cli.network import INPUTS, REPORT, SHAPE
-from probe.cli.options import PATH, Words, fail_on_option, option, output_options, trust_option
+from probe.cli.network import INPUTS, REPORT, SHAPE, given
+from probe.cli.options import (
+    PATH,
+    Shared,
+    Words,
+    fail_on_option,
+    option,
+    output_options,
+    trust_option,
+)
 from probe.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +35,7 @@ UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 @option("--shape shapes", "X=1x64", SHAPE, multiple=True)
 @option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
 @option("--most", "BYTES", MOST, default="2G", show_default=True)
-@option("--target", "T", WHERE)
+@option("--target", "T", WHERE, cls=Shared)
 @trust_option
 @output_options
 def record(
@@ -97,12 +105,7 @@ def diff(left: Path, right: Path, report: Path | None, fail_on: str | None, out:
     models, weights or inputs are refused with the first thing that differs. No library is needed.
     """
     from probe.answers import first_difference as answers
-    from probe.cli.show import walks
 
     with out.progress("") as tell:
         found = answers.diff(left, right, progress=lambda text: tell(0, 0, text))
-    out.give(found.report(), lambda: walks.walked(found))
-    if report is not None and found.first is not None:
-        found.reproduce(report)
-        out.note(f"written: {report}")
-    return int(bool(fail_on) and found.finding)
+    return given(found, report, fail_on, out)

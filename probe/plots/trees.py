@@ -157,6 +157,23 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
+def draw_turns(axes: Axes, tree: Tree) -> int:
+    """Draws when every product is added: its turn within its running sum, a colour a sum.
+
+    Two sides with as many running sums, filled in different orders, look different. Returns how
+    many running sums there are.
+    """
+    runs = sorted(accumulators(tree), key=min)
+    for number, run in enumerate(runs):
+        turns = [turn for turn, leaf in enumerate(run) if leaf != BIAS]
+        products = [run[turn] for turn in turns]
+        axes.scatter(products, turns, s=9, color=colour(number), linewidths=0)
+    axes.set(xlabel="product", ylabel="its turn in its running sum")
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    return len(runs)
+
+
 DRAWN = 32
 """Summands up to which a tree is drawn; more of them as running sums."""
 

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from probe.floats import rounded_text
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS, QUIET, STABLE
+from probe.printing import counted
 from probe.recording.difference import Aligned
 from probe.recording.walk import Walk
 
@@ -60,7 +61,7 @@ def rows_of(found: Walk, most: int = ROWS) -> list[Row]:
     out, and said to be."""
     rows: list[Row] = []
     some: list[Aligned] = []
-    for one in [*found.operations, None]:
+    for one in [*found.computed, None]:
         quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
         if some and (one is None or not quiet or some[0].verdict != one.verdict):
             rows.append(_together(some))
@@ -102,15 +103,18 @@ def _shortened(rows: list[Row], most: int) -> list[Row]:
     first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
     start = max(0, min(first - 3, len(rows) - most))
     keep = rows[start : start + most - 6]
-    before, after = rows[:start], rows[start + most - 6 : len(rows) - 4]
-    found = [_left_out(before)] * bool(before) + keep
-    return [*found, *[_left_out(after)] * bool(after), *rows[len(rows) - 4 :]]
+    found = [*_left_out(rows[:start]), *keep]
+    found += _left_out(rows[start + len(keep) : max(start + len(keep), len(rows) - 4)])
+    return [*found, *rows[max(start + len(keep), len(rows) - 4) :]]
 
 
-def _left_out(rows: list[Row]) -> Row:
+def _left_out(rows: list[Row]) -> list[Row]:
+    """One row for several that are not drawn."""
+    if not rows:
+        return []
     largest = max(row.largest for row in rows)
     verdict = next((row.verdict for row in rows if row.verdict in ("source", "carried")), "equal")
-    return Row(f"… {len(rows)} rows left out", verdict, largest)
+    return [Row(f"… {len(rows)} rows more", verdict, largest)]
 
 
 def walked(found: Walk, lines: Sequence[str]) -> Figure:
@@ -129,11 +133,12 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
     bars(axes, rows)
     for place, (side, summation) in enumerate(sums):
         panel = figure.add_subplot(grid[place, 1])
+        title = f"how the first source adds, {side} side"
         if len(summation.tree.leaves) <= trees.DRAWN:
             trees.draw(panel, summation)
         else:
-            trees.draw_accumulators(panel, summation.tree)
-        panel.set_title(f"how the first source adds, {side} side", fontsize=9)
+            title += f": {counted(trees.draw_turns(panel, summation.tree), 'running sum')}"
+        panel.set_title(title, fontsize=9)
     figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
     there = [name for name in WORDS if any(row.verdict == name for row in rows)]
     patches = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]

@@ -1,16 +1,15 @@
 """A run in a process of its own, with a target's environment and switches, recorded in a folder.
 
 The process stays, so that single operations can be run again where they were recorded: explaining
-them takes thousands of calls. Its protocol is the worker's, with two more requests: ``record`` and
-``again``.
+them takes thousands of calls. Its protocol is the worker's, with three more requests: ``record``,
+``again`` and ``lines``.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ from probe import backends, target
 from probe.errors import InputError, Nondeterministic, TargetError
 from probe.launch import Arrays, Session
 from probe.recording import RECORDERS
+from probe.recording.contract import Event
 from probe.recording.folder import MOST, Stored, write
 from probe.recording.recording import Live
 from probe.recording.subject import is_function, library_of, opened
@@ -88,7 +88,7 @@ class Apart:
 
 
 class Ran(Stored):
-    """A recording whose process still runs; ``kept``: bytes, and what was left out."""
+    """A recording whose process still runs; ``kept``: how many bytes it has."""
 
     def __init__(self, folder: Path, apart: Apart, kept: Mapping[str, Any]) -> None:
         super().__init__(folder)
@@ -96,8 +96,27 @@ class Ran(Stored):
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """Runs an operation alone in the process that recorded it."""
-        header, _ = self.apart.session.request({"do": "again", "number": number, "ask": True})
-        return (lambda given: self.apart.again(number, given)) if header["can"] else None
+        header, _ = self.apart.session.request({"do": "lines", "number": number})
+        return (lambda given: self.apart.again(number, list(given))) if header["again"] else None
+
+    def event(self, number: int) -> Event:
+        """An operation, which is run, and written as lines, in the process that recorded it."""
+        header, _ = self.apart.session.request({"do": "lines", "number": number})
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            asked = {"do": "lines", "number": number, "names": list(names), "out": out}
+            found: list[str] = self.apart.session.request(asked)[0]["lines"]
+            return found
+
+        one = self.recording.operations[number]
+        return Event(
+            *(one.op, one.path, [], [], one.meaning, one.attributes),
+            again=(lambda given: self.apart.again(number, list(given)))
+            if header["again"]
+            else None,
+            lines=lines if header["can"] else None,
+            imports=header["imports"],
+        )
 
 
 def check(where: Target, model: str) -> dict[str, str]:
@@ -146,32 +165,57 @@ def reaches(where: Target, key: str) -> bool:
     lines = []
     for one in (switches, without):
         made = backend()
-        made.described(one, where.device, target.installed_version(backend) or "2.16")
+        made.described(one, where.device, target.installed_version(backend) or RELEASE)
         lines.append(made.setup())
     return bool(lines[0] != lines[1])
 
 
+def before(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines that set either side's switches in one process, the other side's back to the default.
+
+    What only a variable of the environment sets has none.
+    """
+    backend = backends.get(left.name)
+    if left.name != right.name or not hasattr(backend, "described"):
+        return (), ()
+    found = []
+    defaults = {
+        key: backend.keys[key].default
+        for key, _ in (*left.switches, *right.switches)
+        if backend.keys[key].accepts(backend.keys[key].default)
+    }
+    for one in (left, right):
+        made = backend()
+        release = target.installed_version(backend) or RELEASE
+        made.described({**defaults, **dict(one.switches)}, one.device, release)
+        found.append(tuple(made.setup()))
+    return found[0], found[1]
+
+
+RELEASE = "2.16"
+"""Of a library that is not installed, or whose lines do not depend on it."""
+
+
 class Recording(child.Worker):
-    """What runs in the process: the worker's start, then ``record`` and ``again``."""
+    """What runs in the process: the worker's start, then ``record``, ``again`` and ``lines``."""
 
     side: Live
 
     def __init__(self) -> None:
         super().__init__()
-        self.alone: dict[int, Any] = {}
+        self.events: dict[int, Event] = {}
 
     def handle(
         self, request: dict[str, Any], arrays: Arrays
     ) -> Iterator[tuple[dict[str, Any], Arrays]]:
         """As of ``child.Worker``."""
-        name = request.get("do")
-        if name not in ("record", "again"):
+        own = {"record": self._record, "again": self._again, "lines": self._lines}
+        name = str(request.get("do"))
+        if name not in own:
             yield from super().handle(request, arrays)
             return
         try:
-            yield (
-                self._record(request, arrays) if name == "record" else self._again(request, arrays)
-            )
+            yield own[name](request, arrays)
         except InputError as error:
             told = [error.name, str(error.value), error.why, error.todo]
             yield {"input": told, "done": True}, {}
@@ -193,22 +237,23 @@ class Recording(child.Worker):
         told = {"left_out": kept.left_out, "left_out_bytes": kept.left_out_bytes}
         return {"bytes": kept.bytes, **told, "done": True}, {}
 
+    def _event(self, number: int) -> Event:
+        if number not in self.events:
+            self.events = {number: self.side.event(number)}
+        return self.events[number]
+
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        number = request["number"]
-        if number not in self.alone:
-            self.alone = {number: self.side.event(number).again}
-        call = self.alone[number]
-        if request.get("ask"):
-            return {"can": call is not None, "done": True}, {}
-        if call is None:
-            raise ValueError("the operation can't be run alone")
+        call = self._event(request["number"]).again
+        assert call is not None
         found = call([arrays[str(n)] for n in range(len(arrays))])
         return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
 
-
-def temporary() -> tempfile.TemporaryDirectory[str]:
-    """A folder for recordings that nobody keeps."""
-    return tempfile.TemporaryDirectory(prefix="probe-")
+    def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        one = self._event(request["number"])
+        told = {"again": one.again is not None, "can": one.lines is not None, "done": True}
+        if "names" in request and one.lines is not None:
+            told["lines"] = one.lines(request["names"], request["out"])  # type: ignore[assignment]
+        return {**told, "imports": list(one.imports)}, {}
 
 
 if __name__ == "__main__":

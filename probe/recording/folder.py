@@ -34,9 +34,12 @@ FILE = "recording.json"
 MOST = 2 << 30
 """Bytes of values that a recording keeps unless it is told otherwise."""
 
+ANEW = "record it again with this release"
 MOST_JSON = 1 << 29
 MOST_ELEMENTS = 1 << 36
-NAME = re.compile(r"[0-9a-f]{32}\.npy")
+NAME = re.compile(r"[0-9a-f]{32,128}\.npy")
+CHECKED = np.arange(7, dtype=np.uint8)
+"""Its digest says whether digests of a folder are of the kind that this release makes."""
 
 
 @dataclasses.dataclass
@@ -114,6 +117,7 @@ def _described(
 ) -> dict[str, Any]:
     return {
         "format": FORMAT,
+        "digest_of_0_to_6": digest(CHECKED),
         "subject": machine.publishable(subject),
         "target": run.target,
         "note": run.note,
@@ -270,7 +274,10 @@ class Stored:
         if not isinstance(told, dict) or told.get("format") != FORMAT:
             found = told.get("format") if isinstance(told, dict) else None
             why = f"its format is {found!r}, this release reads {FORMAT}"
-            raise InputError("recording", self.folder, why, "record it again with this release")
+            raise InputError("recording", self.folder, why, ANEW)
+        if told.get("digest_of_0_to_6") != digest(CHECKED):
+            why = "its digests are of another kind than this release's"
+            raise InputError("recording", self.folder, why, ANEW)
         return told
 
     def broken(self, why: str) -> InputError:

@@ -18,6 +18,9 @@ from probe.recording.contract import Input
 
 Arrays = dict[str, np.ndarray]
 HOW = "write batch, length, or NAME:AXIS such as audio:1"
+STEP = 101
+"""From one generated input's seed to the next one's."""
+
 VOCABULARY = 100
 """Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary."""
 
@@ -88,14 +91,14 @@ def generated(
             why = f"{one.name} has {len(one.shape)} axes"
             raise InputError("shape", "x".join(map(str, shape)), why, _how(one, vary, most))
     found, missing = {}, []
-    for one in inputs:
+    for number, one in enumerate(inputs):
         said = shapes.get(one.name, shapes.get("") if len(inputs) == 1 else None)
         sizes = said if said is not None else _sized(one, vary, most)
         if None in sizes:
             missing.append(one)
         else:
             shape = tuple(size for size in sizes if size is not None)
-            found[one.name] = drawn(one, shape, seed)
+            found[one.name] = drawn(one, shape, seed + STEP * number)
     if missing:
         names = ", ".join(one.name for one in missing)
         why = "the model leaves sizes open: " + ", ".join(_open(one) for one in missing)
@@ -142,7 +145,7 @@ def _sized(one: Input, vary: str | None, most: int) -> tuple[int | None, ...]:
 def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
     if one.dtype in floats.FORMATS:
-        return floats.round_to(operands.normal(seed, one.name, shape), one.dtype)
+        return floats.round_to(operands.normal(seed, "x", shape), one.dtype)
     kind = np.dtype(one.dtype)
     name = one.name.lower()
     if kind.kind == "b" or "mask" in name:

@@ -21,12 +21,16 @@ from probe.errors import InputError, Nondeterministic
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import Aligned, Difference, Pair, align, compare, judge
 from probe.recording.labels import Selection, agreeing, of_content
+from probe.recording.meaning import Moves, Reshapes, Same, Turns
 from probe.recording.recording import Live, Recording, Side, Value, digest
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
 
 NAMES = ("left", "right")
+MOVING = (Moves, Turns, Reshapes, Same)
+"""What an operation means that moves elements and computes none."""
+
 FILLS = (0x7F, 0x3C)
 """What freed memory is filled with before a first and a second run: NaN, and small numbers."""
 
@@ -57,6 +61,17 @@ class Walk:
     def first(self) -> Aligned | None:
         """The first source."""
         return self.difference.first
+
+    @property
+    def computed(self) -> list[Aligned]:
+        """Operations that compute something, and whatever is a source; not those that move."""
+        return [one for one in self.operations if one.verdict == "source" or not self._moves(one)]
+
+    def _moves(self, one: Aligned) -> bool:
+        side = self.left if one.left is not None else self.right
+        number = one.left if one.left is not None else one.right
+        assert number is not None
+        return isinstance(side.recording.operations[number].meaning, MOVING)
 
 
 def walk(

@@ -19,6 +19,12 @@ from probe.order import certificate
 from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 
+WHOLE = (
+    "for all of its operations compare two runs: probe network MODEL --vary length|batch --at A "
+    "--against B"
+)
+"""What to do where a model is no chain."""
+
 MOST = 24
 """Rows of contents, and of stretches of a plan, that are printed."""
 
@@ -52,6 +58,7 @@ def heading(told: Mapping[str, Any]) -> Text:
     else:
         text = Text(f"{told['name']}: {told['part']}", "yellow")
         text.append(f"\nread as a chain of {said}", "default")
+        text.append(f"\n{WHOLE}", "default")
     text.append(
         f"\nan output reads {last['field']:,} positions, neighbours are {last['jump']:,} apart; "
         f"{counted(last['outputs'], 'output')} at the fixed length",

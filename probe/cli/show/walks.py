@@ -17,6 +17,7 @@ from probe.recording.difference import Aligned
 MOST = 40
 """Rows of operations that are printed; --json has all."""
 
+MOVE = "move elements (reshape, transpose, slice and the like)"
 COLOURS = {
     "source": "bold red",
     "carried": "yellow",
@@ -35,13 +36,13 @@ MEANS = (
 
 def walked(found: Walked) -> RenderableType:
     """Returns everything that is said of two runs."""
-    first, second, third = found.lines()
+    first, second, _ = found.lines()
     colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
     parts: list[RenderableType] = [
         Text(first),
         Text(f"verdict: {found.verdict}", f"bold {colour}"),
         Text(second),
-        Text(third),
+        Text(found.outcome("--report DIR")),
     ]
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
     if shown := _operations(found):
@@ -58,7 +59,7 @@ def _operations(found: Walked) -> RenderableType | None:
         return None
     right = ("compared", "differing", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
-    shown = list(collapsed(operations))
+    shown = list(collapsed(found.found.computed))
     for some in shown[:MOST]:
         one = some[0]
         if len(some) > 1:
@@ -76,9 +77,13 @@ def _operations(found: Walked) -> RenderableType | None:
             _verdict(one),
             one.cause or one.note,
         )
-    if len(shown) <= MOST:
+    left_out = len(operations) - len(found.found.computed)
+    more = [f"{len(shown) - MOST} rows more"] if len(shown) > MOST else []
+    if left_out:
+        more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
+    if not more:
         return rows
-    return Group(rows, Text(f"and {len(shown) - MOST} rows more; --json has all", "dim"))
+    return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
 
 
 def _verdict(one: Aligned) -> Text:
@@ -103,8 +108,7 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
 
 def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
     yield Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
-    replayed = f"; {cause.replayed:,} outputs replayed on both sides" if cause.replayed else ""
-    yield Text(f"{cause.why}{replayed}")
+    yield Text(cause.why)
 
 
 def _outputs(found: Walked) -> RenderableType:

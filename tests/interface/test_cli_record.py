@@ -1,0 +1,196 @@
+"""``probe network`` of two runs, ``probe record`` and ``probe diff``: text, JSON, statuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import probe
+from probe.cli import record as commands
+from probe.cli import shell
+from probe.errors import InputError
+from probe.recording.meaning import Unknown
+from tests.helpers import causes
+from tests.helpers.recorders import Taped, apart, network, normal
+
+TAPES = """
+from tests.helpers.recorders import Taped, apart, network, normal
+X = normal(6, 32)
+left, right = apart(X)
+part, other, noisy = network(X[:2]), network(X, seed=3), Taped(lambda tape: tape.noise(X))
+"""
+X = normal(6, 32)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tapes.py").write_text(TAPES)
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    sys.modules.pop("tapes", None)
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    return causes.planted(monkeypatch)
+
+
+def ran(capsys, text):
+    """Status, stdout and stderr of ``probe TEXT``."""
+    status = shell.run(text.split())
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_record_and_diff_say_what_first_difference_says(capsys, planted):
+    for name in ("left", "right"):
+        status, out, err = ran(capsys, f"record tapes:{name} --out {name}")
+        assert status == 0 and "5 operations" in out and f"written: {name}" in out, err
+    status, out, _ = ran(capsys, "diff left right --json")
+    told = json.loads(out)
+    live = probe.first_difference(*apart(X)).to_json()
+    assert status == 0 and told["operations"] == live["operations"]
+    assert told["outputs"] == live["outputs"] and told["first"] == live["first"] == "block.first"
+    assert ran(capsys, "diff left right --fail-on finding")[0] == 1
+    assert ran(capsys, "diff left left --fail-on finding")[0] == 0
+
+
+def test_the_json_has_the_words_of_the_design(planted):
+    told = probe.first_difference(*apart(X)).to_json()
+    assert (told["verdict"], told["examined"], told["operations_total"]) == ("differs", 5, 5)
+    assert told["first"] == told["operations"][0]["name"]
+    keys = {"name", "op", "verdict", "differing", "max_ulp", "cause"}
+    assert all(keys <= set(one) for one in told["operations"])
+    assert told["operations"][0]["verdict"] == "source"
+    assert told["operations"][0]["cause"] == "order"
+    assert sum(told["shares"].values()) == pytest.approx(1)
+    (output,) = told["outputs"]
+    assert output["differing"] and output["growth"] > 0
+    assert [one["decision"] for one in output["decisions"]] == ["argmax", "top-5", "threshold"]
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_an_answer_is_three_lines_and_a_picture(planted):
+    found = probe.first_difference(*apart(X))
+    lines = repr(found).splitlines()
+    assert len(lines) == 3 and all(0 < len(line) <= 100 for line in lines)
+    assert "5 operations" in lines[0] and "Dense at block.first" in lines[1]
+    assert "order" in lines[1] and "outputs differ" in lines[2]
+    assert found._repr_png_().startswith(b"\x89PNG")
+    assert found.operations[0].verdict == "source" and found.first.name == "block.first"
+
+
+def test_equal_runs_say_so(planted):
+    found = probe.first_difference(network(X), network(X))
+    assert found.verdict == "equal" and not found.finding and not planted
+    assert "equal" in repr(found).splitlines()[1]
+    with pytest.raises(InputError, match="source=.*nothing to report"):
+        found.reproduce("report")
+
+
+def test_nothing_known_is_unknown_and_a_finding():
+    def strange(x):
+        return Taped(lambda tape: tape.ran("Odd", Unknown("no word"), lambda a: a + 1, x))
+
+    found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
+    assert found.verdict == "unknown" and found.finding
+    assert "it isn't known which must agree" in repr(found)
+
+
+def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
+    from types import SimpleNamespace
+
+    written = []
+    fake = SimpleNamespace(write=lambda *given: written.append(given))
+    monkeypatch.setitem(sys.modules, "probe.reproduction.recorded", fake)
+    found = probe.first_difference(*apart(X))
+    found.reproduce("report")
+    found.reproduce("report", "block.first")
+    assert [str(one[0]) for one in written] == ["report"] * 2
+    assert written[0][3] is found.first and written[0][4].kind == "order"
+    with pytest.raises(InputError, match="source=head: this operation is no source"):
+        found.reproduce("report", "head")
+
+
+def test_text_names_the_source_the_cause_and_the_outputs(capsys, planted):
+    for name in ("left", "right"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    out = " ".join(ran(capsys, "diff left right")[1].split())
+    for text in ("verdict: differs", "block.first (Dense): order", "in one block", "carried"):
+        assert text in out, text
+
+
+REFUSED = {
+    "record tapes:noisy --out run": (3, "the run gives different bits each time"),
+    "record tapes:nothing --out run": (2, "model=tapes:nothing: AttributeError"),
+    "record nowhere.onnx --out run": (2, "there is no such file"),
+    "record tapes:left": (2, "out=(none): it is needed"),
+    "record tapes:left --out run --most lots": (2, "most=lots: no number of bytes"),
+    "record tapes:left --out .": (2, "out=.: it exists already"),
+    "record tapes:left --out run --shape x": (2, "shape=x: no shape"),
+    "record tapes:left --out run --target reference,algorithm=pairwise": (
+        *(2, "algorithm=pairwise says how probe runs single operations"),
+    ),
+    "record tapes:left --out run --target reference==9": (2, "recorded by this Python"),
+    "diff here there": (2, "recording=here: there is no recording.json in it"),
+    "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
+    "network tapes:left --vary batch": (2, "at=(none): the left side's size is needed"),
+    "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
+    "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
+    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it is for chains of layers"),
+    "network nine-layers --at 1 --against 3": (2, "there is no such file"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_wrong_is_one_line(text, capsys):
+    status, why = REFUSED[text]
+    found, out, err = ran(capsys, text)
+    assert (found, out) == (status, "") and err.count("\n") == 1 and why in err
+
+
+def test_other_models_are_refused(capsys):
+    for name in ("left", "other"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    status, _, err = ran(capsys, "diff left other --json")
+    assert status == 2 and "weights=w: block.first has different weights" in err
+
+
+@pytest.mark.parametrize(("text", "count"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5k", 1536)])
+def test_bytes_are_read(text, count):
+    assert commands.size(text) == count
+
+
+def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
+    command = "network tapes:left --target reference --against-target reference --json"
+    status, out, err = ran(capsys, command)
+    assert status == 0, err
+    told = json.loads(out)
+    assert told["verdict"] == "equal" and told["right"] == "reference"
+    assert "tapes" not in sys.modules  # it was imported there alone
+
+
+def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
+    from probe.recording.apart import Apart
+    from probe.target import Target
+
+    with Apart("tapes:left", Target("reference"), {}) as process:
+        ran_ = process.record(tmp_path / "run")
+        one = ran_.recording.operations[1]
+        call = ran_.again(1)
+        arrays = ran_.arrays({*one.reads, *one.gives})
+        (found,) = call([arrays[n] for n in one.reads])
+        assert found.tobytes() == arrays[one.gives[0]].tobytes()
+        (other,) = call([-arrays[n] for n in one.reads])
+        assert other.tobytes() != found.tobytes()
+
+
+def test_models_in_memory_have_no_targets():
+    with pytest.raises(InputError, match="a target's switches need a process of their own"):
+        probe.network(network(X), against_target="reference")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        probe.network(network(X), colour=3)

@@ -1,0 +1,123 @@
+"""Inputs of both sides: read, generated from a model's own shapes, cut along the varied axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError
+from probe.recording import inputs
+from probe.recording.contract import Input
+
+IMAGE = (Input("image", (None, 3, 8, 8), "float32"),)
+TOKENS = (Input("ids", (None, None), "int64"), Input("attention_mask", (None, None), "int64"))
+AUDIO = (Input("audio", (None, None), "float32"), Input("state", (2, None, 4), "float32"))
+FIXED = (Input("x", (1, 3, 8), "float32"),)
+
+
+def test_open_batches_get_the_larger_size():
+    found = inputs.generated(IMAGE, "batch", 8, {})
+    assert found["image"].shape == (8, 3, 8, 8) and found["image"].dtype == np.float32
+    again = inputs.generated(IMAGE, "batch", 8, {})["image"]
+    assert np.array_equal(found["image"], again)
+    other = inputs.generated(IMAGE, "batch", 8, {}, seed=1)["image"]
+    assert not np.array_equal(other, again)
+
+
+def test_tokens_are_whole_numbers_and_masks_ones():
+    found = inputs.generated(TOKENS, "length", 5, {})
+    assert found["ids"].tolist() == [[0, 1, 2, 3, 4]]
+    assert found["attention_mask"].tolist() == [[1] * 5]
+
+
+def test_open_sizes_are_asked_for_by_name():
+    wide = (Input("x", (None, 3, None, None), "float32"),)
+    with pytest.raises(InputError) as caught:
+        inputs.generated(wide, "batch", 8, {})
+    assert str(caught.value) == (
+        "shape=x: the model leaves sizes open: x [?, 3, ?, ?]; "
+        "give --shape x=8x3x64x64, or --inputs FILE.npz"
+    )
+    shapes = inputs.shapes_of(["x=8x3x16x24"])
+    assert inputs.generated(wide, "batch", 8, shapes)["x"].shape == (8, 3, 16, 24)
+    assert inputs.generated(wide, "batch", 8, inputs.shapes_of(["8x3x16x24"]))
+
+
+@pytest.mark.parametrize("text", ["x", "x=3xa", "x=-1", "x="])
+def test_what_is_no_shape_is_said(text):
+    with pytest.raises(InputError, match="no shape; write name=1x3x224x224"):
+        inputs.shapes_of([text])
+
+
+def test_shapes_of_other_inputs_or_ranks_are_refused():
+    with pytest.raises(InputError, match="the model has no such input; it has image"):
+        inputs.generated(IMAGE, "batch", 2, {"picture": (1, 2)})
+    with pytest.raises(InputError, match="image has 4 axes"):
+        inputs.generated(IMAGE, "batch", 2, {"image": (1, 2)})
+
+
+def cut(declared, arrays, vary, size):
+    found = inputs.cut(arrays, inputs.axes(vary, arrays, declared), size)
+    return {name: array.shape for name, array in found.items()}
+
+
+def test_every_input_with_a_batch_is_cut():
+    arrays = inputs.generated(TOKENS, "batch", 4, {"ids": (4, 9), "attention_mask": (4, 9)})
+    assert cut(TOKENS, arrays, "batch", 1) == {"ids": (1, 9), "attention_mask": (1, 9)}
+
+
+def test_a_length_is_cut_where_inputs_share_it():
+    arrays = {"audio": np.zeros((1, 512)), "state": np.zeros((2, 1, 4))}
+    assert cut(AUDIO, arrays, "length", 100) == {"audio": (1, 100), "state": (2, 1, 4)}
+
+
+def test_axes_can_be_named():
+    arrays = {"audio": np.zeros((3, 512)), "state": np.zeros((2, 3, 4))}
+    found = cut(AUDIO, arrays, "audio:0,state:1", 1)
+    assert found == {"audio": (1, 512), "state": (2, 1, 4)}
+    for text, why in {
+        "audio": "no axis; write batch",
+        "audio:7": "audio has 2 axes",
+        "sound:1": "no input has this name; there are audio, state",
+    }.items():
+        with pytest.raises(InputError, match=why):
+            inputs.axes(text, arrays, AUDIO)
+
+
+def test_undeclared_inputs_are_cut_along_the_longest_axis_behind_the_batch():
+    arrays = {"x": np.zeros((2, 4, 64)), "y": np.zeros((64, 2)), "scale": np.zeros(())}
+    assert cut((), arrays, "length", 10) == {"x": (2, 4, 10), "y": (64, 2), "scale": ()}
+    assert cut((), {"x": np.zeros(64)}, "length", 10) == {"x": (10,)}
+    assert cut((), arrays, "batch", 1) == {"x": (1, 4, 64), "y": (64, 2), "scale": ()}
+
+
+def test_a_fixed_model_is_refused_with_what_to_do():
+    for vary in ("batch", "length"):
+        with pytest.raises(InputError, match=rf"no {vary} open: x \[1, 3, 8\]; export it"):
+            inputs.axes(vary, inputs.generated(FIXED, vary, 8, {}), FIXED)
+
+
+def test_too_few_entries_are_refused():
+    arrays = {"image": np.zeros((4, 3, 8, 8))}
+    with pytest.raises(InputError, match="image has 4 entries along axis 0; use 4 or less"):
+        cut(IMAGE, arrays, "batch", 5)
+
+
+def test_files_are_read_in_order_or_by_name(tmp_path):
+    np.savez(tmp_path / "x.npz", b=np.ones(2), a=np.zeros(2))
+    found = inputs.read(tmp_path / "x.npz")
+    assert list(found) == ["b", "a"]
+    two = (Input("a", (2,), "float64"), Input("b", (2,), "float64"))
+    assert inputs.ordered(two, found)["b"].tolist() == [1, 1]
+    others = (Input("p", (2,), "float64"), Input("q", (2,), "float64"))
+    assert inputs.ordered(others, found)["p"].tolist() == [1, 1]
+    with pytest.raises(InputError, match="the model has 1 inputs"):
+        inputs.ordered(IMAGE, found)
+
+
+def test_what_holds_no_arrays_is_one_line(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.array([{}], dtype=object))
+    (tmp_path / "y.npz").write_text("hello")
+    for name, why in (("x.npz", "no plain arrays"), ("y.npz", "no plain"), ("z.npz", "No such")):
+        with pytest.raises(InputError, match=why):
+            inputs.read(tmp_path / name)

@@ -1,0 +1,113 @@
+"""What is run: found by what it returns or by its ending, refused in one line."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError, TargetError
+from probe.recording import RECORDERS, subject
+from tests.helpers.recorders import network, normal
+
+X = normal(2, 8)
+
+
+def test_a_recorder_is_itself():
+    one = network(X)
+    assert subject.of_function(one) is one and subject.opened(one).recorder({}) is one
+
+
+def test_the_library_is_that_of_the_first_array(monkeypatch):
+    made = type("Tensor", (), {"__module__": "torch"})
+    monkeypatch.setattr(subject, "recorders", Named)
+    found = subject.of_function(lambda: {"hidden": [None, made()], "loss": 3})
+    assert found == "torch"
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+    def Recorder(self, function):  # noqa: N802
+        return self.name
+
+
+REFUSED = {
+    "an argument": (lambda x: x, "it takes x; give a function of no arguments"),
+    "numpy": (lambda: X, "function=ndarray: it returns NumPy arrays"),
+    "a number": (lambda: 3, "function=int: it returns no array of a library"),
+    "nothing": (list, "function=nothing: it returns no array"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_functions_that_cannot_be_watched_are_refused(name):
+    function, why = REFUSED[name]
+    with pytest.raises(InputError, match=why):
+        subject.of_function(function)
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(InputError, match="it can't be called"):
+        subject.of_function(3)
+    with pytest.raises(InputError, match="is no model, no function and no file"):
+        subject.opened(3)
+
+
+def test_files_are_known_by_their_ending(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    assert subject.library_of(tmp_path) == "tensorflow"
+    for name, library in (("a.onnx", "onnxruntime"), ("a.KERAS", "tensorflow"), ("a.pt2", "torch")):
+        (tmp_path / name).write_bytes(b"")
+        assert subject.library_of(tmp_path / name) == library
+        assert library in RECORDERS
+    (tmp_path / "a.xyz").write_bytes(b"")
+    for name, why in (("a.xyz", "unsupported file type .xyz"), ("b.onnx", "there is no such file")):
+        with pytest.raises(InputError, match=why):
+            subject.library_of(tmp_path / name)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "given_model.py").write_text(
+        "import numpy as np\n"
+        "def works(a, b=1): return a\n"
+        "def raises(): raise ValueError('line one\\nline two')\n"
+        "class Inner:\n    number = 3\n"
+    )
+    (tmp_path / "broken_model.py").write_text("1 / 0\n")
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    sys.modules.pop("given_model", None)
+
+
+def test_functions_are_found_in_the_current_folder(module):
+    assert subject.is_function("given_model:works") and not subject.is_function("given_model.py")
+    assert subject.opened("given_model:works").inputs == ()
+    with pytest.raises(InputError, match="it takes a; give --inputs FILE.npz"):
+        subject.opened("given_model:works").recorder({})
+    with pytest.raises(InputError, match="returns NumPy arrays"):
+        subject.opened("given_model:works").recorder({"x": np.ones(2)})
+
+
+def test_what_a_named_function_raises_is_one_line(module):
+    with pytest.raises(TargetError, match="given_model:raises: error: ValueError: line one line"):
+        subject.opened("given_model:raises").recorder({})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("given_model:nothing", "AttributeError: module 'given_model' has no attribute"),
+        ("no_such_model:f", "ModuleNotFoundError: No module named 'no_such_model'"),
+        ("broken_model:f", "ZeroDivisionError: division by zero"),
+        ("given_model:Inner.number", "int is no model, no function and no file"),
+    ],
+)
+def test_names_that_lead_nowhere_are_one_line(module, text, why):
+    with pytest.raises(InputError, match=why):
+        subject.opened(text)
