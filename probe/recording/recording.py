@@ -142,7 +142,9 @@ class Live:
             if given < 0:
                 value.role, value.name = seen.role, seen.name
             integers = not value.floating
-            if (seen.role == INPUT and given < 0) or (integers and array.size <= SMALL and given < 0):
+            if (seen.role == INPUT and given < 0) or (
+                integers and array.size <= SMALL and given < 0
+            ):
                 value.content = np.array(array)
             found.values.append(value)
 
@@ -150,7 +152,8 @@ class Live:
             known = all(self._plain(found.values[n]) for n in reads)
             for n, seen in zip(gives, event.gives, strict=True):
                 value = found.values[n]
-                if known and int(np.prod(seen.shape)) <= SMALL:
+                settled = event.meaning.exact or not value.floating
+                if known and settled and int(np.prod(seen.shape)) <= SMALL:
                     value.content = np.array(seen.array())
                 elif isinstance(event.meaning, Normalises) and event.meaning.vanishes:
                     zeros = seen.array() == 0
@@ -173,10 +176,10 @@ class Live:
 
     @staticmethod
     def _plain(value: Value) -> bool:
-        """Whether a value comes from integers alone."""
+        """Whether a value comes from integers and single numbers alone."""
         if value.content is None:
             return False
-        return value.given >= 0 or not value.floating
+        return value.given >= 0 or not value.floating or not value.shape
 
     def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
         found: dict[int, str] = {}
