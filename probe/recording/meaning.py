@@ -220,8 +220,8 @@ class Picks(Moves):
             array = one.array
             if size == 1:
                 array = one.full([axis]).take([int(index[0])], axis)
-            elif size != one.shape[axis]:
-                names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]), size)
+            elif index[0]:
+                names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]))
             return [Labels(shapes[0], array, one.known, tuple(names))]
         found = one.full([axis]).take(index, axis)
         names[axis : axis + 1] = range(index.ndim)
