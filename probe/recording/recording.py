@@ -208,7 +208,8 @@ class Live:
             known = all(found.values[n].plain for n in reads)
             for n, seen in zip(gives, event.gives, strict=True):
                 value = found.values[n]
-                if known and int(np.prod(seen.shape)) <= SMALL:
+                settled = event.meaning.exact or not value.floating
+                if known and settled and int(np.prod(seen.shape)) <= SMALL:
                     value.content = np.array(seen.array())
                 elif event.meaning.notices and n == gives[0]:
                     value.zeros = event.meaning.noticed(
