@@ -113,7 +113,8 @@ class Difference:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
         if any(one.differing for one in self.outputs):
             return "differs"
-        if self.examined < len(self.operations) or not all(one.known for one in self.outputs):
+        unknown = any(one.verdict == "unknown" for one in self.operations)
+        if unknown or not all(one.known for one in self.outputs):
             return "unknown"
         return "equal" if all(one.compared for one in self.outputs) else "unknown"
 

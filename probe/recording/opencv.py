@@ -153,8 +153,31 @@ class Recorder:
         every = [name for one in self.model.layers for name in one.gives if name not in outputs]
         if every:
             take(every)
-        order = {name: n for n, name in enumerate(every)}
-        return tuple(sorted(chosen, key=order.__getitem__))
+        return self._written([name for name in every if name in chosen])
+
+    def _written(self, names: list[str]) -> tuple[str, ...]:
+        """Those of the results that their layers, run alone, give too.
+
+        OpenCV returns memory that was never written for a layer that it fused into one before it.
+        """
+        everything = (*names, *self.model.outputs)
+        values = dict(zip(everything, self._outputs(everything), strict=True)) | self.inputs
+        for name in names:
+            rest = {one: array for one, array in values.items() if one != name}
+            (group,) = (one for one in self._groups(values) if name in one[2])
+            reads = self._reads(*group[:2], rest)
+            found = dict(zip(group[2], self._alone(*group)(reads), strict=True))
+            if found[name].tobytes() != values[name].tobytes():
+                values = rest
+        return tuple(name for name in names if name in values)
+
+    def _reads(
+        self, layers: Sequence[Layer], outer: Sequence[str], values: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray]:
+        """What a group of layers reads: values, then weights."""
+        return [values[name] for name in outer] + [
+            blob for one in layers for blob in self.blobs[one.name]
+        ]
 
     def _groups(
         self, values: Mapping[str, np.ndarray]

@@ -152,7 +152,7 @@ class Live:
 
     def watched(self) -> Recording:
         """Runs it for its structure and digests."""
-        found = Recording(self.recorder.target, self.recorder.note)
+        found = Recording(self.recorder.target)
         names: dict[str, int] = {}
 
         def met(number: int, seen: Seen, given: int) -> None:
@@ -189,6 +189,7 @@ class Live:
 
         watch = Watch(met, done)
         outputs = self.recorder.record(watch)
+        found.note = self.recorder.note  # a recorder finds out as it records
         self.outputs = [np.array(seen.array()) for seen in outputs]
         found.outputs = tuple(watch.number(seen) for seen in outputs)
         return found
