@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
-from probe.recording.recording import Operation, Recording, Side, Value
+from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
 
 MOST_BYTES = 1 << 28
 """Bytes of values that are held at once while differences are counted."""
@@ -139,11 +139,12 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     found: list[Labels | None] = []
     for value in side.values:
         label = None
+        large = value.role == WEIGHT or value.content is None or value.content.size > SMALL
         if (
             value.given < 0
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
-            and np.prod(value.shape, dtype=int) > 1
+            and large
         ):
             label = of_digest(value.shape, value.digest)
         elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
