@@ -18,7 +18,7 @@ import numpy as np
 from probe import floats, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
-from probe.recording.recording import Operation, Recording, Side, Value
+from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
 
 MOST_BYTES = 1 << 28
 """Bytes of values that are held at once while differences are counted."""
@@ -152,11 +152,12 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     found: list[Labels | None] = []
     for value in side.values:
         label = None
+        large = value.role == WEIGHT or value.content is None or value.content.size > SMALL
         if (
             value.given < 0
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
-            and (value.content is None or alike)
+            and (alike or large)
             and np.prod(value.shape, dtype=int) > 1
         ):
             label = of_digest(value.shape, value.digest)

@@ -189,7 +189,7 @@ class Live:
 
     def watched(self) -> Recording:
         """Runs it for its structure and digests."""
-        found = Recording(self.recorder.target, self.recorder.note)
+        found = Recording(self.recorder.target)
         names: dict[str, int] = {}
 
         def met(number: int, seen: Seen, given: int) -> None:
