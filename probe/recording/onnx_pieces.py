@@ -116,6 +116,20 @@ class Constant:
         )
 
 
+def held(node: Any) -> Constant | None:
+    """Returns the array that a Constant node holds; None for any other node."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return None
+    (one,) = node.attribute
+    value = helper.get_attribute_value(one)
+    if one.name == "value":
+        return Constant.of(value)
+    kind = {"f": np.float32, "i": np.int64}.get(one.name.removeprefix("value_")[:1])
+    if kind is None:
+        return None
+    return Constant.of(numpy_helper.from_array(np.array(value, kind)))
+
+
 def piece(
     nodes: Sequence[Any], fed: Mapping[str, int], weights: Iterable[Any], like: Any
 ) -> bytes:

@@ -8,11 +8,12 @@ where they don't the whole model is one operation. A node alone runs as it did i
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
+from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import ulp
 from probe.errors import InputError
@@ -58,6 +60,23 @@ def options(switches: Mapping[str, str]) -> Any:
     if "optimisation" in switches:
         found.graph_optimization_level = LEVELS[switches["optimisation"]]
     return found
+
+
+@functools.cache
+def share_memory() -> None:
+    """Gives all pieces one arena: without it the heap is torn, and takes twice what is alive.
+
+    ONNX Runtime keeps it for the process; only sessions that ask for it use it.
+    """
+    kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
+    as_requested = 1
+    try:
+        onnxruntime.create_and_register_allocator(
+            memory, onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
+        )
+    except Exception:  # the program has registered one: it serves as well
+        return
 
 
 class Recorder:
@@ -179,19 +198,32 @@ class _Optimised:
     """
 
     def __init__(self, model: Any, switches: Mapping[str, str]) -> None:
+        share_memory()
         self.model, self.switches = model, {**switches, "optimisation": "none"}
-        self.nodes = list(model.graph.node)
         self.weights = {one.name: Constant.of(one) for one in model.graph.initializer}
         del model.graph.initializer[:]
+        self.nodes = self._without_constants(model.graph.node)
         self.outputs = [one.name for one in model.graph.output]
         self.cuts: list[int] = []
-        self.sessions: dict[int, Any] = {}
+        self.sessions: list[Any] = []
+        self.kinds: dict[str, int] = {}
         self.blocks: dict[str, Block] = {}
         self.opset = max(
             (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
         )
         if any(node.domain == onnx_blocks.DOMAIN for node in self.nodes):
             self.block = onnx_blocks.size_here(self._one_node)
+
+    def _without_constants(self, nodes: Iterable[Any]) -> list[Any]:
+        """Keeps what nodes hold as weights, as ONNX Runtime itself does, and returns the rest."""
+        found = []
+        for node in nodes:
+            value = onnx_pieces.held(node)
+            if value is None:
+                found.append(node)
+            else:
+                self.weights[node.output[0]] = value
+        return found
 
     def _one_node(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
@@ -208,18 +240,29 @@ class _Optimised:
     def started(self, content: bytes) -> Any:
         """Returns a session of a piece, which runs it as it is."""
         made = options(self.switches)
-        made.enable_cpu_mem_arena = made.enable_mem_pattern = False
+        made.enable_mem_pattern = False
+        made.add_session_config_entry("session.use_env_allocators", "1")
         return onnxruntime.InferenceSession(content, made, providers=PROVIDERS)
 
     def run(self, inputs: Mapping[str, np.ndarray], visit: Visit) -> list[Seen]:
         """Runs all nodes, and returns the outputs."""
+        pieces = [
+            self.nodes[start:stop] for start, stop in zip([0, *self.cuts], self.cuts, strict=False)
+        ]
+        if len(self.sessions) < len(pieces):  # before there are values: between them it would
+            self.sessions = [self._kept(nodes) for nodes in pieces]  # tear holes into the memory
         one = _Run(self, inputs, visit)
-        if self.cuts:
-            for start, stop in zip([0, *self.cuts], self.cuts, strict=False):
-                one.piece(self.nodes[start:stop], start)
-        else:
+        for nodes, session in zip(pieces, self.sessions, strict=True):
+            one.piece(nodes, session)
+        if not pieces:
             self._first(one)
         return [one.seen(name) for name in self.outputs]
+
+    def _kept(self, nodes: Sequence[Any]) -> Any:
+        made = {name for node in nodes for name in node.output}
+        names = dict.fromkeys(name for node in nodes for name in onnx_pieces.uses(node))
+        fed = {k: self.kinds[k] for k in names if k in self.kinds and k not in made}
+        return self.session(nodes, fed)
 
     def _first(self, one: _Run) -> None:
         """Runs nodes one by one, those of the branches that are taken among them."""
@@ -232,7 +275,7 @@ class _Optimised:
                 self.weights |= constants
                 one.expect(inner)
                 one.release(node)
-                pending[:0] = inner
+                pending[:0] = self._without_constants(inner)
                 continue
             done.append(node)
             sizes.append(one.piece([node]))
@@ -297,23 +340,20 @@ class _Run:
             found = found.view(np.uint16)
         return of.blocks[name].opened(found) if name in of.blocks else found
 
-    def piece(self, nodes: Sequence[Any], start: int | None = None) -> int:
+    def piece(self, nodes: Sequence[Any], session: Any = None) -> int:
         """Runs nodes in a row and visits them; returns the bytes of what they give.
 
-        ``start``: the number of the first, under which the session is kept; None: it isn't.
+        ``session``: of these nodes, where one is kept.
         """
-        made = {name for node in nodes for name in node.output}
         names = dict.fromkeys(name for node in nodes for name in onnx_pieces.uses(node))
         fed = {name: self.values[name] for name in names if name in self.values}
-        session = self.of.sessions.get(-1 if start is None else start)
         if session is None:
-            session = self.of.session(nodes, {k: v.element_type() for k, v in fed.items()})
-            if start is not None:
-                self.of.sessions[start] = session
+            kinds = {name: value.element_type() for name, value in fed.items()}
+            self.of.kinds |= kinds
+            session = self.of.session(nodes, kinds)
         wanted = [one.name for one in session.get_outputs()]
         found = session.run_with_ort_values(wanted, fed)
         self.values.update(zip(wanted, found, strict=True))
-        assert made.issuperset(wanted)
         size = sum(one.numpy().nbytes for one in found)
         del found
         for node in nodes:
@@ -332,13 +372,15 @@ class _Run:
         words = onnx_pieces.attributes(node)
         facts = [self._fact(name, reads) for name in node.input]
         shapes = [self.seen(name).shape for name in gives]
-        op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        said = {name: _said(value) for name, value in words.items()}
+        if node.domain not in ("", "ai.onnx"):
+            said["domain"] = node.domain
         self.visit(
             Event(
-                *(op, self._path(node, gives)),
+                *(node.op_type, self._path(node, gives)),
                 *([self.seen(name) for name in reads], [self.seen(name) for name in gives]),
                 self._meaning(node, words, facts, shapes),
-                {name: _said(value) for name, value in words.items()},
+                said,
                 *(self._again(node, reads), self._lines(node, reads, gives)),
                 ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
             )
@@ -347,6 +389,8 @@ class _Run:
     def _path(self, node: Any, gives: list[str]) -> str:
         """A node's name. ONNX Runtime draws those of nodes that it adds anew in every session."""
         path = node.name or gives[0]
+        if node.domain == onnx_blocks.DOMAIN:
+            path = path.removesuffix("_nchwc")
         if re.fullmatch(node.op_type + r"(_token_\d+)?", path):
             path = f"{self.made.get(node.input[0], node.input[0])}/{node.op_type}"
         self.made.update(dict.fromkeys(gives, path))
