@@ -81,7 +81,7 @@ class Labels(NamedTuple):
 
 def of_content(bits: np.ndarray) -> Labels:
     """Labels by content: equal where the bits are, zero where the value is. Container bits."""
-    plain = np.ascontiguousarray(bits)
+    plain = np.ascontiguousarray(bits).reshape(np.shape(bits))  # a scalar stays one
     zero = plain == 0  # both zeros
     if plain.dtype == np.dtype(bool):
         plain = plain.astype(np.uint8)

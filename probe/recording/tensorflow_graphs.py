@@ -348,6 +348,9 @@ def _one(
 
     watch.computed.update(one.key for one in gives)
     if gives and kinds:
+        for one in gives:
+            if one.shape in watch.wanted:
+                watch.numpy[one.shape, one.dtype, digest(one.array())] = one.key
         watch.visit(Event(f"function {plain}", path, reads, gives, meaning, {}, again))
 
 
