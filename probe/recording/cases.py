@@ -58,8 +58,9 @@ class AsCase:
     """One side's operation: the case, and where its operands and outputs are.
 
     ``scale``: outputs times this power of two are the case's, as those of a mean of so many.
-    ``divisor``: what sums are divided by, if that is no power of two. ``functions``: what each sum
-    goes through before it is given, as (word, numbers).
+    ``divides``: sums are divided behind, by a number that has to be asked. ``pooled``: a pool,
+    whose weights of 1 are put into its input. ``functions``: what each sum goes through before it
+    is given, as (word, numbers).
     """
 
     case: Case
@@ -68,7 +69,8 @@ class AsCase:
     b: Part | None
     y: Part
     scale: int = 1
-    divisor: int = 1
+    divides: bool = False
+    pooled: bool = False
     functions: tuple[Function, ...] = ()
 
     def operands(self, reads: Sequence[np.ndarray]) -> Arrays:
@@ -252,7 +254,7 @@ def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
 def _windows(
     meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
 ) -> AsCase:
-    """A convolution; a pool whose windows do not overlap is a sum for each of them."""
+    """A convolution, or a pool that adds."""
     if meaning.kind in ("average", "sum"):
         return _pool(meaning, shapes[0], out, dtype)
     if meaning.kind != "convolution":
@@ -294,50 +296,42 @@ def _windows(
 
 
 def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
-    """A mean of windows that tile the input: a sum in each of them."""
-    tiled = all(
-        size == outputs * kernel and pads == (0, 0) and dilation == 1
-        for size, outputs, kernel, pads, dilation in zip(
-            (shape[a] for a in meaning.spatial),
-            (out[a] for a in meaning.spatial),
-            *(meaning.kernel, map(tuple, meaning.padding), meaning.dilation),
-            strict=True,
-        )
+    """A mean, or a sum, of windows: a convolution of each channel by itself with weights of 1."""
+    rank, channels = len(meaning.spatial), shape[meaning.channels]
+    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
+    order = [*batch, *meaning.spatial, meaning.channels]
+    spatial = tuple(shape[axis] for axis in meaning.spatial)
+    positions = tuple(out[axis] for axis in meaning.spatial)
+    padding = []
+    for k, (before, _) in enumerate(meaning.padding):  # behind, as far as the last window reaches
+        extent = (meaning.kernel[k] - 1) * meaning.dilation[k] + 1
+        reach = (positions[k] - 1) * meaning.stride[k] + extent
+        padding.append((before, max(reach - before - spatial[k], 0)))
+    case = Case(
+        f"conv{rank}d",
+        kernel=meaning.kernel,
+        stride=meaning.stride,
+        dilation=meaning.dilation,
+        in_channels=channels,
+        filters=channels,
+        groups=channels,
+        padding=tuple(padding),
+        batch=prod(shape[axis] for axis in batch),
+        length=spatial[-1],
+        height=spatial[:-1] or None,
+        dtype=dtype,
     )
-    strides = all(
-        stride == kernel or out[axis] == 1
-        for axis, stride, kernel in zip(
-            meaning.spatial, meaning.stride, meaning.kernel, strict=True
-        )
-    )
-    if not (tiled and strides):
-        raise InputError("windows", meaning.kernel, "means of windows that overlap", "")
-    pieces: list[int] = []
-    rows, summed = [], []
-    for axis, size in enumerate(shape):
-        if axis in meaning.spatial:
-            rows.append(len(pieces))
-            summed.append(len(pieces) + 1)
-            pieces += [out[axis], meaning.kernel[meaning.spatial.index(axis)]]
-        else:
-            rows.append(len(pieces))
-            pieces.append(size)
-    count = prod(meaning.kernel)
-    scale, divisor = _division(count if meaning.kind == "average" else 1)
+    if case.output_spatial() != positions:
+        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
     return AsCase(
-        Case("sum", in_channels=count, length=prod(out), dtype=dtype),
-        x=Part(0, shape, tuple(pieces), (*rows, *summed), (1, prod(out), count)),
+        case,
+        x=Part.of(0, shape, order, case.batch, *spatial, channels),
         w=None,
         b=None,
-        y=Part.of(0, out, range(len(out)), 1, prod(out), 1),
-        scale=scale,
-        divisor=divisor,
+        y=Part.of(0, out, order, case.batch, *positions, channels),
+        divides=meaning.kind == "average",
+        pooled=True,
     )
-
-
-def _division(count: int) -> tuple[int, int]:
-    """(scale, divisor) of a mean: a power of two is undone exactly."""
-    return (1, count) if count & (count - 1) else (count, 1)
 
 
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
@@ -347,13 +341,14 @@ def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dty
     axes = sorted(axis % len(shape) for axis in meaning.axes)
     rest = [axis for axis in range(len(shape)) if axis not in axes]
     count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
-    scale, divisor = _division(count if meaning.word == "mean" else 1)
+    mean = meaning.word == "mean" and count > 1
+    exact = not count & (count - 1)
     return AsCase(
         Case("sum", in_channels=count, length=rows, dtype=dtype),
         x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
         w=None,
         b=None,
         y=Part.of(0, out, range(len(out)), 1, rows, 1),
-        scale=scale,
-        divisor=divisor,
+        scale=count if mean and exact else 1,
+        divides=mean and not exact,
     )

@@ -9,12 +9,14 @@ into account.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from probe import floats, operands, ulp
+from probe import floats, operands, ulp, window
 from probe.backends.contract import Backend, Operator
+from probe.case import Case
 from probe.errors import InputError
 from probe.launch import Answer, InlineSession
 from probe.order.functions import Own
@@ -42,7 +44,8 @@ class Session(InlineSession):
         self._worker.backend = _Operations(view, reads, again)  # type: ignore[assignment]
         self.view, self.faint = view, 0
         self.behind: Behind | None = None
-        if view.divisor > 1:
+        self.divisors: np.ndarray | None = None
+        if view.divides:
             self.behind = self._divided()
         elif view.functions:
             self.behind = _functions(view.functions, view.case.dtype)
@@ -58,51 +61,82 @@ class Session(InlineSession):
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
         for answer, found in super().stream(header, given):
-            yield answer, found | {"outputs": self._answers(found["outputs"])}
+            yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
         dtype = self.view.case.dtype
         return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
 
-    def _answers(self, found: np.ndarray) -> np.ndarray:
+    def _answers(self, found: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """The sums that were answered: those with few bits are told from their quotient."""
-        if self.view.divisor == 1:
+        if self.divisors is None:
             return self._faint(found, self.faint) if self.faint else found
-        dtype = self.view.case.dtype
-        digits, power = np.frexp(floats.widen(found, dtype) * self.view.divisor)
+        dtype, filters = self.view.case.dtype, self.view.case.filters
+        select = arrays.get("select", np.arange(found[0].size))
+        times = self.divisors[select // filters].reshape(found[0].shape)
+        digits, power = np.frexp(floats.widen(found, dtype) * times)
         bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
         return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
 
     def _divided(self) -> Behind:
-        """How the sum is divided: asked with a single number in each of them."""
-        case, count = self.view.case, self.view.divisor
-        x = np.zeros(case.input_shape())
-        x[..., 0] = operands.normal(0, "x", x.shape[:-1])
-        dtype = case.dtype
-        alone = floats.round_to(x, dtype)
-        arrays = {"x": alone, "w": floats.round_to(np.ones(case.weight_shape), dtype)}
-        _, found = super().request({"do": "run", "spec": case.spec()}, arrays)
-        for apply in _divisions(count, dtype):
-            if ulp.equal(apply(alone[..., :1]), found["y"], dtype):
+        """By what each sum is divided, and how: asked with ones, and with a number in each sum."""
+        case = self.view.case
+        dtype, shape = case.dtype, case.weight_shape
+        ones, w = (floats.round_to(np.ones(s), dtype) for s in (case.input_shape(), shape))
+        counts = self._read(window.columns(case, ones), None)
+        given = floats.widen(self._outputs(ones, w), dtype).reshape(-1, case.filters)
+        self.divisors = np.rint(counts[:, 0] / given[:, 0])
+        x = floats.round_to(operands.normal(0, "x", case.input_shape()), dtype)
+        leaf = case.summands // 2
+        single = np.zeros((case.summands, case.filters))
+        single[leaf] = 1
+        w = floats.round_to(single.reshape(shape), dtype)
+        if not case.weighted:  # what the weights would make of it is put there
+            x = floats.round_to(floats.widen(x, dtype) * single[:, 0], dtype)
+        sums = self._read(window.columns(case, x), leaf)
+        found = self._outputs(x, w).reshape(sums.shape)
+        for apply in _divisions(self.divisors, dtype):
+            wanted = apply(floats.round_to(sums, dtype), np.arange(len(sums)))
+            if ulp.equal(wanted, found, dtype):
                 return Behind(apply, True)
         why = "its sums are divided in a way that is not known"
-        raise InputError("count", count, why, "")
+        raise InputError("count", case.summands, why, "")
+
+    def _outputs(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        request = {"do": "run", "spec": self.view.case.spec()}
+        y: np.ndarray = super().request(request, {"x": x, "w": w})[1]["y"]
+        return y
+
+    def _read(self, columns: Sequence[np.ndarray], leaf: int | None) -> np.ndarray:
+        """What one leaf meets, or all together, as float64 (positions, filters)."""
+        case, found = self.view.case, []
+        for column in columns:
+            values = floats.widen(np.ascontiguousarray(column), case.dtype)
+            line = values.sum(axis=0) if leaf is None else values[leaf]
+            found += [line] * (case.filters // case.groups)
+        return np.stack(found, axis=1)
 
 
-def _divisions(count: int, dtype: str) -> list[Callable[[np.ndarray], np.ndarray]]:
-    """Ways of dividing by a count: at once, or by its rounded reciprocal."""
-    inverse = floats.widen(floats.round_to(np.array([1 / count]), dtype), dtype)[0]
-    return [
-        lambda array: floats.round_to(floats.widen(array, dtype) / count, dtype),
-        lambda array: floats.round_to(floats.widen(array, dtype) * inverse, dtype),
-    ]
+def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[[Any, Any], np.ndarray]]:
+    """Ways of dividing by counts (positions,): at once, or by their rounded reciprocals."""
+    inverse = floats.widen(floats.round_to(1 / counts, dtype), dtype)
+
+    def by(array: np.ndarray, positions: np.ndarray, what: np.ndarray) -> np.ndarray:
+        each = what[positions].reshape(-1, *(1,) * (array.ndim - 1))
+        return floats.round_to(floats.widen(array, dtype) * each, dtype)
+
+    def divided(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        each = counts[positions].reshape(-1, *(1,) * (array.ndim - 1))
+        return floats.round_to(floats.widen(array, dtype) / each, dtype)
+
+    return [divided, partial(by, what=inverse)]
 
 
 def _functions(functions: Sequence[Function], dtype: str) -> Behind:
     """Functions that round nothing, one after the other."""
     ends = [_bounds(word, numbers) for word, numbers in functions]
 
-    def apply(array: np.ndarray) -> np.ndarray:
+    def apply(array: np.ndarray, _: np.ndarray) -> np.ndarray:
         values = floats.widen(array, dtype)
         for low, high in ends:
             values = np.clip(values, low, high)
@@ -133,7 +167,7 @@ class _Operations(Backend):
         self.view, self.reads, self.again = view, reads, again
 
     def operator(self, spec: dict[str, Any]) -> Operator:
-        return _Operation(spec, self)
+        return _Pool(spec, self) if self.view.pooled else _Operation(spec, self)
 
 
 class _Operation(Operator):
@@ -167,6 +201,56 @@ class _Operation(Operator):
     def output(self, y: np.ndarray) -> np.ndarray:
         found = self.y.taken(np.asarray(y))
         return scaled(found, self.scale, self.spec["dtype"])
+
+
+class _Pool(_Operation):
+    """A pool with weights: each window is put into the input as what its weights make of it.
+
+    Windows overlap, so that outputs are computed in as many calls as there are sets of windows that
+    don't; the rest of the input is 0 then.
+    """
+
+    def __init__(self, spec: dict[str, Any], owner: _Operations) -> None:
+        super().__init__(spec, owner)
+        pool, case = self.call, owner.view.case
+        geometry = window.Geometry.of(case)
+        reads, dtype = geometry.reads(), case.dtype
+        sets = _disjoint(case)
+
+        def call(x: np.ndarray, w: np.ndarray, b: None) -> np.ndarray:
+            weights = floats.widen(w, dtype).reshape(-1, case.filters)
+            if (weights == 1).all():
+                return pool(self.view.x.put(x), w, b)
+            flat = x.reshape(case.batch, -1, case.filters)
+            found: np.ndarray | None = None
+            for chosen in sets:
+                rows = reads[chosen]
+                inside = rows >= 0
+                met = floats.widen(flat[:, rows], dtype) * weights
+                given = np.zeros_like(flat)
+                given[:, rows[inside]] = floats.round_to(met, dtype)[:, inside]
+                y = pool(self.view.x.put(given), w, b)
+                lines = self.y.taken(np.asarray(y)).reshape(case.batch, -1, case.filters)
+                found = np.zeros_like(lines) if found is None else found
+                found[:, chosen] = lines[:, chosen]
+            assert found is not None
+            return self.y.put(found)
+
+        self.call = call
+
+    def input(self, x: np.ndarray) -> np.ndarray:
+        return np.array(x, order="C")
+
+
+def _disjoint(case: Case) -> list[np.ndarray]:
+    """The output positions in sets whose windows have no element in common."""
+    number = np.zeros(1, np.int64)
+    for outputs, extent, stride in zip(
+        case.output_spatial(), case.effective_kernel, case.stride, strict=True
+    ):
+        every = -(-extent // stride)
+        number = (number[:, None] * every + np.arange(outputs) % every).reshape(-1)
+    return [np.flatnonzero(number == one) for one in np.unique(number)]
 
 
 def scaled(array: np.ndarray, scale: int, dtype: str) -> np.ndarray:
