@@ -1,8 +1,8 @@
 """A run in a process of its own, with a target's environment and switches, recorded in a folder.
 
 The process stays, so that single operations can be run again where they were recorded: explaining
-them takes thousands of calls. Its protocol is the worker's, with three more requests: ``record``,
-``again`` and ``lines``.
+them takes thousands of calls. Its protocol is the worker's, with more requests: ``record``,
+``agains``, ``again`` and ``lines``.
 """
 
 from __future__ import annotations
@@ -96,8 +96,17 @@ class Ran(Stored):
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """Runs an operation alone in the process that recorded it."""
-        header, _ = self.apart.session.request({"do": "lines", "number": number})
-        return (lambda given: self.apart.again(number, list(given))) if header["again"] else None
+        return self.agains({number})[number]
+
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        """The same of several operations: one run of the model."""
+        header, _ = self.apart.session.request({"do": "agains", "numbers": sorted(wanted)})
+        return {number: self._call(number) if can else None for number, can in header["can"]}
+
+    def _call(self, number: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+        return lambda given: self.apart.again(number, list(given))
 
     def event(self, number: int) -> Event:
         """An operation, which is run, and written as lines, in the process that recorded it."""
@@ -197,19 +206,22 @@ RELEASE = "2.16"
 
 
 class Recording(child.Worker):
-    """What runs in the process: the worker's start, then ``record``, ``again`` and ``lines``."""
+    """What runs in the process: the worker's start, then what ``Ran`` asks for."""
 
     side: Live
 
     def __init__(self) -> None:
         super().__init__()
-        self.events: dict[int, Event] = {}
+        self.alone: dict[int, Any] = {}
 
     def handle(
         self, request: dict[str, Any], arrays: Arrays
     ) -> Iterator[tuple[dict[str, Any], Arrays]]:
         """As of ``child.Worker``."""
-        own = {"record": self._record, "again": self._again, "lines": self._lines}
+        own = {
+            "record": self._record, "again": self._again,
+            "agains": self._agains, "lines": self._lines,
+        }
         name = str(request.get("do"))
         if name not in own:
             yield from super().handle(request, arrays)
@@ -237,19 +249,20 @@ class Recording(child.Worker):
         told = {"left_out": kept.left_out, "left_out_bytes": kept.left_out_bytes}
         return {"bytes": kept.bytes, **told, "done": True}, {}
 
-    def _event(self, number: int) -> Event:
-        if number not in self.events:
-            self.events = {number: self.side.event(number)}
-        return self.events[number]
+    def _agains(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        self.alone = self.side.agains(set(request["numbers"]))
+        can = [[number, call is not None] for number, call in self.alone.items()]
+        return {"can": can, "done": True}, {}
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        call = self._event(request["number"]).again
-        assert call is not None
-        found = call([arrays[str(n)] for n in range(len(arrays))])
+        number = request["number"]
+        if number not in self.alone:
+            self._agains({"numbers": [number]}, {})
+        found = self.alone[number]([arrays[str(n)] for n in range(len(arrays))])
         return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
 
     def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        one = self._event(request["number"])
+        one = self.side.event(request["number"])
         told = {"again": one.again is not None, "can": one.lines is not None, "done": True}
         if "names" in request and one.lines is not None:
             told["lines"] = one.lines(request["names"], request["out"])  # type: ignore[assignment]

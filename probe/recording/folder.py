@@ -22,11 +22,11 @@ import numpy as np
 
 from probe import floats, machine
 from probe.errors import InputError
-from probe.recording import meaning
+from probe.recording import spelling
 from probe.recording.contract import Recorder, Seen
 from probe.recording.labels import Selection
-from probe.recording.meaning import Meaning, Moves, Unknown
 from probe.recording.recording import Live, Operation, Recording, Value, Watch, digest
+from probe.recording.spelling import tupled, words
 from probe.recording.walk import watched
 
 FORMAT = 1
@@ -164,81 +164,22 @@ def _value(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
     if one.content is not None:
         found["content"] = True
     if one.zeros is not None:
-        found["zeros"] = files.names.get(digest(one.zeros))
+        name = files.names.get(digest(one.zeros))
+        found["zeros"] = {"file": name, "shape": list(one.zeros.shape)}
     return found | ({"unsteady": True} if unsteady else {})
 
 
 def _operation(one: Operation, run: Recording, files: _Files) -> dict[str, Any]:
+    shapes = [[run.values[n].shape for n in numbers] for numbers in (one.reads, one.gives)]
     return {
         "name": one.name,
         "op": one.op,
         "path": one.path,
         "reads": list(one.reads),
         "gives": list(one.gives),
-        "attributes": json.loads(json.dumps(dict(one.attributes), default=_words)),
-        "meaning": spelled(one.meaning, one, run, files),
+        "attributes": json.loads(json.dumps(dict(one.attributes), default=words)),
+        "meaning": spelling.spelled(one.meaning, shapes[0], shapes[1], files),
     }
-
-
-def _words(value: object) -> object:
-    """What JSON has no word for: NumPy's numbers and arrays, else a text without addresses."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def spelled(one: Meaning, op: Operation, run: Recording, files: _Files) -> dict[str, Any]:
-    """Returns a meaning as JSON has it. ``Moves`` becomes a file of where every element is from."""
-    if isinstance(one, Moves):
-        return _moved(one, op, run, files)
-    if getattr(meaning, type(one).__name__, None) is not type(one):
-        return {"is": "Unknown", "why": "a recording on disk has no word for it"}
-    known = dataclasses.fields(one)  # type: ignore[arg-type]
-    found = {each.name: getattr(one, each.name) for each in known}
-    try:
-        plain = json.loads(json.dumps(found, default=_words))
-    except (TypeError, ValueError):
-        return {"is": "Unknown", "why": "a recording on disk has no word for it"}
-    return {"is": type(one).__name__, **plain}
-
-
-def _moved(one: Moves, op: Operation, run: Recording, files: _Files) -> dict[str, Any]:
-    """The element that each output is: 1 + its number among all that is read, 0 for a zero."""
-    start, indices = 1, []
-    for n in op.reads:
-        shape = run.values[n].shape
-        size = int(np.prod(shape, dtype=int))
-        indices.append(np.arange(start, start + size, dtype=np.uint64).reshape(shape))
-        start += size
-    moved = one.move(*indices)
-    every = moved if isinstance(moved, tuple | list) else (moved,)
-    small = np.uint32 if start < 1 << 32 else np.uint64
-    names = []
-    for array, n in zip(every, op.gives, strict=True):
-        shape = run.values[n].shape
-        plain = np.broadcast_to(np.asarray(array).reshape(shape), shape).astype(small)
-        names.append(files.put(plain) if plain.size else "")
-    if None in names:
-        return {"is": "Unknown", "why": "where its elements come from was left out for its size"}
-    return {"is": "Moves", "from": names}
-
-
-class _From:
-    """Moves elements as a recording says: what ``Moves.move`` is on disk."""
-
-    def __init__(self, stored: Stored, names: Sequence[str], shapes: Sequence[tuple[int, ...]]):
-        self.stored, self.names, self.shapes = stored, names, shapes
-
-    def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
-        zero = np.zeros(1, reads[0].dtype if reads else np.uint64)
-        every = np.concatenate([zero, *(one.reshape(-1) for one in reads)])
-        found = []
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            index = self.stored.file(name).reshape(-1) if name else np.zeros(0, np.uint32)
-            if index.size and int(index.max()) >= every.size:
-                raise self.stored.broken(f"{name} says that an element comes from nowhere")
-            found.append(every[index].reshape(shape))
-        return found
 
 
 class Stored:
@@ -298,15 +239,16 @@ class Stored:
                 Operation(
                     *(number, str(one["name"]), str(one["op"]), str(one["path"]), reads, gives),
                     dict(one["attributes"]),
-                    self._meant(one["meaning"], gives),
+                    spelling.meant(one["meaning"], [run.values[n].shape for n in gives], self),
                 )
             )
         run.outputs = _numbers(told["outputs"], count)
         self._in_order(run)
         for value, one in zip(run.values, told["values"], strict=True):
             value.content = self._array(value) if one.get("content") else None
-            if one.get("zeros"):
-                value.zeros = self.file(one["zeros"]).reshape(value.shape).astype(bool)
+            if one.get("zeros") and one["zeros"]["file"]:
+                noticed = self.bits(str(one["zeros"]["file"])).astype(bool)
+                value.zeros = noticed.reshape(tupled(one["zeros"]["shape"]))
 
     def _in_order(self, run: Recording) -> None:
         """Every value is given by the operation that it names, before it is read."""
@@ -329,20 +271,6 @@ class Stored:
         given = int(one.get("given", -1))
         return Value(shape, dtype, name, given, str(one.get("role", "")), str(one.get("name", "")))
 
-    def _meant(self, told: Mapping[str, Any], gives: Sequence[int]) -> Meaning:
-        kind = str(told["is"])
-        if kind == "Moves":
-            names = [str(name) for name in told["from"]]
-            shapes = [self.recording.values[n].shape for n in gives]
-            if len(names) != len(shapes):
-                raise self.broken("a move has not as many files as outputs")
-            return Moves(_From(self, names, shapes))
-        found = getattr(meaning, kind, None)
-        if not (isinstance(found, type) and issubclass(found, Meaning) and found is not Meaning):
-            return Unknown(f"this release has no word {kind[:40]!r}")
-        known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
-        return found(**{k: tupled(v) for k, v in told.items() if k in known})
-
     def file(self, name: str) -> np.ndarray:
         """Returns the array of a file of the folder. InputError: it is not what its name says."""
         if not NAME.fullmatch(name):
@@ -361,6 +289,10 @@ class Stored:
             raise self.broken(f"{name} has different bits than when it was recorded")
         return array
 
+    def bits(self, name: str) -> np.ndarray:
+        """Returns the bytes of a file's array: uint8."""
+        return np.ascontiguousarray(self.file(name)).reshape(-1).view(np.uint8)
+
     def has(self, value: Value) -> bool:
         """Whether the bits of a value were kept."""
         return not np.prod(value.shape, dtype=int) or (self.folder / f"{value.digest}.npy").exists()
@@ -371,11 +303,10 @@ class Stored:
         kind = container(value.dtype)
         if not np.prod(value.shape, dtype=int):
             return np.zeros(value.shape, kind)
-        array = self.file(f"{value.digest}.npy")
+        array = self.bits(f"{value.digest}.npy")
         if array.nbytes != int(np.prod(value.shape, dtype=int)) * kind.itemsize:
             raise self.broken(f"{value.digest}.npy is not as large as the value that it holds")
-        plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return plain.view(kind).reshape(value.shape)
+        return array.view(kind).reshape(value.shape)
 
     def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
         """As of ``Side``; values that were left out are left out."""
@@ -411,11 +342,6 @@ def _numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
     if any(not 0 <= n < count for n in found):
         raise ValueError(f"there is no value {max(found)}")
     return found
-
-
-def tupled(value: Any) -> Any:
-    """JSON's lists as tuples."""
-    return tuple(map(tupled, value)) if isinstance(value, list) else value
 
 
 def container(dtype: str) -> np.dtype:

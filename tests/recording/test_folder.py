@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError, Nondeterministic
-from probe.recording import folder, walk
+from probe.recording import folder, spelling, walk
 from probe.recording.folder import FILE, Stored
 from probe.recording.meaning import Meaning, Moves
 from tests.helpers.recorders import Tape, Taped, apart, network, normal
@@ -157,7 +157,7 @@ CHANGES = {
     "no operations": _set("operations", [{}]),
     "words for numbers": _set("outputs", ["all"]),
     "a meaning without its fields": _set("operations", 0, "meaning", {"is": "Windows"}),
-    "zeros elsewhere": _set("values", 2, "zeros", "../x.npy"),
+    "zeros elsewhere": _set("values", 2, "zeros", {"file": "../x.npy", "shape": [1]}),
     "a list": lambda text: text.update(values=7),
 }
 
@@ -174,7 +174,7 @@ def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
     side = Stored(damaged(runs, tmp_path, change))
     assert type(side.recording.operations[0].meaning).__name__ == "Unknown"
     for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
-        assert type(side._meant({"is": name}, ())).__name__ == "Unknown"
+        assert type(spelling.meant({"is": name}, [], side)).__name__ == "Unknown"
 
 
 def npy(runs):

@@ -1,0 +1,168 @@
+"""What an operation means, as JSON has it: for recordings on disk.
+
+Every meaning is a dataclass of plain numbers and words, but those that move elements by a function:
+of them a file says where every element comes from. What has no word here is read as unknown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from probe.errors import InputError
+from probe.recording import meaning
+from probe.recording.meaning import Meaning, Moves, Step, Steps, Unknown
+
+
+class Files(Protocol):
+    """Where arrays are kept."""
+
+    def put(self, array: np.ndarray) -> str | None:
+        """Keeps an array: the name of its file; None where there is no room for it."""
+
+
+class Folder(Protocol):
+    """Where kept arrays are read."""
+
+    def bits(self, name: str) -> np.ndarray:
+        """The bytes of a file's array. Raises InputError."""
+
+    def broken(self, why: str) -> InputError:
+        """The error for a folder that is not what it should be."""
+
+
+Shapes = Sequence[tuple[int, ...]]
+WORDLESS = {"is": "Unknown", "why": "a recording on disk has no word for what it computes"}
+
+
+def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
+    """Returns a meaning as JSON has it. ``Moves`` becomes a file of where every element is from.
+
+    ``reads``, ``gives``: the shapes of what the operation reads and gives.
+    """
+    if type(one) is Moves:
+        return _moved(one, reads, gives, files)
+    if isinstance(one, Steps):
+        return _steps(one, reads, files)
+    if getattr(meaning, type(one).__name__, None) is not type(one):
+        return WORDLESS
+    found: dict[str, Any] = {"is": type(one).__name__}
+    for each in dataclasses.fields(one):  # type: ignore[arg-type]
+        value = getattr(one, each.name)
+        if value is each.default:
+            continue
+        if callable(value) or isinstance(value, Meaning):
+            return WORDLESS
+        found[each.name] = json.loads(json.dumps(value, default=words))
+    return found
+
+
+def _steps(one: Steps, reads: Shapes, files: Files) -> dict[str, Any]:
+    shapes = [*reads, *(step.shape for step in one.steps)]
+    steps = [
+        {
+            "meaning": spelled(step.meaning, [shapes[n] for n in step.reads], [step.shape], files),
+            "reads": list(step.reads),
+            "shape": list(step.shape),
+        }
+        for step in one.steps
+    ]
+    return {"is": "Steps", "steps": steps, "gives": list(one.gives)}
+
+
+def _moved(one: Moves, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
+    """The element that each output is: 1 + its number among all that is read, 0 for a zero.
+
+    Along ``kept`` axes nothing moves, and they are left out.
+    """
+    start, indices = 1, []
+    for shape in reads:
+        small = _without(shape, one.kept)
+        size = int(np.prod(small, dtype=int))
+        indices.append(np.arange(start, start + size, dtype=np.uint64).reshape(small))
+        start += size
+    moved = one.move(*indices)
+    every = moved if isinstance(moved, tuple | list) else (moved,)
+    kind = np.uint32 if start < 1 << 32 else np.uint64
+    names = []
+    for array, shape in zip(every, gives, strict=True):
+        small = _without(shape, one.kept)
+        plain = np.broadcast_to(np.asarray(array).reshape(small), small).astype(kind)
+        names.append({"file": files.put(plain) if plain.size else "", "bits": kind(0).itemsize * 8})
+    if any(name["file"] is None for name in names):
+        return {"is": "Unknown", "why": "where its elements come from was left out for its size"}
+    return {"is": "Moves", "from": names, "kept": list(one.kept)}
+
+
+def _without(shape: tuple[int, ...], kept: Sequence[int]) -> tuple[int, ...]:
+    return tuple(min(n, 1) if axis in kept else n for axis, n in enumerate(shape))
+
+
+def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
+    """Returns the meaning of an operation that gives values of these shapes. Raises InputError."""
+    kind = str(told["is"])
+    if kind == "Moves":
+        return Moves(_From(stored, told, shapes), tupled(told["kept"]))
+    if kind == "Steps":
+        steps = [
+            Step(meant(one["meaning"], [shape], stored), tupled(one["reads"]), shape)
+            for one in told["steps"]
+            for shape in [tuple(int(n) for n in one["shape"])]
+        ]
+        return Steps(tuple(steps), tupled(told["gives"]))
+    found = getattr(meaning, kind, None)
+    if not (isinstance(found, type) and issubclass(found, Meaning) and found is not Meaning):
+        return Unknown(f"this release has no word {kind[:40]!r}")
+    known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
+    return found(**{k: tupled(v) for k, v in told.items() if k in known and k != "move"})
+
+
+class _From:
+    """Moves elements as a recording says: what ``Moves.move`` is on disk."""
+
+    def __init__(self, stored: Folder, told: Mapping[str, Any], shapes: Shapes) -> None:
+        self.stored, self.shapes = stored, shapes
+        self.kept = tupled(told["kept"])
+        self.names = [(str(one["file"]), int(one["bits"])) for one in told["from"]]
+        if len(self.names) != len(shapes) or any(bits not in (32, 64) for _, bits in self.names):
+            raise stored.broken("a move has not as many files as outputs")
+
+    def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
+        last = tuple(range(-len(self.kept), 0))
+        lines, sizes = [], ()
+        for one in reads:
+            turned = np.moveaxis(one, self.kept, last)
+            sizes = turned.shape[turned.ndim - len(self.kept) :]
+            lines.append(turned.reshape(-1, *sizes))
+        kind = reads[0].dtype if reads else np.dtype(np.uint64)
+        every = np.concatenate([np.zeros((1, *sizes), kind), *lines])
+        found = []
+        for (name, bits), shape in zip(self.names, self.shapes, strict=True):
+            small = tuple(n for axis, n in enumerate(shape) if axis not in self.kept)
+            index = self._index(name, bits).reshape(small)
+            if index.size and int(index.max()) >= len(every):
+                raise self.stored.broken(f"{name} says that an element comes from nowhere")
+            found.append(np.moveaxis(every[index], last, self.kept))
+        return found
+
+    def _index(self, name: str, bits: int) -> np.ndarray:
+        if not name:
+            return np.zeros(0, np.uint32)
+        return self.stored.bits(name).view(np.uint32 if bits == 32 else np.uint64)
+
+
+def words(value: object) -> object:
+    """What JSON has no word for: NumPy's numbers and arrays, else a text without addresses."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def tupled(value: Any) -> Any:
+    """JSON's lists as tuples."""
+    return tuple(map(tupled, value)) if isinstance(value, list) else value
