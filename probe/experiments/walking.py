@@ -176,6 +176,7 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
         "examined": found.difference.examined,
         "sources": verdicts.count("source"),
         "carried": verdicts.count("carried"),
+        "own": sum(bool(each.own) for each in found.operations),
         "healed": verdicts.count("healed"),
         "one_side": verdicts.count("left") + verdicts.count("right"),
         "first": first and first.name,
@@ -266,11 +267,12 @@ def _sources(found: Any) -> list[Row]:
     """Rows of ``sources``."""
     rows = []
     for number, one in enumerate(found.operations):
-        if one.verdict != "source":
+        if one.verdict != "source" and not one.own:
             continue
         cause = found.causes.get(number)
         row: Row = {"number": number, "name": one.name, "op": one.op, "kind": kind(found, one)}
-        row |= {"compared": one.compared, "differing": one.differing, "max_ulp": one.max_ulp}
+        row |= {"verdict": one.verdict, "compared": one.compared, "max_ulp": one.max_ulp}
+        row["differing"] = one.own or one.differing
         if cause is not None:
             row |= {"cause": cause.kind or None, "examined": cause.examined}
             row |= {"replayed": cause.replayed, "alone": int(cause.alone)}

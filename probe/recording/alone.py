@@ -7,7 +7,7 @@ may depend on what is around it; each is told apart by running it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,6 @@ class Alone:
     reads: list[np.ndarray]
     gives: list[np.ndarray]
     again: Again | None
-    poisoned: str = field(default="")
 
     @classmethod
     def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:

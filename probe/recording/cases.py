@@ -1,39 +1,26 @@
-"""A recorded operation as a case of the engine, and the operation itself as the case's target.
+"""A recorded operation as a case of the engine: where its operands are in what it reads.
 
-Sums of products and windows are cases: what is read becomes x, w and b, channels last, and what is
-given becomes outputs by position and filter. The masks, the controls and the replay then drive the
-operation as it was recorded, alone, at its own shapes and layouts, in this process: whatever the
-library, its version and the memory order of its operands are.
+Sums of products, sums and means are cases: what is read becomes x, w and b, channels last, and what
+is given becomes outputs by position and filter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from probe import floats, operands, ulp
-from probe.backends.contract import Backend, Operator
+from probe import floats
 from probe.case import Case
 from probe.comparison import Arrays
 from probe.errors import InputError
-from probe.launch import Answer, InlineSession
-from probe.order.functions import Own
-from probe.order.orders import Behind
 from probe.recording.meaning import Contracts, Each, Meaning, Reduces, Windows
-from probe.worker import child
 
 Again = Callable[[list[np.ndarray]], list[np.ndarray]]
 Function = tuple[str, tuple[Any, ...]]
-
-FAINT = 30
-"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
-
-KEPT_BITS = 20
-"""Significant bits of an answer that is told from its quotient by a divisor."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +58,9 @@ class AsCase:
     """One side's operation: the case, and where its operands and outputs are.
 
     ``scale``: outputs times this power of two are the case's, as those of a mean of so many.
-    ``divisor``: what sums are divided by, if that is no power of two. ``functions``: what each sum
-    goes through before it is given, as (word, numbers).
+    ``divides``: sums are divided behind, by a number that has to be asked. ``pooled``: a pool,
+    whose weights of 1 are put into its input. ``functions``: what each sum goes through before it
+    is given, as (word, numbers).
     """
 
     case: Case
@@ -81,7 +69,8 @@ class AsCase:
     b: Part | None
     y: Part
     scale: int = 1
-    divisor: int = 1
+    divides: bool = False
+    pooled: bool = False
     functions: tuple[Function, ...] = ()
 
     def operands(self, reads: Sequence[np.ndarray]) -> Arrays:
@@ -99,154 +88,6 @@ class AsCase:
         where = np.empty_like(index).reshape(-1)
         where[self.y.taken(index).reshape(-1)] = np.arange(index.size)
         return np.stack(np.divmod(where[flat], self.case.filters), axis=1)
-
-
-class Session(InlineSession):
-    """A recorded operation as a started target of its case. InputError: its last step is not known.
-
-    ``behind``: what becomes of each sum before it is given; None: nothing.
-    """
-
-    def __init__(self, name: str, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
-        self.target = Own(name)  # type: ignore[assignment]
-        self.variables, self.facts = {}, {}
-        self._worker, self.alive = child.Worker(), True
-        self._worker.backend = _Operations(view, reads, again)  # type: ignore[assignment]
-        self.view, self.faint = view, 0
-        self.behind: Behind | None = None
-        if view.divisor > 1:
-            self.behind = self._divided()
-        elif view.functions:
-            self.behind = _functions(view.functions, view.case.dtype)
-            bounded = any(word in ("relu6", "clip") for word, _ in view.functions)
-            self.faint = FAINT * (bounded and view.case.dtype != "float16")
-
-    def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
-        """As ``InlineSession.stream``; questions are put so that answers get through ``behind``."""
-        asks = header["do"] == "masks" and self.behind is not None
-        if not asks:
-            yield from super().stream(header, arrays)
-            return
-        names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
-        given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
-        for answer, found in super().stream(header, given):
-            yield answer, found | {"outputs": self._answers(found["outputs"])}
-
-    def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
-        dtype = self.view.case.dtype
-        return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
-
-    def _answers(self, found: np.ndarray) -> np.ndarray:
-        """The sums that were answered: those with few bits are told from their quotient."""
-        if self.view.divisor == 1:
-            return self._faint(found, self.faint) if self.faint else found
-        dtype = self.view.case.dtype
-        digits, power = np.frexp(floats.widen(found, dtype) * self.view.divisor)
-        bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
-        return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
-
-    def _divided(self) -> Behind:
-        """How the sum is divided: asked with a single number in each of them."""
-        case, count = self.view.case, self.view.divisor
-        x = np.zeros(case.input_shape())
-        x[..., 0] = operands.normal(0, "x", x.shape[:-1])
-        dtype = case.dtype
-        alone = floats.round_to(x, dtype)
-        arrays = {"x": alone, "w": floats.round_to(np.ones(case.weight_shape), dtype)}
-        _, found = super().request({"do": "run", "spec": case.spec()}, arrays)
-        for apply in _divisions(count, dtype):
-            if ulp.equal(apply(alone[..., :1]), found["y"], dtype):
-                return Behind(apply, True)
-        why = "its sums are divided in a way that is not known"
-        raise InputError("count", count, why, "")
-
-
-def _divisions(count: int, dtype: str) -> list[Callable[[np.ndarray], np.ndarray]]:
-    """Ways of dividing by a count: at once, or by its rounded reciprocal."""
-    inverse = floats.widen(floats.round_to(np.array([1 / count]), dtype), dtype)[0]
-    return [
-        lambda array: floats.round_to(floats.widen(array, dtype) / count, dtype),
-        lambda array: floats.round_to(floats.widen(array, dtype) * inverse, dtype),
-    ]
-
-
-def _functions(functions: Sequence[Function], dtype: str) -> Behind:
-    """Functions that round nothing, one after the other."""
-    ends = [_bounds(word, numbers) for word, numbers in functions]
-
-    def apply(array: np.ndarray) -> np.ndarray:
-        values = floats.widen(array, dtype)
-        for low, high in ends:
-            values = np.clip(values, low, high)
-        return floats.round_to(values, dtype)
-
-    return Behind(apply)
-
-
-def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
-    """Between which numbers a function keeps what it is given. InputError: it does otherwise."""
-    if word == "relu":
-        return 0.0, None
-    if word == "relu6":
-        return 0.0, 6.0
-    if word == "clip" and len(numbers) == 2:
-        low, high = (None if one is None else float(one) for one in numbers)
-        if (low is None or low <= 0) and (high is None or high > 0):
-            return low, high
-    raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
-
-
-class _Operations(Backend):
-    """The library that has this one operation."""
-
-    name = "recorded"
-
-    def __init__(self, view: AsCase, reads: Sequence[np.ndarray], again: Again) -> None:
-        self.view, self.reads, self.again = view, reads, again
-
-    def operator(self, spec: dict[str, Any]) -> Operator:
-        return _Operation(spec, self)
-
-
-class _Operation(Operator):
-    """The operation; what it reads besides its operands stays as it was recorded."""
-
-    def __init__(self, spec: dict[str, Any], owner: _Operations) -> None:
-        super().__init__(spec)
-        view, self.y, self.scale = owner.view, owner.view.y, owner.view.scale
-
-        def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-            reads = list(owner.reads)
-            reads[view.x.number] = x
-            if view.w is not None:
-                reads[view.w.number] = w
-            if view.b is not None and b is not None:
-                reads[view.b.number] = b
-            with np.errstate(all="ignore"):
-                return owner.again(reads)[view.y.number]
-
-        self.call, self.view = call, view
-
-    def input(self, x: np.ndarray) -> np.ndarray:
-        return self.view.x.put(x)
-
-    def weights(self, w: np.ndarray) -> np.ndarray:
-        return w if self.view.w is None else self.view.w.put(w)
-
-    def bias(self, b: np.ndarray | None) -> np.ndarray | None:
-        return None if b is None or self.view.b is None else self.view.b.put(b)
-
-    def output(self, y: np.ndarray) -> np.ndarray:
-        found = self.y.taken(np.asarray(y))
-        return scaled(found, self.scale, self.spec["dtype"])
-
-
-def scaled(array: np.ndarray, scale: int, dtype: str) -> np.ndarray:
-    """Returns a container array times a power of two: exact, but for what overflows."""
-    if scale == 1:
-        return array
-    with np.errstate(over="ignore"):
-        return floats.round_to(floats.widen(array, dtype) * scale, dtype)
 
 
 def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...]]:
@@ -413,7 +254,7 @@ def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
 def _windows(
     meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
 ) -> AsCase:
-    """A convolution; a pool whose windows do not overlap is a sum for each of them."""
+    """A convolution, or a pool that adds."""
     if meaning.kind in ("average", "sum"):
         return _pool(meaning, shapes[0], out, dtype)
     if meaning.kind != "convolution":
@@ -455,50 +296,42 @@ def _windows(
 
 
 def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
-    """A mean of windows that tile the input: a sum in each of them."""
-    tiled = all(
-        size == outputs * kernel and pads == (0, 0) and dilation == 1
-        for size, outputs, kernel, pads, dilation in zip(
-            (shape[a] for a in meaning.spatial),
-            (out[a] for a in meaning.spatial),
-            *(meaning.kernel, map(tuple, meaning.padding), meaning.dilation),
-            strict=True,
-        )
+    """A mean, or a sum, of windows: a convolution of each channel by itself with weights of 1."""
+    rank, channels = len(meaning.spatial), shape[meaning.channels]
+    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
+    order = [*batch, *meaning.spatial, meaning.channels]
+    spatial = tuple(shape[axis] for axis in meaning.spatial)
+    positions = tuple(out[axis] for axis in meaning.spatial)
+    padding = []
+    for k, (before, _) in enumerate(meaning.padding):  # behind, as far as the last window reaches
+        extent = (meaning.kernel[k] - 1) * meaning.dilation[k] + 1
+        reach = (positions[k] - 1) * meaning.stride[k] + extent
+        padding.append((before, max(reach - before - spatial[k], 0)))
+    case = Case(
+        f"conv{rank}d",
+        kernel=meaning.kernel,
+        stride=meaning.stride,
+        dilation=meaning.dilation,
+        in_channels=channels,
+        filters=channels,
+        groups=channels,
+        padding=tuple(padding),
+        batch=prod(shape[axis] for axis in batch),
+        length=spatial[-1],
+        height=spatial[:-1] or None,
+        dtype=dtype,
     )
-    strides = all(
-        stride == kernel or out[axis] == 1
-        for axis, stride, kernel in zip(
-            meaning.spatial, meaning.stride, meaning.kernel, strict=True
-        )
-    )
-    if not (tiled and strides):
-        raise InputError("windows", meaning.kernel, "means of windows that overlap", "")
-    pieces: list[int] = []
-    rows, summed = [], []
-    for axis, size in enumerate(shape):
-        if axis in meaning.spatial:
-            rows.append(len(pieces))
-            summed.append(len(pieces) + 1)
-            pieces += [out[axis], meaning.kernel[meaning.spatial.index(axis)]]
-        else:
-            rows.append(len(pieces))
-            pieces.append(size)
-    count = prod(meaning.kernel)
-    scale, divisor = _division(count if meaning.kind == "average" else 1)
+    if case.output_spatial() != positions:
+        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
     return AsCase(
-        Case("sum", in_channels=count, length=prod(out), dtype=dtype),
-        x=Part(0, shape, tuple(pieces), (*rows, *summed), (1, prod(out), count)),
+        case,
+        x=Part.of(0, shape, order, case.batch, *spatial, channels),
         w=None,
         b=None,
-        y=Part.of(0, out, range(len(out)), 1, prod(out), 1),
-        scale=scale,
-        divisor=divisor,
+        y=Part.of(0, out, order, case.batch, *positions, channels),
+        divides=meaning.kind == "average",
+        pooled=True,
     )
-
-
-def _division(count: int) -> tuple[int, int]:
-    """(scale, divisor) of a mean: a power of two is undone exactly."""
-    return (1, count) if count & (count - 1) else (count, 1)
 
 
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
@@ -508,13 +341,14 @@ def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dty
     axes = sorted(axis % len(shape) for axis in meaning.axes)
     rest = [axis for axis in range(len(shape)) if axis not in axes]
     count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)
-    scale, divisor = _division(count if meaning.word == "mean" else 1)
+    mean = meaning.word == "mean" and count > 1
+    exact = not count & (count - 1)
     return AsCase(
         Case("sum", in_channels=count, length=rows, dtype=dtype),
         x=Part.of(0, shape, [*rest, *axes], 1, rows, count),
         w=None,
         b=None,
         y=Part.of(0, out, range(len(out)), 1, rows, 1),
-        scale=scale,
-        divisor=divisor,
+        scale=count if mean and exact else 1,
+        divides=mean and not exact,
     )

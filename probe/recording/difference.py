@@ -18,7 +18,7 @@ import numpy as np
 from probe import floats, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
-from probe.recording.recording import Operation, Recording, Side, Value
+from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
 
 MOST_BYTES = 1 << 28
 """Bytes of values that are held at once while differences are counted."""
@@ -85,9 +85,16 @@ class Aligned:
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
         return {
-            "name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict,
-            "compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp,
-            "cause": self.cause or None, "note": self.note or None, "own": self.own,
+            "name": self.name,
+            "op": self.op,
+            "path": self.path,
+            "verdict": self.verdict,
+            "compared": self.compared,
+            "differing": self.differing,
+            "max_ulp": self.max_ulp,
+            "cause": self.cause or None,
+            "note": self.note or None,
+            "own": self.own,
         }
 
 
@@ -145,11 +152,12 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     found: list[Labels | None] = []
     for value in side.values:
         label = None
+        large = value.role == WEIGHT or value.content is None or value.content.size > SMALL
         if (
             value.given < 0
             and (value.shape, value.dtype, value.digest) in theirs
             and value.floating
-            and (value.content is None or alike)
+            and (alike or large)
             and np.prod(value.shape, dtype=int) > 1
         ):
             label = of_digest(value.shape, value.digest)
@@ -301,7 +309,7 @@ def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
         for one in some:
             if one.left in mine_bits and one.right in other_bits:
                 both = mine_bits[one.left], other_bits[one.right]
-                _measure(one, *both, ours[one.left].dtype)
+                measure(one, *both, ours[one.left].dtype)
             else:  # digests alone were kept: one element at least
                 one.differing, one.max_ulp = 1, None
 
@@ -322,7 +330,7 @@ def _batches(pairs: list[Pair], ours: list[Value], theirs: list[Value]) -> Itera
         yield some
 
 
-def _measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
     ours, theirs = one.selection.taken(mine, 0), one.selection.taken(other, 1)
     if "float" not in dtype:
         apart = ours != theirs

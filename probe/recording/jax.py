@@ -160,9 +160,11 @@ class _Values:
             self.live[id(value)] = known = weakref.ref(value), self.count
         return known[1]
 
-    def seen(self, value: Any) -> Seen:
-        """The value as the contract has it."""
+    def seen(self, value: Any, weight: bool = False) -> Seen:
+        """The value as the contract has it; ``weight``: one where nothing else is known."""
         role, name = self.named.get(id(value), (INPUT, ""))
+        if weight and role == INPUT and id(value) not in self.live:
+            role = WEIGHT
         if not isinstance(value, jax.Array) and np.ndim(value) == 0:
             role = CONSTANT
         array = bits(value) if not isinstance(value, jax.Array) else None
@@ -207,7 +209,8 @@ class _Trace(Base):  # type: ignore[misc]
             return self._program(primitive, args, params)
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives = list(found) if primitive.multiple_results else [found]
-        reads = [self.values.seen(one) for one in args]
+        weighs = primitive.name in WEIGHING
+        reads = [self.values.seen(one, weighs and n == 1) for n, one in enumerate(args)]
         self._report(primitive.name, primitive, params, reads, gives, _own(primitive, params, args))
         return found
 
@@ -231,7 +234,10 @@ class _Trace(Base):  # type: ignore[misc]
         gives, within = list(found), inner(primitive, params)
         one = only(within.jaxpr) if within is not None else None
         behind = constants_of(within, params)
-        reads = [self.values.seen(value) for value in (*args, *behind)]
+        weighs = one is not None and one.primitive.name in WEIGHING
+        reads = [
+            self.values.seen(value, weighs and n == 1) for n, value in enumerate((*args, *behind))
+        ]
         contents = {
             n: bits(value)
             for n, (value, seen) in enumerate(zip(args, reads, strict=False))
@@ -334,6 +340,9 @@ class _Trace(Base):  # type: ignore[misc]
         made = [self.values.gives(one, reads) for one in gives]
         self.visit(Event(op, path, reads, made, means, attributes(params), again, text, IMPORTS))
 
+
+WEIGHING = ("dot_general", "conv_general_dilated")
+"""Operations whose second input is taken for weights where no operation gave it."""
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 

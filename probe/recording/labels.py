@@ -99,12 +99,11 @@ class Labels(NamedTuple):
 def of_content(bits: np.ndarray) -> Labels:
     """Labels by content: equal where the bits are, zero where the value is. Container bits."""
     plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
-    zero = plain == 0  # both zeros
+    zero = np.asarray(plain == 0)  # both zeros
     if plain.dtype == np.dtype(bool):
         plain = plain.astype(np.uint8)
     if plain.dtype.kind == "c":
-        halves = plain.view(plain.real.dtype).reshape(*plain.shape, 2)
-        array = joined(*np.moveaxis(of_content(halves).array, -1, 0))
+        array = joined(*(of_content(half).array for half in (plain.real, plain.imag)))
         return Labels(bits.shape, np.where(zero, ZERO, array))
     if plain.dtype.kind not in "iufV":
         return Labels(bits.shape, np.full(bits.shape, tag(plain.tobytes())))

@@ -36,6 +36,14 @@ class Meaning:
     word: str = ""
     notices: bool = False
 
+    @property
+    def exact(self) -> bool:
+        """Whether the bits of its results are settled by those of its inputs alone, everywhere: as
+        where elements are moved, and in the arithmetic of IEEE 754 element by element. What such
+        operations make of integers is labelled by content, which is how masks are known.
+        """
+        return False
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         """Returns the labels of every output."""
         raise NotImplementedError
@@ -49,8 +57,16 @@ class Meaning:
         return None
 
 
+class Exact(Meaning):
+    """What computes nothing that is rounded in more than one way."""
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
-class Unknown(Meaning):
+class Unknown(Exact):
     """Nobody said what it computes, because ``why``."""
 
     why: str = ""
@@ -59,6 +75,22 @@ class Unknown(Meaning):
         every = mixing.whole(reads, what)
         return [mixing.of_one(joined(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
+
+ROUNDED_ONCE = {
+    *(
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "sqrt",
+        "negative",
+        "absolute",
+        "maximum",
+        "minimum",
+    ),
+    *("cast", "where", "clip", "relu", "floor", "ceil", "round", "sign", "square"),
+}
+"""Words of functions whose result IEEE 754 prescribes to the last bit."""
 
 COMMUTE = ("add", "multiply", "maximum", "minimum")
 """Words of two inputs in any order."""
@@ -79,6 +111,10 @@ class Each(Meaning):
     numbers: tuple[Any, ...] = ()
     reads: tuple[int, ...] | None = None
     along: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.word in ROUNDED_ONCE
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
@@ -131,7 +167,7 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class Same(Meaning):
+class Same(Exact):
     """Every output is the first input, bit for bit, in other memory: ``clone``."""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
@@ -139,7 +175,7 @@ class Same(Meaning):
 
 
 @dataclass(frozen=True)
-class Moves(Meaning):
+class Moves(Exact):
     """Elements are moved and copied, none is computed: slice, concat, gather, pad with zeros.
 
     ``move``: the same with NumPy arrays of any dtype, one for each input, giving one array or as
@@ -194,8 +230,8 @@ class Picks(Moves):
             array = one.array
             if size == 1:
                 array = one.full([axis]).take([int(index[0])], axis)
-            elif size != one.shape[axis]:
-                names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]), size)
+            elif index[0]:
+                names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]))
             return [Labels(shapes[0], array, one.known, tuple(names))]
         found = one.full([axis]).take(index, axis)
         names[axis : axis + 1] = range(index.ndim)
@@ -209,7 +245,7 @@ def _consecutive(index: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True)
-class Joins(Meaning):
+class Joins(Exact):
     """All inputs one behind the other along ``axis``, or along a new one if ``stacked``."""
 
     axis: int
@@ -252,25 +288,27 @@ def _equal(arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Splits(Meaning):
-    """Parts of these ``sizes`` one behind the other along ``axis``, an output each."""
+class Splits(Exact):
+    """Parts of these ``sizes`` one behind the other along ``axis``, an output each; ``drop``: of size 1,
+    and the axis goes.
+    """
 
     axis: int
     sizes: tuple[int, ...]
+    drop: bool = False
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         found, start = [], 0
         axis = self.axis % len(reads[0].shape)
         for size, shape in zip(self.sizes, shapes, strict=True):
-            part = Picks(axis=axis, index=np.arange(start, start + size))
-            cut = (*reads[0].shape[:axis], size, *reads[0].shape[axis + 1 :])
-            found.append(_fitted(part.labels(reads, [cut], what)[0], shape, 0))
+            index = np.asarray(start) if self.drop else np.arange(start, start + size)
+            found += Picks(axis=axis, index=index).labels(reads, [shape], what)
             start += size
         return found
 
 
 @dataclass(frozen=True)
-class Pads(Meaning):
+class Pads(Exact):
     """The input with ``value`` around it: (before, after) an axis, cut off where negative."""
 
     widths: tuple[tuple[int, int], ...]
@@ -300,7 +338,7 @@ def of_number(value: Any, dtype: str) -> np.uint64:
 
 
 @dataclass(frozen=True)
-class Made(Meaning):
+class Made(Exact):
     """The same ``value`` everywhere, of ``dtype``; or, with ``places``, numbers that depend on their
     place alone: a range, an identity; then ``value`` says which.
     """
@@ -320,7 +358,7 @@ TRUE = of_content(np.array(True)).array[()]
 
 
 @dataclass(frozen=True)
-class Chooses(Meaning):
+class Chooses(Exact):
     """The second input where the first, a bool, is true, else the third; all broadcast.
 
     ``reads``: these three by number, -1 for ``value``, a number of ``dtype``.
@@ -341,7 +379,31 @@ class Chooses(Meaning):
 
 
 @dataclass(frozen=True)
-class Turns(Meaning):
+class Blends(Meaning):
+    """Weighted sums of a few elements along axes: linear interpolation.
+
+    ``taps``: (axis, index, weights) for each such axis in turn; both arrays are (outputs, terms): where each
+    output reads, and by how much. Weights of zero read nothing.
+    """
+
+    taps: tuple[tuple[int, np.ndarray, np.ndarray], ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one = reads[0]
+        for axis, index, weights in self.taps:
+            lines = np.moveaxis(one.full([axis]), axis, -1)
+            factors = of_content(weights).array
+            terms = np.where(factors == ZERO, ZERO, joined(lines[..., index], factors))
+            terms = np.where(lines[..., index] == ZERO, ZERO, terms)
+            found = mixing.summed(mixing.scattered(terms), (terms.ndim - 1,))
+            found = np.where(found == ZERO, ZERO, joined(found, what))
+            shape = (*one.shape[:axis], len(index), *one.shape[axis + 1 :])
+            one = Labels(shape, np.moveaxis(found, -1, axis), one.known, one.names)
+        return [one]
+
+
+@dataclass(frozen=True)
+class Turns(Exact):
     """Axes in another order: output axis k is input axis ``axes[k]``."""
 
     axes: tuple[int, ...]
@@ -353,7 +415,7 @@ class Turns(Meaning):
 
 
 @dataclass(frozen=True)
-class Reshapes(Meaning):
+class Reshapes(Exact):
     """The same elements in the same order (row by row), in another shape: view, flatten, squeeze."""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
@@ -583,6 +645,44 @@ def _lowest(dtype: str) -> np.ndarray:
     if dtype == "bfloat16":
         return of_content(np.array([0xFF80, 0xFF7F], np.uint16)).array
     return of_content(np.array([-np.inf, np.finfo(dtype).min], dtype)).array
+
+
+@dataclass(frozen=True)
+class Encodes(Meaning):
+    """A layer of an encoder in one piece: (batch, length, features) to the same, where each position
+    reads itself and, by attention, all positions of its row that the mask shows.
+
+    ``mask``: the number of the input that hides, or None: (batch, length) if ``rows``, else (length,
+    length): as bool where true, or as numbers of ``dtype`` by minus infinity.
+    """
+
+    word: str = ""
+    numbers: tuple[Any, ...] = ()
+    mask: int | None = None
+    rows: bool = True
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        rest = [one for n, one in enumerate(reads[1:], 1) if n != self.mask]
+        own = mixing.reduced(reads[0]._replace(array=_numbered(reads[0], (2,))), (2,), True)
+        own = reads[0]._replace(array=own, shape=(*reads[0].shape[:2], 1)).full([0, 1])
+        seen = np.swapaxes(own, 1, 2)
+        if self.mask is not None:
+            mask = reads[self.mask].full()
+            hides = (mask == TRUE) if self.dtype == "bool" else np.isin(mask, _lowest(self.dtype))
+            shows = mask == ZERO
+            mask = mask[:, None, :] if self.rows else mask[None]
+            hides = hides[:, None, :] if self.rows else hides[None]
+            shows = shows[:, None, :] if self.rows else shows[None]
+            seen = np.where(hides, ZERO, np.where(shows, seen, joined(seen, mask)))
+        group = mixing.summed(mixing.scattered(seen), (2,), True)
+        found = joined(own, group, mixing.whole(rest, what), tag(self.numbers))
+        names = (0, 1, ("mixed", 2))
+        known = mixing.known(reads)
+        return [
+            _fitted(Labels(reads[0].shape, found, known, names), to, n)
+            for n, to in enumerate(shapes)
+        ]
 
 
 @dataclass(frozen=True)

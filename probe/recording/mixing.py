@@ -253,7 +253,9 @@ def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
             shape=to, array=one.array if one.shape == to else np.zeros(to, np.uint64)
         )
     lengths, names, fulls = [], list[Name](range(len(to))), []
-    for mine, other in groups(one.shape, to):
+    split = groups(one.shape, to)
+    one = one._replace(array=one.full(_merged_with_one(one.shape, split)))
+    for mine, other in split:
         long = [axis for axis in mine if one.shape[axis] != 1]
         if long and all(one.implicit(axis) for axis in long):
             parts = [axis for axis in other if to[axis] != 1]
@@ -264,6 +266,27 @@ def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
             fulls += long
             lengths += [to[axis] for axis in other]
     return Labels(to, one.full(fulls).reshape(lengths), one.known, tuple(names))
+
+
+def _merged_with_one(
+    shape: tuple[int, ...], split: Sequence[tuple[list[int], list[int]]]
+) -> list[int]:
+    """Axes before which an axis of size 1 goes away, as if it were merged with them.
+
+    A batch of 1 has to have the labels of a batch of 8, where (8, 12, ...) becomes (96, ...): there
+    nothing can be left out along the merged axis. What goes away behind a longer axis is taken to
+    belong to that, as in (20, 1, 64) to (20, 64), unless the axis behind it is split.
+    """
+    found: list[int] = []
+    gone, first = False, True
+    for mine, other in split:
+        if not other and all(shape[axis] == 1 for axis in mine):
+            gone = True
+            continue
+        if gone and mine and (first or len(other) > 1):
+            found.append(mine[0])
+        gone = first = False
+    return found
 
 
 def _renamed(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:

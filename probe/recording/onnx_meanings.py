@@ -26,7 +26,7 @@ from probe.recording.meaning import (
     Windows,
 )
 from probe.recording.onnx_moves import MOVES, framed, joined_rows
-from probe.recording.onnx_node import Call, Fact, NotSettled
+from probe.recording.node import Call, Fact, NotSettled
 
 UNARY = {
     **{"Abs": "abs", "Neg": "negative", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Erf": "erf"},

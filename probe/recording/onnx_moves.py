@@ -20,7 +20,7 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
 )
-from probe.recording.onnx_node import Call
+from probe.recording.node import Call
 
 
 def _reshape(call: Call) -> Meaning:

@@ -41,7 +41,9 @@ def uses(node: Any) -> list[str]:
     return list(dict.fromkeys([name for name in node.input if name] + captured(node)))
 
 
-def branch(node: Any, taken: bool) -> tuple[list[Any], dict[str, Constant]]:
+def branch(
+    node: Any, taken: bool, mapped: np.ndarray | None = None
+) -> tuple[list[Any], dict[str, Constant]]:
     """Returns the nodes of an If's branch and its constants, with names that are its own.
 
     What the branch gives has the names of what the If gives.
@@ -63,7 +65,7 @@ def branch(node: Any, taken: bool) -> tuple[list[Any], dict[str, Constant]]:
             tail.append(helper.make_node("Identity", [source], [to], name=f"{prefix}{to}"))
     constants = {}
     for one in graph.initializer:
-        constants[names[one.name]] = Constant.of(one)
+        constants[names[one.name]] = Constant.of(one, mapped)
     return [renamed(inner, names) for inner in graph.node] + tail, constants
 
 
@@ -96,8 +98,16 @@ class Constant:
     other: Any = None
 
     @staticmethod
-    def of(tensor: Any) -> Constant:
-        """Returns a tensor of a file as a constant."""
+    def of(tensor: Any, mapped: np.ndarray | None = None) -> Constant:
+        """Returns a tensor of a file as a constant. ``mapped``: the bytes of the file beside it."""
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            assert mapped is not None
+            said = {one.key: one.value for one in tensor.external_data}
+            start, size = int(said.get("offset", 0)), int(said["length"])
+            bfloat16 = tensor.data_type == onnx.TensorProto.BFLOAT16
+            dtype = "uint16" if bfloat16 else helper.tensor_dtype_to_np_dtype(tensor.data_type)
+            array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
+            return Constant(tensor.data_type, array)
         array = numpy_helper.to_array(tensor)
         if tensor.data_type == onnx.TensorProto.BFLOAT16:
             array = array.view(np.uint16)
@@ -114,6 +124,20 @@ class Constant:
         return onnx.TensorProto(
             name=name, data_type=self.kind, dims=array.shape, raw_data=array.tobytes()
         )
+
+
+def held(node: Any) -> Constant | None:
+    """Returns the array that a Constant node holds; None for any other node."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return None
+    (one,) = node.attribute
+    value = helper.get_attribute_value(one)
+    if one.name == "value":
+        return Constant.of(value)
+    kind = {"f": np.float32, "i": np.int64}.get(one.name.removeprefix("value_")[:1])
+    if kind is None:
+        return None
+    return Constant.of(numpy_helper.from_array(np.array(value, kind)))
 
 
 def piece(

@@ -8,11 +8,12 @@ where they don't the whole model is one operation. A node alone runs as it did i
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
+from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import ulp
 from probe.errors import InputError
@@ -60,6 +62,23 @@ def options(switches: Mapping[str, str]) -> Any:
     return found
 
 
+@functools.cache
+def share_memory() -> None:
+    """Gives all pieces one arena: without it the heap is torn, and takes twice what is alive.
+
+    ONNX Runtime keeps it for the process; only sessions that ask for it use it.
+    """
+    kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
+    as_requested = 1
+    try:
+        onnxruntime.create_and_register_allocator(
+            memory, onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
+        )
+    except Exception:  # the program has registered one: it serves as well
+        return
+
+
 class Recorder:
     """A model with its inputs.
 
@@ -98,7 +117,7 @@ class Recorder:
 
     def _optimise(self) -> None:
         """Has the model optimised, runs it, and checks that its nodes alone give the same bits."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path = Path(folder, "optimised.onnx")
             made = options(self.switches)
             made.optimized_model_filepath = str(path)
@@ -106,12 +125,15 @@ class Recorder:
                 "session.optimized_model_external_initializers_file_name", "weights"
             )
             made.add_session_config_entry(
-                "session.optimized_model_external_initializers_min_size_in_bytes", str(1 << 16)
+                "session.optimized_model_external_initializers_min_size_in_bytes", str(1 << 12)
             )
             session = self._session(made)
             wanted = self._run(session)
             del session
-            optimised = _Optimised(onnx.load(path), self.switches)
+            model, beside = onnx.load(path, load_external_data=False), Path(folder, "weights")
+            some = beside.exists() and beside.stat().st_size > 0
+            mapped = np.memmap(beside, np.uint8, "r") if some else None
+            optimised = _Optimised(model, self.switches, mapped)
         try:
             found = [one.array() for one in optimised.run(self.inputs, lambda _: None)]
         except Exception as error:  # an operator's kernel, or a type that only a whole model has
@@ -175,230 +197,224 @@ class _Optimised:
     """The optimised model's nodes, and the pieces in which they run.
 
     At the first run every node is a piece; from then on nodes in a row are one as long as their
-    values stay small beside what is alive at once in any case.
+    values stay small beside what is alive at once in any case. ``mapped``: the bytes of large weights.
     """
 
-    def __init__(self, model: Any, switches: Mapping[str, str]) -> None:
+    def __init__(
+        self, model: Any, switches: Mapping[str, str], mapped: np.ndarray | None = None
+    ) -> None:
+        share_memory()
         self.model, self.switches = model, {**switches, "optimisation": "none"}
-        self.nodes = list(model.graph.node)
-        self.weights = {one.name: Constant.of(one) for one in model.graph.initializer}
+        self.mapped = mapped
+        self.weights = {one.name: Constant.of(one, mapped) for one in model.graph.initializer}
         del model.graph.initializer[:]
+        self.nodes = self._without_constants(model.graph.node)
+        self.given = [one.name for one in model.graph.input if one.name not in self.weights]
         self.outputs = [one.name for one in model.graph.output]
-        self.cuts: list[int] = []
-        self.sessions: dict[int, Any] = {}
+        self.events: list[Event] = []
+        self.pieces: list[list[Any]] = []
+        self.sessions: list[Any] = []
+        self.kinds: dict[str, int] = {}
+        self.values: dict[str, Any] = {}
+        self.left: Counter[str] = Counter()
         self.blocks: dict[str, Block] = {}
+        self.made: dict[str, str] = {}
+        self.settled: set[str] = set()
         self.opset = max(
             (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
         )
         if any(node.domain == onnx_blocks.DOMAIN for node in self.nodes):
             self.block = onnx_blocks.size_here(self._one_node)
 
+    def _without_constants(self, nodes: Iterable[Any]) -> list[Any]:
+        """Keeps what nodes hold as weights, as ONNX Runtime itself does, and returns the rest."""
+        found = []
+        for node in nodes:
+            value = onnx_pieces.held(node)
+            if value is None:
+                found.append(node)
+            else:
+                self.weights[node.output[0]] = value
+        return found
+
     def _one_node(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
         node = helper.make_node(op, ["x"], ["y"], domain=onnx_blocks.DOMAIN)
-        found: np.ndarray = self.session([node], {"x": 1}).run(None, {"x": array})[0]
+        self.kinds = {"x": onnx.TensorProto.FLOAT}
+        found: np.ndarray = self.session([node]).run(None, {"x": array})[0]
         return found
 
-    def session(self, nodes: Sequence[Any], fed: Mapping[str, int]) -> Any:
+    def session(self, nodes: Sequence[Any]) -> Any:
         """Returns a session of nodes, which runs them as they are."""
+        made = {name for node in nodes for name in node.output}
         names = dict.fromkeys(name for node in nodes for name in onnx_pieces.uses(node))
+        fed = {k: self.kinds[k] for k in names if k in self.kinds and k not in made}
         held = [self.weights[name].tensor(name) for name in names if name in self.weights]
         return self.started(onnx_pieces.piece(nodes, fed, held, self.model))
 
     def started(self, content: bytes) -> Any:
         """Returns a session of a piece, which runs it as it is."""
         made = options(self.switches)
-        made.enable_cpu_mem_arena = made.enable_mem_pattern = False
+        made.enable_mem_pattern = False
+        made.add_session_config_entry("session.use_env_allocators", "1")
         return onnxruntime.InferenceSession(content, made, providers=PROVIDERS)
 
     def run(self, inputs: Mapping[str, np.ndarray], visit: Visit) -> list[Seen]:
         """Runs all nodes, and returns the outputs."""
-        one = _Run(self, inputs, visit)
-        if self.cuts:
-            for start, stop in zip([0, *self.cuts], self.cuts, strict=False):
-                one.piece(self.nodes[start:stop], start)
-        else:
-            self._first(one)
-        return [one.seen(name) for name in self.outputs]
+        self.values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(inputs[name]) for name in self.given
+        }
+        self.left = Counter(self.outputs)
+        if not self.pieces:
+            self._first(visit)
+            return [self.seen(name) for name in self.outputs]
+        self._expect(node for piece in self.pieces for node in piece)
+        events = iter(self.events)
+        for nodes, session in zip(self.pieces, self.sessions, strict=True):
+            self._compute(nodes, session)
+            for node in nodes:
+                visit(next(events))
+                self._release(node)
+        return [self.seen(name) for name in self.outputs]
 
-    def _first(self, one: _Run) -> None:
+    def _first(self, visit: Visit) -> None:
         """Runs nodes one by one, those of the branches that are taken among them."""
         pending, done = list(self.nodes), []
         sizes, alive = [], 0
+        self.kinds = {name: one.element_type() for name, one in self.values.items()}
+        self.settled = {n for n, one in self.values.items() if "float" not in one.data_type()}
+        self._expect(pending)
         while pending:
             node = pending.pop(0)
             if node.op_type == "If" and not node.domain:
-                inner, constants = onnx_pieces.branch(node, bool(one.array(node.input[0]).any()))
+                taken = bool(self.array(node.input[0]).any())
+                inner, constants = onnx_pieces.branch(node, taken, self.mapped)
                 self.weights |= constants
-                one.expect(inner)
-                one.release(node)
-                pending[:0] = inner
+                self._expect(inner)
+                self._release(node)
+                pending[:0] = self._without_constants(inner)
                 continue
             done.append(node)
-            sizes.append(one.piece([node]))
-            alive = max(alive, one.alive)
-        self.nodes, self.cuts = done, self._cut(sizes, alive)
+            sizes.append(self._compute([node], self.session([node])))
+            alive = max(alive, sum(one.numpy().nbytes for one in self.values.values()))
+            self.events.append(self._event(node))
+            visit(self.events[-1])
+            self._release(node)
+        self.nodes, self.pieces = done, _cut(done, sizes, alive)
+        values, self.values = self.values, {}
+        self.values = {name: values[name] for name in self.outputs if name in values}
+        del values  # sessions are made while little is alive: between values they tear the heap
+        self.sessions = [self.session(nodes) for nodes in self.pieces]
 
-    @staticmethod
-    def _cut(sizes: list[int], alive: int) -> list[int]:
-        """Where pieces end: each gives about as much as a quarter of what is alive at once."""
-        most = max(SMALL_PIECE, alive // 4, sum(sizes) // MOST_PIECES)
-        cuts, size = [], 0
-        for number, one in enumerate(sizes):
-            if size and size + one > most:
-                cuts.append(number)
-                size = 0
-            size += one
-        return [*cuts, len(sizes)]
-
-
-class _Run:
-    """One run: the values that are alive, and which of them are read again."""
-
-    def __init__(self, of: _Optimised, inputs: Mapping[str, np.ndarray], visit: Visit) -> None:
-        self.of, self.visit = of, visit
-        self.values = {
-            one.name: onnxruntime.OrtValue.ortvalue_from_numpy(inputs[one.name])
-            for one in of.model.graph.input
-            if one.name not in of.weights
-        }
-        self.given = set(self.values)
-        self.settled = {
-            name for name, one in self.values.items() if "float" not in one.data_type()
-        }
-        self.made: dict[str, str] = {}
-        self.left: Counter[str] = Counter(of.outputs)
-        self.expect(of.nodes)
-
-    @property
-    def alive(self) -> int:
-        """Bytes of the values that are alive."""
-        return sum(one.numpy().nbytes for one in self.values.values())
-
-    def expect(self, nodes: Sequence[Any]) -> None:
+    def _expect(self, nodes: Iterable[Any]) -> None:
         """Counts what the nodes read."""
         for node in nodes:
             self.left.update(onnx_pieces.uses(node))
 
-    def release(self, node: Any) -> None:
+    def _release(self, node: Any) -> None:
         """Forgets what a node was the last to read, or gave in vain."""
-        for name in onnx_pieces.uses(node):
+        uses = onnx_pieces.uses(node)
+        for name in uses:
             self.left[name] -= 1
-        for name in [*onnx_pieces.uses(node), *node.output]:
+        for name in [*uses, *node.output]:
             if self.left[name] <= 0:
                 self.values.pop(name, None)
 
+    def _compute(self, nodes: Sequence[Any], session: Any) -> int:
+        """Runs nodes in a row; returns the bytes of what they give."""
+        names = [one.name for one in session.get_outputs()]
+        fed = {one.name: self.values[one.name] for one in session.get_inputs()}
+        found = session.run_with_ort_values(names, fed)
+        self.values.update(zip(names, found, strict=True))
+        if len(nodes) == 1:
+            self.kinds.update((k, v.element_type()) for k, v in zip(names, found, strict=True))
+        return sum(one.numpy().nbytes for one in found)
+
     def array(self, name: str) -> np.ndarray:
         """A value's bits as a container array, in ONNX's own order."""
-        of = self.of
         held = name not in self.values
-        found = of.weights[name].array if held else self.values[name].numpy()
+        found: np.ndarray = self.weights[name].array if held else self.values[name].numpy()
         if found.dtype.name == "bfloat16":
             found = found.view(np.uint16)
-        return of.blocks[name].opened(found) if name in of.blocks else found
+        return self.blocks[name].opened(found) if name in self.blocks else found
 
-    def piece(self, nodes: Sequence[Any], start: int | None = None) -> int:
-        """Runs nodes in a row and visits them; returns the bytes of what they give.
-
-        ``start``: the number of the first, under which the session is kept; None: it isn't.
-        """
-        made = {name for node in nodes for name in node.output}
-        names = dict.fromkeys(name for node in nodes for name in onnx_pieces.uses(node))
-        fed = {name: self.values[name] for name in names if name in self.values}
-        session = self.of.sessions.get(-1 if start is None else start)
-        if session is None:
-            session = self.of.session(nodes, {k: v.element_type() for k, v in fed.items()})
-            if start is not None:
-                self.of.sessions[start] = session
-        wanted = [one.name for one in session.get_outputs()]
-        found = session.run_with_ort_values(wanted, fed)
-        self.values.update(zip(wanted, found, strict=True))
-        assert made.issuperset(wanted)
-        size = sum(one.numpy().nbytes for one in found)
-        del found
-        for node in nodes:
-            self._visit(node)
-            self.release(node)
-        return size
-
-    def _visit(self, node: Any) -> None:
+    def _event(self, node: Any) -> Event:
         self._order(node)
         names = [] if node.op_type in ("Shape", "Size") and not node.domain else node.input
         reads = [name for name in names if name]
         reads += [name for name in onnx_pieces.captured(node) if name not in reads]
         gives = [name for name in node.output if name]
-        if all(name in self.settled or name in self.of.weights for name in reads):
+        if all(name in self.settled or name in self.weights for name in reads):
             self.settled.update(gives)
         words = onnx_pieces.attributes(node)
         facts = [self._fact(name, reads) for name in node.input]
-        shapes = [self.seen(name).shape for name in gives]
-        op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        self.visit(
-            Event(
-                *(op, self._path(node, gives)),
-                *([self.seen(name) for name in reads], [self.seen(name) for name in gives]),
-                self._meaning(node, words, facts, shapes),
-                {name: _said(value) for name, value in words.items()},
-                *(self._again(node, reads), self._lines(node, reads, gives)),
-                ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
-            )
+        said = {name: _said(value) for name, value in words.items()}
+        if node.domain not in ("", "ai.onnx"):
+            said["domain"] = node.domain
+        given = [self.seen(name) for name in gives]
+        return Event(
+            *(node.op_type, self._path(node, gives)),
+            *([self.seen(name) for name in reads], given),
+            self._meaning(node, words, facts, [one.shape for one in given]),
+            said,
+            *(self._again(node, reads), self._lines(node, reads, gives)),
+            ("import onnxruntime", "from onnx import TensorProto, helper, numpy_helper"),
         )
 
     def _path(self, node: Any, gives: list[str]) -> str:
         """A node's name. ONNX Runtime draws those of nodes that it adds anew in every session."""
         path = node.name or gives[0]
+        if node.domain == onnx_blocks.DOMAIN:
+            path = path.removesuffix("_nchwc")
         if re.fullmatch(node.op_type + r"(_token_\d+)?", path):
             path = f"{self.made.get(node.input[0], node.input[0])}/{node.op_type}"
         self.made.update(dict.fromkeys(gives, path))
-        return path
+        return str(path)
 
     def _order(self, node: Any) -> None:
         """Notes which values are in ONNX Runtime's blocked layout."""
-        of, blocked = self.of, node.domain == onnx_blocks.DOMAIN
+        blocked = node.domain == onnx_blocks.DOMAIN
         if blocked and node.op_type == "Conv":
-            shape = of.weights[node.input[1]].array.shape
-            of.blocks[node.input[1]] = onnx_blocks.of_filters(shape, of.block)
-        if blocked or of.blocks:
-            reads = [of.blocks.get(name) for name in node.input]
-            found = onnx_blocks.of_outputs(node.domain, node.op_type, reads, getattr(of, "block", 0))
+            shape = self.weights[node.input[1]].array.shape
+            self.blocks[node.input[1]] = onnx_blocks.of_filters(shape, self.block)
+        if blocked or self.blocks:
+            reads = [self.blocks.get(name) for name in node.input]
+            size = getattr(self, "block", 0)
+            found = onnx_blocks.of_outputs(node.domain, node.op_type, reads, size)
             if found is not None:
-                of.blocks |= dict.fromkeys((name for name in node.output if name), found)
+                self.blocks |= dict.fromkeys((name for name in node.output if name), found)
 
     def _meaning(
         self, node: Any, words: dict[str, Any], facts: list[Fact | None], shapes: list[Any]
     ) -> Meaning:
-        block = self.of.blocks.get(node.input[0]) if len(node.input) else None
+        block = self.blocks.get(node.input[0]) if len(node.input) else None
         if node.op_type == "Reshape" and block is not None and facts[0] is not None:
             back = block.inner == onnx_blocks.SPLIT
             return onnx_blocks.reshaped(block.size, facts[0].shape, back)
-        return meaning(node.op_type, node.domain, words, facts, shapes, self.of.opset)
+        return meaning(node.op_type, node.domain, words, facts, shapes, self.opset)
 
     def _fact(self, name: str, reads: list[str]) -> Fact | None:
         if not name:
             return None
-        constant = name in self.of.weights
+        settled = name in self.weights or name in self.settled
         seen = self.seen(name)
-        content = self.array if constant or name in self.settled else None
-        at = reads.index(name) if name in reads else -1
-        return Fact(at, seen.shape, seen.dtype, content and (lambda: content(name)))
+        content = (lambda: self.array(name)) if settled else None
+        return Fact(reads.index(name) if name in reads else -1, seen.shape, seen.dtype, content)
 
     def seen(self, name: str) -> Seen:
         """A value as it is met."""
-        if name in self.values:
-            value = self.values[name]
-            kind, shape = value.element_type(), tuple(value.shape())
-        else:
-            kind, shape = self.of.weights[name].kind, self.of.weights[name].array.shape
+        held = name not in self.values
+        kind = self.weights[name].kind if held else self.values[name].element_type()
+        shape = self.weights[name].array.shape if held else tuple(self.values[name].shape())
         dtype = "bfloat16" if kind == onnx.TensorProto.BFLOAT16 else None
         dtype = dtype or str(helper.tensor_dtype_to_np_dtype(kind))
-        role = WEIGHT if name in self.of.weights else INPUT
-        known = name in self.given or role == WEIGHT
-        return Seen(name, shape, dtype, lambda: self.array(name), role, name if known else "")
+        known = name if held or name in self.given else ""
+        return Seen(name, shape, dtype, lambda: self.array(name), WEIGHT if held else INPUT, known)
 
     def _again(
         self, node: Any, reads: list[str]
     ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        of, weights = self.of, self.of.weights
+        of, weights = self, self.weights
         kinds = {name: self.values[name].element_type() for name in reads if name in self.values}
         blocks = dict(of.blocks)
         sessions: list[Any] = []
@@ -428,7 +444,7 @@ class _Run:
     def _lines(
         self, node: Any, reads: list[str], gives: list[str]
     ) -> Callable[[Sequence[str], str], list[str]]:
-        of = self.of
+        of = self
         kinds = {name: self.values[name].element_type() for name in reads if name in self.values}
         blocks = {name: of.blocks[name] for name in reads if name in of.blocks}
         words = {
@@ -485,6 +501,20 @@ class _Run:
             return found
 
         return lines
+
+
+def _cut(nodes: list[Any], sizes: list[int], alive: int) -> list[list[Any]]:
+    """Nodes in a row that are one piece: each gives about a quarter of what is alive at once."""
+    most = max(SMALL_PIECE, alive // 4, sum(sizes) // MOST_PIECES)
+    found: list[list[Any]] = []
+    size = 0
+    for node, one in zip(nodes, sizes, strict=True):
+        if not found or size + one > most:
+            found.append([])
+            size = 0
+        found[-1].append(node)
+        size += one
+    return found
 
 
 def _said(value: Any) -> Any:

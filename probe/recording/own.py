@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from probe import ulp
-from probe.recording.difference import MOST_BYTES, Aligned, Difference, Pair
+from probe.recording.difference import MOST_BYTES, Aligned, Difference, Pair, measure
 from probe.recording.recording import Side
 
 SECONDS = 60.0
@@ -43,6 +45,44 @@ def find(
             one.own = _own(found, one, again, mine, other)
             asked += 1
     return asked, len(able)
+
+
+class Healed:
+    """A side on which one operation read what the other side's did, wherever both must agree."""
+
+    def __init__(self, side: Side, arrays: dict[int, np.ndarray]) -> None:
+        self.side, self.own, self.recording = side, arrays, side.recording
+
+    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
+        """Returns values; of this operation what it read and gave then."""
+        rest = wanted - set(self.own)
+        found = self.side.arrays(rest) if rest else {}
+        return found | {number: self.own[number] for number in wanted & set(self.own)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.side, name)
+
+
+def alone(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
+    """Returns a carried operation as a source: the right side healed, and what differs then."""
+    assert one.right is not None
+    again = right.agains({one.right})[one.right]
+    assert again is not None
+    pairs = [*one.reads, *one.gives]
+    mine = left.arrays({pair.left for pair in pairs})
+    other = right.arrays({pair.right for pair in pairs})
+    arrays = {pair.right: _healed(pair, mine, other) for pair in one.reads}
+    outputs = again([arrays[pair.right] for pair in one.reads])
+    gives = []
+    for pair, output in zip(one.gives, outputs, strict=False):
+        arrays[pair.right] = np.asarray(output)
+        fresh = replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0)
+        if pair.compared:
+            dtype = left.recording.values[pair.left].dtype
+            measure(fresh, mine[pair.left], arrays[pair.right], dtype)
+        gives.append(fresh)
+    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
+    return Healed(right, arrays), replace(one, reads=reads, gives=gives, verdict="source")
 
 
 def _paired(found: Difference, one: Aligned) -> bool:

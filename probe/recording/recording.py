@@ -18,9 +18,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe import floats
+from probe.errors import Nondeterministic
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Recorder, Seen
 from probe.recording.labels import Selection
 from probe.recording.meaning import Meaning
+
+OTHER_OPERATIONS = (
+    "it runs other operations from one run to the next: let it run a few times first, where a "
+    "library optimises what it runs often, and keep no state between runs"
+)
 
 SMALL = 1 << 20
 """Elements up to which integers, and what is computed from nothing else, are kept."""
@@ -183,7 +189,7 @@ class Live:
 
     def watched(self) -> Recording:
         """Runs it for its structure and digests."""
-        found = Recording(self.recorder.target, self.recorder.note)
+        found = Recording(self.recorder.target)
         names: dict[str, int] = {}
 
         def met(number: int, seen: Seen, given: int) -> None:
@@ -202,7 +208,8 @@ class Live:
             known = all(found.values[n].plain for n in reads)
             for n, seen in zip(gives, event.gives, strict=True):
                 value = found.values[n]
-                if known and int(np.prod(seen.shape)) <= SMALL:
+                settled = event.meaning.exact or not value.floating
+                if known and settled and int(np.prod(seen.shape)) <= SMALL:
                     value.content = np.array(seen.array())
                 elif event.meaning.notices and n == gives[0]:
                     value.zeros = event.meaning.noticed(
@@ -226,6 +233,31 @@ class Live:
         found.outputs = tuple(watch.number(seen) for seen in outputs)
         return found
 
+    def _rerun(
+        self,
+        met: Callable[[int, Seen, int], None] = lambda *_: None,
+        done: Callable[..., None] = lambda *_: None,
+    ) -> None:
+        """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
+        values, wrong = self.recording.values, []
+
+        def checked(number: int, seen: Seen, given: int) -> None:
+            same = number < len(values) and (values[number].shape, values[number].dtype)
+            if same != (seen.shape, seen.dtype):
+                wrong.append(number)
+            elif not wrong:
+                met(number, seen, given)
+
+        def after(number: int, *rest: Any) -> None:
+            if not wrong:
+                done(number, *rest)
+
+        try:
+            self.recorder.record(Watch(checked, after))
+        finally:
+            if wrong:
+                raise Nondeterministic(OTHER_OPERATIONS) from None
+
     def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
         found: dict[int, str] = {}
 
@@ -233,7 +265,7 @@ class Live:
             if number in wanted:
                 found[number] = digest(wanted[number].taken(seen.array(), side))
 
-        self.recorder.record(Watch(met, lambda *_: None))
+        self._rerun(met)
         return found
 
     def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
@@ -243,7 +275,7 @@ class Live:
             if number in wanted:
                 found[number] = np.array(seen.array(), order="C")
 
-        self.recorder.record(Watch(met, lambda *_: None))
+        self._rerun(met)
         return found
 
     def repeats(self, numbers: Sequence[int]) -> bool:
@@ -258,7 +290,7 @@ class Live:
             if number == wanted:
                 found.append(event)
 
-        self.recorder.record(Watch(lambda *_: None, done))
+        self._rerun(done=done)
         return found[0]
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
@@ -273,7 +305,7 @@ class Live:
             if number in wanted:
                 found[number] = event.again
 
-        self.recorder.record(Watch(lambda *_: None, done))
+        self._rerun(done=done)
         return found
 
 

@@ -22,7 +22,7 @@ from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import place
 from probe.recording.alone import Alone, same
-from probe.recording.cases import AsCase, Session, as_case
+from probe.recording.cases import AsCase, as_case
 from probe.recording.difference import Aligned, Pair
 from probe.recording.meaning import (
     Contracts,
@@ -34,6 +34,7 @@ from probe.recording.meaning import (
     Windows,
 )
 from probe.recording.recording import Side
+from probe.recording.session import Session
 
 ALL = 2048
 """Differing outputs that are revealed; of more, so many evenly among them."""

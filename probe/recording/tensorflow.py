@@ -10,11 +10,13 @@ the names of its layers. What an operation computes stands in
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,9 @@ READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
 SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
 """What they give depends on no element, or on sizes alone: it is a constant of the run."""
 
-SMALL_SHAPE = 16
+SMALL_SHAPE, SMALL_ARGUMENT = 16, 64
+"""Elements of a shape, and of an argument that lines and attributes spell out."""
+
 UNREAD = ("resource", "variant", "string")
 
 
@@ -58,19 +62,20 @@ class Recorder:
         if self.expected is None:
             self.expected = self.plain()
         watch = Watching(visit, self.names, self.functions)
+        watch.wanted = {one.shape for one in self.expected}
         with watch.watching():
             found = self.function()
-        outputs = [watch.seen(one) for one in tensors(found)]
-        self._notes(watch, outputs)
+        outputs = watch.outputs(found)
+        self._notes(watch, [one.array() for one in outputs])
         return outputs
 
-    def _notes(self, watch: Watching, outputs: Sequence[Seen]) -> None:
+    def _notes(self, watch: Watching, outputs: Sequence[np.ndarray]) -> None:
         """Says what isn't looked into, and whether the watched run gave the bits of the other."""
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
         said = list(watch.said)
         pairs = zip(outputs, self.expected or (), strict=True)
-        if not all(digest(one.array()) == digest(two) for one, two in pairs):
+        if not all(digest(one) == digest(two) for one, two in pairs):
             said.append("the watched run gave bits that the run before it did not")
         self.note = "; ".join(dict.fromkeys(said))
 
@@ -86,14 +91,15 @@ def target() -> str:
 
 def tensors(found: Any) -> list[Any]:
     """The tensors in whatever a function returned, in order; NumPy's arrays become tensors."""
+    return [tf.convert_to_tensor(one) for one in _arrays(found)]
+
+
+def _arrays(found: Any) -> list[Any]:
+    """Tensors, variables and arrays in whatever a function returned."""
     flat = tf.nest.flatten(found, expand_composites=True)
     kinds = tf.Tensor | tf.Variable | np.ndarray
-    held = [getattr(one, "value", one) if _is_keras(one) else one for one in flat]
-    return [tf.convert_to_tensor(one) for one in held if isinstance(one, kinds)]
-
-
-def _is_keras(one: Any) -> bool:
-    return type(one).__module__.startswith("keras.")
+    held = [one.value if type(one).__module__.startswith("keras.") else one for one in flat]
+    return [one for one in held if isinstance(one, kinds)]
 
 
 def array(tensor: Any) -> np.ndarray:
@@ -133,6 +139,8 @@ class Watching:
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
+        self.wanted: set[tuple[int, ...]] = set()
+        self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -142,6 +150,20 @@ class Watching:
             yield
         finally:
             op_callbacks.remove_op_callback(self.callback)
+
+    def outputs(self, found: Any) -> list[Seen]:
+        """What a function returned; an array of NumPy's is the last value that had its bits."""
+        seen = []
+        for one in _arrays(found):
+            tensor = tf.convert_to_tensor(one)
+            if isinstance(one, np.ndarray):
+                made = self.numpy.get((one.shape, tensor.dtype.name, digest(array(tensor))))
+                if made is None:
+                    self.said.append("an output was computed outside of TensorFlow, after it")
+                else:
+                    self.aliases[tensor._id] = made
+            seen.append(self.seen(tensor))
+        return seen
 
     def callback(
         self, op: Any, inputs: Any, attributes: Any, outputs: Any, *more: Any, **words: Any
@@ -160,7 +182,7 @@ class Watching:
                 tensorflow_graphs.called(self, name, list(inputs), given)
             else:
                 path = self.names.path((ctx.scope_name or "").rstrip("/"))
-                self.met(name, list(inputs), tuple(attributes or ()), given, path)
+                self.met(name, list(inputs), _set(attributes or ()), given, path)
         finally:
             self.busy = False
 
@@ -183,7 +205,8 @@ class Watching:
         if op not in READS:
             self._written(op, inputs)
         read, given = self._read(op, inputs), _given(op, attributes, outputs)
-        if self._fixed(op, inputs) or not read or self._of_shapes(inputs, outputs):
+        shapes = self._of_shapes([inputs[n] for n in read], outputs)
+        if self._fixed(op, inputs) or not read or shapes:
             self._constant(op, outputs)
         elif given:
             self._event(op, inputs, attributes, outputs, read, given, path)
@@ -201,7 +224,7 @@ class Watching:
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
         return all(
-            one.dtype.is_integer
+            (one.dtype.is_integer or one.dtype.is_bool)
             and (one._id in self.shapes or (one.shape.rank == 0 and self.key(one) not in self.given))
             for one in inputs
         ) and all(
@@ -264,6 +287,9 @@ class Watching:
         reads = [self.seen(inputs[n], path) for n in read]
         gives = [self.seen(outputs[n], path) for n in given]
         self.given.update(one.key for one in gives)
+        for one in gives:
+            if one.shape in self.wanted:
+                self.numpy[one.shape, one.dtype, digest(one.array())] = one.key
         floating = any(one.dtype.is_floating for one in inputs)
         if floating or any(one.key in self.computed for one in reads):
             self.computed.update(one.key for one in gives)
@@ -281,7 +307,11 @@ class Watching:
     ) -> Call:
         """An operation's call without TensorFlow's own types."""
         pairs = zip(attributes[::2], attributes[1::2], strict=True)
-        plain = {name: _plain(value) for name, value in pairs}
+        kinds = _kinds(op)
+        plain = {
+            name: tf.as_dtype(value).name if kinds.get(name) == "type" else _plain(value)
+            for name, value in pairs
+        }
         numbers = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
 
         def value(number: int) -> np.ndarray | None:
@@ -342,6 +372,12 @@ class Watching:
             return found if isinstance(found, list) else [found]
 
         self.visit(Event(op, path, reads, gives, Moves(move), again=again))
+
+
+def _set(attributes: Sequence[Any]) -> tuple[Any, ...]:
+    """The attributes that were given; None stands for TensorFlow's default."""
+    pairs = zip(attributes[::2], attributes[1::2], strict=True)
+    return tuple(one for name, value in pairs if value is not None for one in (name, value))
 
 
 def _part(whole: Seen, number: int) -> Seen:
@@ -446,10 +482,21 @@ def _shown(call: Call) -> dict[str, Any]:
     """Attributes as an event has them: none that the arrays' types say, and small arguments."""
     types = _types(call.op)
     shown = {name: value for name, value in call.attributes.items() if name not in types}
-    names = _slots(call)
-    return shown | {names[n]: one.tolist() for n, one in call.arguments.items() if one.size <= 64}
+    names, small = _slots(call) or [], {}
+    for n, one in call.arguments.items():
+        if one.size <= SMALL_ARGUMENT and n < len(names):
+            small[names[n]] = one.tolist()
+    return shown | small
 
 
+@cache
+def _kinds(op: str) -> dict[str, str]:
+    """The kind of each attribute of an operation."""
+    made = op_def_registry.get(op)
+    return {one.name: one.type for one in made.attr} if made is not None else {}
+
+
+@cache
 def _types(op: str) -> set[str]:
     """The attributes that follow from the inputs' types and numbers."""
     made = op_def_registry.get(op)
@@ -459,7 +506,7 @@ def _types(op: str) -> set[str]:
     return {name for names in every for name in names if name}
 
 
-def _slots(call: Call) -> list[str]:
+def _slots(call: Call) -> list[str] | None:
     """The name of the argument to which each input belongs; a list's inputs share one."""
     made = op_def_registry.get(call.op)
     names: list[str] = []
@@ -470,7 +517,7 @@ def _slots(call: Call) -> list[str]:
         elif one.type_list_attr:
             count = len(call.attributes.get(one.type_list_attr, ()))
         names += [one.name] * count
-    return names if len(names) == len(call.inputs) else [f"{n}" for n in range(len(call.inputs))]
+    return names if names and len(names) == len(call.inputs) else None
 
 
 def _again(
@@ -495,11 +542,18 @@ def _again(
 def _lines(
     call: Call, read: list[int], given: list[int], count: int
 ) -> Callable[[Sequence[str], str], list[str]] | None:
-    if call.op.startswith("_") or not hasattr(tf.raw_ops, call.op):
+    """How a user writes the operation alone: ``tf.raw_ops``, None for one that Grappler has fused."""
+    function = getattr(tf.raw_ops, call.op, None)
+    if function is None or any(one.size > SMALL_ARGUMENT for one in call.arguments.values()):
         return None
-    slots, lists = _slots(call), _list_slots(call.op)
-    if any(call.arguments[n].size > 64 for n in call.arguments) or not set(slots) - {"0"}:
+    slots, lists, types = _slots(call), _list_slots(call.op), _types(call.op)
+    if slots is None:
         return None
+    parameters = [name for name in inspect.signature(function).parameters if name != "name"]
+    shown = {name: value for name, value in call.attributes.items() if name not in types}
+    strange = [slot for slot in dict.fromkeys(slots) if slot not in parameters]
+    free = [name for name in parameters if name not in slots and name not in shown]
+    renamed = dict(zip(strange, free, strict=False))
 
     def lines(names: Sequence[str], result: str) -> list[str]:
         words: dict[str, list[str]] = {}
@@ -508,19 +562,14 @@ def _lines(
             text = place[n] if n in place else repr(call.arguments[n].tolist())
             words.setdefault(slot, []).append(text)
         texts = [
-            f"{slot}=[{', '.join(every)}]" if slot in lists else f"{slot}={every[0]}"
+            f"{renamed.get(slot, slot)}={'[' + ', '.join(every) + ']' if slot in lists else every[0]}"
             for slot, every in words.items()
         ]
-        texts += [f"{n}={_written(n, v)}" for n, v in call.attributes.items() if n not in _types(call.op)]
+        texts += [f"{name}={value!r}" for name, value in shown.items() if name in parameters]
         only = f"[{given[0]}]" if count > 1 and len(given) == 1 else ""
         return [f"{result} = tf.raw_ops.{call.op}({', '.join(texts)}){only}"]
 
     return lines
-
-
-def _written(name: str, value: Any) -> str:
-    """An attribute as Python has it; a type by TensorFlow's name."""
-    return repr(value)
 
 
 def _list_slots(op: str) -> set[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,8 +92,10 @@ class Function:
     why: str = ""
 
 
-def called(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) -> None:
-    """A function has run eagerly and given ``outputs``."""
+def called(
+    watch: Watching, name: str, inputs: list[Any], outputs: list[Any], path: str = ""
+) -> None:
+    """A function has run and given ``outputs``."""
     key = (name, tuple((one.dtype.name, tuple(one.shape.as_list())) for one in inputs))
     if key not in watch.functions:
         watch.functions[key] = opened(watch, name, inputs, outputs)
@@ -101,7 +103,7 @@ def called(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) ->
     if made.why:
         watch.said.append(made.why)
     if made.graph is None:
-        _one(watch, name, inputs, outputs, made.meaning)
+        _one(watch, name, inputs, outputs, made.meaning, path)
         return
     found = walk(watch, made.graph, inputs)
     for ours, theirs in zip(outputs, found, strict=True):
@@ -153,8 +155,12 @@ def walk(watch: Watching, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 
 def _ran(watch: Watching, node: Node, read: list[Any]) -> list[Any]:
     words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-    if node.op in CALLS and not _compiled(context.context().get_function_def(words["f"])):
-        return _inside(watch, words["f"], read)
+    if node.op in CALLS:
+        if not _compiled(context.context().get_function_def(words["f"])):
+            return _inside(watch, words["f"], read)
+        found = run(words["f"], read, _options(), node.count)
+        called(watch, words["f"], read, found, node.path)
+        return found
     if node.op in LOOPS:
         while bool(array(_inside(watch, words["cond"], read)[0])):
             read = _inside(watch, words["body"], read)
@@ -203,7 +209,7 @@ def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
     """The graph that TensorFlow runs for these inputs; None where it holds loops."""
     ctx = context.context()
     definition = ctx.get_function_def(name)
-    attributes = tuple(x for pair in ctx.function_call_options.as_attrs().items() for x in pair)
+    attributes = _options()
     ctx.clear_kernel_cache()
     ctx.enable_graph_collection()
     try:
@@ -215,10 +221,10 @@ def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
     fitting = [one for one in graphs if _returns(one.post_optimization_graph) == count]
     if len(fitting) != 1:
         return None
-    before, after = fitting[0].pre_optimization_graph, fitting[0].post_optimization_graph
+    after = fitting[0].post_optimization_graph
     if any(node.op in FLOW for node in after.node):
         return None
-    order = {node.name: n for n, node in enumerate(before.node)}
+    order = {one: n for n, one in enumerate(_written_order(definition, ""))}
     fed, given, nodes = {}, {}, []
     for one in after.node:
         if one.op in ("_Arg", "_DeviceArg"):
@@ -228,6 +234,16 @@ def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
         else:
             nodes.append(_node(watch, one))
     return Graph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
+
+
+def _written_order(definition: Any, prefix: str) -> Iterator[str]:
+    """The names of a function's nodes in the order of the program, those that it calls in place."""
+    ctx = context.context()
+    for node in definition.node_def:
+        yield prefix + node.name
+        inner = node.attr["f"].func.name if node.op in CALLS else ""
+        if inner and ctx.has_function(inner):
+            yield from _written_order(ctx.get_function_def(inner), f"{prefix}{node.name}/")
 
 
 def _returns(graph: Any) -> int:
@@ -326,17 +342,15 @@ def _attribute(value: Any) -> Any:
 
 
 def _one(
-    watch: Watching, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning
+    watch: Watching, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
 ) -> None:
     """A function as one operation."""
-    path = watch.names.path((context.context().scope_name or "").rstrip("/"))
+    path = path or watch.names.path((context.context().scope_name or "").rstrip("/"))
     reads = [watch.seen(one, path) for one in inputs if _readable(one)]
     kinds = [one for one in inputs if _readable(one)]
     gives = [watch.seen(one, path) for one in outputs if one.dtype.name not in ("resource", "variant")]
     plain = re.sub(r"^_*(inference_)?|_\d+$", "", name)
-    attributes = tuple(
-        x for pair in context.context().function_call_options.as_attrs().items() for x in pair
-    )
+    attributes = _options()
 
     def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         fed, given = list(inputs), iter(arrays)
@@ -348,7 +362,16 @@ def _one(
 
     watch.computed.update(one.key for one in gives)
     if gives and kinds:
+        for one in gives:
+            if one.shape in watch.wanted:
+                watch.numpy[one.shape, one.dtype, digest(one.array())] = one.key
         watch.visit(Event(f"function {plain}", path, reads, gives, meaning, {}, again))
+
+
+def _options() -> tuple[Any, ...]:
+    """The attributes with which TensorFlow calls a function."""
+    pairs = context.context().function_call_options.as_attrs().items()
+    return tuple(one for pair in pairs for one in pair)
 
 
 def _readable(one: Any) -> bool:
@@ -425,5 +448,3 @@ def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
             live.recording.values[number].content = None
     return Composed(live.recording, numbers)
 
-
-_ = Callable

@@ -13,18 +13,23 @@ from typing import Any
 import numpy as np
 
 from probe import geometry
-from probe.recording.labels import Labels, joined, tag
 from probe.recording.meaning import (
+    Chooses,
     Contracts,
     Each,
+    Joins,
     Meaning,
     Moves,
     Normalises,
+    Pads,
+    Picks,
     Reduces,
     Reshapes,
     Same,
     Scans,
-    Shapes,
+    Splits,
+    Step,
+    Steps,
     Turns,
     Unknown,
     Whole,
@@ -68,110 +73,28 @@ STRUCTURE: dict[str, tuple[int, ...]] = {
 """Inputs that say how an operation works, not on what: shapes, axes, paddings. By number."""
 
 
-@dataclass(frozen=True)
-class Along(Moves):
-    """Elements are moved along ``axes`` alone (of every input and output, which have the same axes).
-
-    Labels that are left out along the other axes stay left out, so that a concatenation of
-    activations costs no label for each of their elements.
-    """
-
-    axes: tuple[int, ...] = ()
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        rank = len(shapes[0])
-        out = [
-            axis
-            for axis in range(rank)
-            if axis not in self.axes and all(one.implicit(axis) for one in reads)
-        ]
-        kept = [axis for axis in range(rank) if axis not in out]
-        moved = self.move(*(one.full(kept) for one in reads))
-        every = moved if isinstance(moved, tuple | list) else (moved,)
-        known = all(one.known for one in reads)
-        return [
-            Labels(shape, np.asarray(one, np.uint64), known)
-            for one, shape in zip(every, shapes, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Takes(Meaning):
-    """The rows of the first input along ``axis`` that ``index`` (of any shape) names: an embedding."""
-
-    index: np.ndarray
-    axis: int
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
-        found = np.take(one.full([self.axis]), self.index, self.axis)
-        return [Labels(shapes[0], found, one.known)]
-
-
-@dataclass(frozen=True)
-class Channelwise(Meaning):
-    """An ``Each`` whose other inputs, of one axis, lie along ``axis`` of the first: NCHW."""
-
-    each: Each
-    axis: int
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, *rest = reads
-        behind = len(one.shape) - 1 - self.axis
-        turned = [
-            Labels(
-                (*two.shape, *(1,) * behind), two.array.reshape(*two.array.shape, *(1,) * behind), two.known
-            )
-            for two in rest
-        ]
-        return self.each.labels([one, *turned], shapes, what)
-
-
-@dataclass(frozen=True)
-class Fused(Meaning):
-    """``first``, of which ``behind`` has the rest, one after another: a fused operation's parts.
-
-    ``behind``: a meaning and the numbers of what it reads besides the result before it.
-    """
-
-    first: Meaning
-    behind: tuple[tuple[Meaning, tuple[int, ...]], ...]
-
-    @property
-    def word(self) -> str:  # type: ignore[override]
-        """The word of the first part: the rest follows it."""
-        return self.first.word
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        found = self.first.labels(reads, shapes, what)
-        for meaning, others in self.behind:
-            more = [found[0], *(reads[n] for n in others)]
-            found = meaning.labels(more, shapes, tag(meaning.word))
-        return found
-
-
 KEEPS_ZERO = {
     **{"Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Selu": "selu", "LeakyRelu": "leaky_relu"},
-    **{"Tanh": "tanh", "Sqrt": "sqrt", "Neg": "negative", "Abs": "absolute", "Square": "square"},
-    **{"Erf": "erf", "Softsign": "softsign", "Sin": "sin", "Tan": "tan", "Atan": "arctan"},
-    **{"Sinh": "sinh", "Asinh": "arcsinh", "Atanh": "arctanh", "Sign": "sign", "Expm1": "expm1"},
+    **{"Tanh": "tanh", "Sqrt": "sqrt", "Neg": "negative", "Abs": "abs", "Square": "square"},
+    **{"Erf": "erf", "Softsign": "softsign", "Sin": "sin", "Tan": "tan", "Atan": "atan"},
+    **{"Sinh": "sinh", "Asinh": "asinh", "Atanh": "atanh", "Sign": "sign", "Expm1": "expm1"},
     **{"Log1p": "log1p", "Round": "round", "Rint": "rint", "Floor": "floor", "Ceil": "ceil"},
-    **{"Cast": "cast", "Asin": "arcsin"},
+    **{"Cast": "cast", "Asin": "asin"},
 }
 """Functions of one element that make zero of zero, by type."""
 
 FUNCTIONS = {
     **{"Sigmoid": "sigmoid", "Exp": "exp", "Log": "log", "Cos": "cos", "Rsqrt": "rsqrt"},
     **{"Reciprocal": "reciprocal", "Inv": "reciprocal", "Softplus": "softplus", "Erfc": "erfc"},
-    **{"Cosh": "cosh", "Acos": "arccos", "Lgamma": "lgamma", "Digamma": "digamma"},
-    **{"IsNan": "isnan", "IsInf": "isinf", "IsFinite": "isfinite", "LogicalNot": "logical_not"},
-    **{"Invert": "invert", "Acosh": "arccosh", "Erfinv": "erfinv", "Ndtri": "ndtri"},
+    **{"Cosh": "cosh", "Acos": "acos", "Lgamma": "lgamma", "Digamma": "digamma"},
+    **{"IsNan": "isnan", "IsInf": "isinf", "IsFinite": "isfinite", "LogicalNot": "not"},
+    **{"Invert": "invert", "Acosh": "acosh", "Erfinv": "erfinv", "Ndtri": "ndtri"},
     **{"Sub": "subtract", "Pow": "power", "Maximum": "maximum", "Minimum": "minimum"},
-    **{"SquaredDifference": "squared_difference", "Atan2": "arctan2", "Mod": "mod"},
+    **{"SquaredDifference": "squared_difference", "Atan2": "atan2", "Mod": "mod"},
     **{"FloorMod": "floor_mod", "FloorDiv": "floor_divide", "TruncateDiv": "truncate_divide"},
     **{"Equal": "equal", "NotEqual": "not_equal", "Less": "less", "LessEqual": "less_equal"},
-    **{"Greater": "greater", "GreaterEqual": "greater_equal", "LogicalAnd": "logical_and"},
-    **{"LogicalOr": "logical_or", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or"},
+    **{"Greater": "greater", "GreaterEqual": "greater_equal", "LogicalAnd": "and"},
+    **{"LogicalOr": "or", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or"},
     **{"ClipByValue": "clip", "Xdivy": "xdivy", "Xlogy": "xlogy", "TruncateMod": "truncate_mod"},
 }
 """Functions of the elements at one place, by type."""
@@ -187,8 +110,11 @@ def meaning(call: Call) -> Meaning:
         return Each(KEEPS_ZERO[op], zero="stays", numbers=_numbers(call))
     if op in FUNCTIONS:
         return Each(FUNCTIONS[op], numbers=_numbers(call))
-    made = ROWS[op](call) if op in ROWS else None
-    return made or Unknown(f"TensorFlow's {op} has no row in the table of meanings")
+    try:
+        made = ROWS[op](call) if op in ROWS else None
+    except (KeyError, IndexError, ValueError, TypeError):
+        return Unknown(f"{op} is called in a way that is not known here")
+    return made or Unknown(f"TensorFlow's {op}, as it is called here, is not described")
 
 
 def _numbers(call: Call) -> tuple[Any, ...]:
@@ -216,10 +142,9 @@ def _reduced(word: str, zero: bool = False) -> Callable[[Call], Meaning]:
 
 
 def _picked(call: Call) -> Meaning:
-    """An index along an axis depends on the elements' places, so their order counts."""
+    """The index of the largest depends on the elements' places."""
     axis = int(call.arguments[1]) % len(call.inputs[0])
-    rest = [a for a in range(len(call.inputs[0])) if a != axis]
-    return Whole(tuple((a, n) for n, a in enumerate(rest)), call.op.lower())
+    return Reduces((axis,), call.op.lower(), places=True)
 
 
 def _last_whole(call: Call) -> Meaning:
@@ -323,23 +248,43 @@ def _pool(call: Call) -> Meaning | None:
     )
 
 
+def _channels(call: Call) -> int | None:
+    """The axis of the channels where it isn't the last."""
+    return 1 if str(call.get("data_format", "NHWC")) in ("NCHW", "NCDHW") else None
+
+
 def _batch_norm(call: Call) -> Meaning | None:
     """Also with an addition and an activation behind it, ``_FusedBatchNormEx``."""
     if call.get("is_training", True):
         return Unknown(TRAINED)
-    made: Meaning = Each("batch_norm", numbers=(call.get("epsilon", 1e-4),), reads=(0, 1, 2, 3, 4))
-    if str(call.get("data_format", "NHWC")) in ("NCHW", "NCDHW"):
-        made = Channelwise(made, 1)  # type: ignore[arg-type]
+    numbers = (call.get("epsilon", 1e-4),)
+    first = Each("batch_norm", numbers=numbers, reads=(0, 1, 2, 3, 4), along=_channels(call))
     behind: list[tuple[Meaning, tuple[int, ...]]] = []
     if call.get("num_side_inputs", 0):
-        if isinstance(made, Channelwise):
-            return None
         behind.append((Each("add", zero="adds"), (5,)))
     if (name := str(call.get("activation_mode", "Identity"))) != "Identity":
-        if name not in KEEPS_ZERO:
-            return None
-        behind.append((Each(KEEPS_ZERO[name], zero="stays"), ()))
-    return Fused(made, tuple(behind)) if behind else made
+        behind.append((_function(name), ()))
+    return _steps(call, first, (0, 1, 2, 3, 4), behind)
+
+
+def _function(name: str, numbers: tuple[Any, ...] = ()) -> Meaning:
+    """A function of one element by TensorFlow's name. KeyError: there is none of this name."""
+    if name in KEEPS_ZERO:
+        return Each(KEEPS_ZERO[name], "stays", numbers)
+    return Each(FUNCTIONS[name], "", numbers)
+
+
+def _steps(
+    call: Call, first: Meaning, reads: tuple[int, ...], behind: list[tuple[Meaning, tuple[int, ...]]]
+) -> Meaning:
+    """A fused operation: ``first``, and meanings with the numbers of what they read besides."""
+    if not behind:
+        return first
+    shape, last = call.outputs[0], len(call.inputs)
+    steps = [Step(first, reads, shape)]
+    for n, (meaning, others) in enumerate(behind):
+        steps.append(Step(meaning, (last + n, *others), shape))
+    return Steps(tuple(steps))
 
 
 def _fused(call: Call, first: Meaning) -> Meaning:
@@ -348,27 +293,30 @@ def _fused(call: Call, first: Meaning) -> Meaning:
     at = 2
     for name in map(str, call.get("fused_ops", [])):
         if name in ("BiasAdd", "Add"):
-            add: Meaning = Each("add", zero="adds")
-            first_format = str(call.get("data_format", "NHWC"))
-            if name == "BiasAdd" and first_format in ("NCHW", "NCDHW"):
-                add = Channelwise(add, 1)  # type: ignore[arg-type]
-            behind.append((add, (at,)))
+            along = _channels(call) if name == "BiasAdd" else None
+            behind.append((Each("add", zero="adds", along=along), (at,)))
             at += 1
         elif name in KEEPS_ZERO or name in FUNCTIONS:
             numbers = (call.get("leakyrelu_alpha", 0.2),) if name == "LeakyRelu" else ()
-            word = KEEPS_ZERO.get(name) or FUNCTIONS[name]
-            behind.append((Each(word, "stays" if name in KEEPS_ZERO else "", numbers), ()))
+            behind.append((_function(name, numbers), ()))
+        elif name in ("GeluExact", "GeluApproximate"):
+            behind.append((Each({"GeluExact": "gelu"}.get(name, "gelu_tanh"), "stays"), ()))
         else:
             return Unknown(f"{call.op} with {name}: nobody said what this computes")
     if isinstance(first, Contracts) and len(behind) == 1 and at == 3:
         return Contracts(first.equation, bias=2)
-    return Fused(first, tuple(behind)) if behind else first
+    return _steps(call, first, (0, 1), behind)
+
+
+def _unary_chain(call: Call) -> Meaning | None:
+    """``_UnaryOpsComposition``: functions that Grappler has put in one kernel."""
+    names = [str(one) for one in call.get("op_names", [])]
+    every = [_function(one) for one in names]
+    return _steps(call, every[0], (0,), [(one, ()) for one in every[1:]])
 
 
 def _bias(call: Call) -> Meaning:
-    add = Each("add", zero="adds")
-    last = str(call.get("data_format", "NHWC")).endswith("C")
-    return add if last else Channelwise(add, 1)
+    return Each("add", zero="adds", along=_channels(call))
 
 
 def _added(call: Call) -> Meaning:
@@ -393,39 +341,37 @@ def _strided(call: Call) -> Meaning:
             last = None if bits["end"] & bit else int(end[n])
             index.append(slice(first, last, int(step[n])))
     place = tuple(index)
-    plain = all(isinstance(one, slice) for one in place)
-    if not plain:
+    if not all(isinstance(one, slice) for one in place):
         return Moves(lambda a: a[place])
     whole = slice(None, None, 1)
-    return Along(lambda a: a[place], tuple(n for n, one in enumerate(place) if one != whole))
+    kept = tuple(n for n in range(len(call.outputs[0])) if n >= len(place) or place[n] == whole)
+    return Moves(lambda a: a[place], kept)
 
 
 _MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 
 
 def _sliced(call: Call) -> Meaning:
-    begin = call.arguments[1].reshape(-1).tolist()
-    sizes = call.outputs[0]
-    place = tuple(slice(a, a + n) for a, n in zip(begin, sizes, strict=True))
-    axes = tuple(a for a, n in enumerate(sizes) if n != call.inputs[0][a])
-    return Along(lambda a: a[tuple(s if k in axes else slice(None) for k, s in enumerate(place))], axes)
+    begin, sizes = call.arguments[1].reshape(-1).tolist(), call.outputs[0]
+    kept = tuple(a for a, n in enumerate(sizes) if n == call.inputs[0][a])
+    place = tuple(
+        slice(None) if a in kept else slice(first, first + n)
+        for a, (first, n) in enumerate(zip(begin, sizes, strict=True))
+    )
+    return Moves(lambda a: a[place], kept)
 
 
 def _joined(call: Call) -> Meaning:
-    axis = int(call.arguments[len(call.inputs) - 1]) % len(call.outputs[0])
-    return Along(lambda *every: np.concatenate(every, axis), (axis,))
+    return Joins(int(call.arguments[len(call.inputs) - 1]))
 
 
 def _split(call: Call) -> Meaning:
-    which = 1 if call.op == "Split" else 0
-    axis = int(call.arguments[0 if call.op == "Split" else 2]) % len(call.inputs[which])
-    ends = np.cumsum([shape[axis] for shape in call.outputs])[:-1].tolist()
-    return Along(lambda a: np.split(a, ends, axis), (axis,))
+    axis = int(call.arguments[0 if call.op == "Split" else 2]) % len(call.outputs[0])
+    return Splits(axis, tuple(shape[axis] for shape in call.outputs))
 
 
 def _stacked(call: Call) -> Meaning:
-    axis = int(call.get("axis", 0))
-    return Moves(lambda *every: np.stack(every, axis))
+    return Joins(int(call.get("axis", 0)), stacked=True)
 
 
 def _unstacked(call: Call) -> Meaning:
@@ -433,23 +379,20 @@ def _unstacked(call: Call) -> Meaning:
     return Moves(lambda a: list(np.moveaxis(a, axis, 0)))
 
 
-def _padded(call: Call) -> Meaning:
-    pairs = [tuple(map(int, pair)) for pair in call.arguments[1].tolist()]
-    axes = tuple(a for a, pair in enumerate(pairs) if any(pair))
-
-    def move(one: np.ndarray, *constant: np.ndarray) -> np.ndarray:
-        fill = constant[0].reshape(()) if constant else 0
-        return np.pad(one, pairs, constant_values=fill)
-
-    if call.op == "MirrorPad":
-        mode: Any = str(call.get("mode", "REFLECT")).lower()
-        return Along(lambda a: np.pad(a, pairs, mode=mode), axes)
-    return Along(move, axes) if call.op == "Pad" else Moves(move)
+def _padded(call: Call) -> Meaning | None:
+    pairs = tuple((int(a), int(b)) for a, b in call.arguments[1].tolist())
+    if call.op == "Pad":
+        return Pads(pairs)
+    if call.op == "PadV2":
+        return Moves(lambda a, fill: np.pad(a, pairs, constant_values=fill.reshape(())))
+    mode: Any = str(call.get("mode", "REFLECT")).lower()
+    kept = tuple(a for a, pair in enumerate(pairs) if not any(pair))
+    return Moves(lambda a: np.pad(a, pairs, mode=mode), kept)
 
 
 def _tiled(call: Call) -> Meaning:
     times = call.arguments[1].reshape(-1).tolist()
-    return Along(lambda a: np.tile(a, times), tuple(a for a, n in enumerate(times) if n != 1))
+    return Moves(lambda a: np.tile(a, times), tuple(a for a, n in enumerate(times) if n == 1))
 
 
 def _gathered(call: Call) -> Meaning | None:
@@ -457,16 +400,22 @@ def _gathered(call: Call) -> Meaning | None:
     axis = int(call.arguments[2]) if 2 in call.arguments else 0
     if index is None or batch:
         return None
-    return Takes(index, axis % len(call.inputs[0]))
+    return Picks(axis=axis % len(call.inputs[0]), index=index)
 
 
-def _chosen(call: Call) -> Meaning:
-    """By a condition that doesn't depend on floating-point numbers the elements are known."""
-    condition = call.values(0)
-    if condition is None or call.op == "Select" and condition.ndim != len(call.outputs[0]):
-        return Each("where")
-    shape = call.outputs[0]
-    return Moves(lambda _, a, b: np.broadcast_to(np.where(condition, a, b), shape))
+def _gathered_points(call: Call) -> Meaning | None:
+    """``GatherNd``: an index of several axes in the last axis of the second input."""
+    index = call.values(1)
+    if index is None or int(call.get("batch_dims", 0)):
+        return None
+    place = tuple(np.moveaxis(index, -1, 0))
+    return Moves(lambda a, _: a[place])
+
+
+def _chosen(call: Call) -> Meaning | None:
+    """``Select`` takes rows by a condition of one axis: that isn't broadcast as NumPy does it."""
+    rows = call.op == "Select" and len(call.inputs[0]) not in (0, len(call.outputs[0]))
+    return None if rows else Chooses()
 
 
 def _resized(call: Call) -> Meaning:
@@ -476,7 +425,7 @@ def _resized(call: Call) -> Meaning:
         _nearest(was, now, bool(call.get("align_corners", False)), bool(call.get("half_pixel_centers", False)))
         for was, now in zip(*sizes, strict=True)
     ]
-    return Along(lambda a: a[:, index[0]][:, :, index[1]], (1, 2))
+    return Moves(lambda a: a[:, index[0]][:, :, index[1]], (0, 3))
 
 
 def _nearest(was: int, now: int, corners: bool, half: bool) -> np.ndarray:
@@ -550,7 +499,9 @@ def _one_hot(call: Call) -> Meaning | None:
 
 
 def _flipped(call: Call) -> Meaning:
-    return Along(lambda a: np.flip(a, _axes(call)), _axes(call))
+    axes = _axes(call)
+    kept = tuple(a for a in range(len(call.outputs[0])) if a not in axes)
+    return Moves(lambda a: np.flip(a, axes), kept)
 
 
 def _always(made: Meaning) -> Callable[[Call], Meaning]:
@@ -561,7 +512,7 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     **dict.fromkeys(("Add", "AddV2"), _always(Each("add", zero="adds"))),
     **{"Mul": _always(Each("multiply", zero="clears")), "AddN": _added, "BiasAdd": _bias},
     **dict.fromkeys(
-        ("RealDiv", "Div", "DivNoNan", "MulNoNan"), lambda c: Each(_DIVISIONS[c.op], zero="stays")
+        ("RealDiv", "Div"), _always(Each("divide"))
     ),
     **dict.fromkeys(("Select", "SelectV2"), _chosen),
     **dict.fromkeys(("Identity", "Snapshot", "StopGradient", "PreventGradient"), _always(Same())),
@@ -585,7 +536,9 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     **{"StridedSlice": _strided, "Slice": _sliced, "ConcatV2": _joined},
     **{"Split": _split, "SplitV": _split, "Pack": _stacked, "Unpack": _unstacked},
     **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), _padded),
-    **{"Tile": _tiled, "ReverseV2": _flipped},
+    **{"Tile": _tiled, "ReverseV2": _flipped, "GatherNd": _gathered_points},
+    **{"_UnaryOpsComposition": _unary_chain, "DivNoNan": _always(Each("divide_no_nan"))},
+    **{"MulNoNan": _always(Each("multiply_no_nan"))},
     **dict.fromkeys(
         ("BroadcastTo", "Fill"), lambda c: Moves(lambda a: np.broadcast_to(a, c.outputs[0]))
     ),
@@ -597,8 +550,4 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
 }
 """The other operations, by type."""
 
-_DIVISIONS = {"RealDiv": "divide", "Div": "divide", "DivNoNan": "divide_no_nan"} | {
-    "MulNoNan": "multiply_no_nan"
-}
-
-__all__ = ["Along", "Call", "Channelwise", "Fused", "ROWS", "STRUCTURE", "Takes", "joined", "meaning"]
+__all__ = ["ROWS", "STRUCTURE", "Call", "meaning"]

@@ -11,9 +11,11 @@ import torch
 
 from probe.recording.meaning import (
     Attends,
+    Blends,
     Chooses,
     Contracts,
     Each,
+    Encodes,
     Joins,
     Made,
     Meaning,
@@ -39,8 +41,15 @@ MEANINGS: dict[str, Row] = {}
 """By the name of the operation, without ``_`` behind it."""
 
 WORDS = {
-    "mul": "multiply", "sub": "subtract", "div": "divide", "neg": "negative", "pow": "power",
-    "abs": "absolute", "true_divide": "divide", "hardtanh": "clip", "clamp": "clip",
+    "mul": "multiply",
+    "sub": "subtract",
+    "div": "divide",
+    "neg": "negative",
+    "pow": "power",
+    "abs": "absolute",
+    "true_divide": "divide",
+    "hardtanh": "clip",
+    "clamp": "clip",
 }
 """Names that other libraries have too, where ATen's is another."""
 
@@ -130,6 +139,10 @@ def _cast(before: torch.dtype, after: torch.dtype) -> Meaning:
 
 @_row("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "flatten")
 def _reshapes(call: Call) -> Meaning:
+    if call.name == "squeeze" and isinstance(call.bound().get("dim"), int):
+        axis = call["dim"]
+        one = call["self"].shape[axis] == 1 if call["self"].shape else False
+        return Picks(axis=axis, index=np.asarray(0)) if one else Same()
     if "dtype" in call.bound() and call["dtype"] is not None:
         return Unknown("the bits are read as another type")
     return Reshapes()
@@ -335,10 +348,16 @@ def _attends(call: Call) -> Meaning:
 
 @_row("_transformer_encoder_layer_fwd")
 def _encoder_layer(call: Call) -> Meaning:
-    rows = () if call["mask"] is None or call["mask_type"] != 1 else (len(call.reads) - 1,)
-    if call["mask"] is not None and not rows:
-        rows = ()
-    return Whole(((0, 0),), "transformer_encoder_layer", call.numbers("embed_dim"), rows)
+    mask, numbers = call["mask"], call.numbers("mask_type")
+    if call["src"].strides is None:
+        return Unknown("sequences of several lengths, packed")
+    if mask is None:
+        return Encodes("transformer_encoder_layer", numbers)
+    if len(mask.shape) != 2 or call["mask_type"] not in (0, 1):
+        return Unknown("attention with a mask for each head")
+    dtype = str(mask.dtype).removeprefix("torch.")
+    rows = call["mask_type"] == 1
+    return Encodes("transformer_encoder_layer", numbers, mask.number, rows, dtype)
 
 
 @_row("_native_multi_head_attention")
@@ -390,10 +409,8 @@ def _reduces(call: Call) -> Meaning:
     axes = (dim,) if isinstance(dim, int) else tuple(dim or ())
     axes = axes or tuple(range(rank))
     keep = bool(call.bound().get("keepdim", False))
-    places = (
-        call.name in ("argmax", "argmin", "median")
-        or (len(call.shapes) > 1
-        and call.name in ("max", "min"))
+    places = call.name in ("argmax", "argmin", "median") or (
+        len(call.shapes) > 1 and call.name in ("max", "min")
     )
     word = {"max": "amax", "min": "amin"}.get(call.name, call.name)
     leave_out = "dim", "keepdim"
@@ -516,7 +533,7 @@ def _gather(call: Call) -> Meaning:
 def _splits(call: Call) -> Meaning:
     axis = call["dim"]
     if call.name == "unbind":
-        return Splits(axis, (1,) * len(call.shapes))
+        return Splits(axis, (1,) * len(call.shapes), True)
     return Splits(axis, tuple(shape[axis] for shape in call.shapes))
 
 
@@ -693,7 +710,28 @@ def _nearest(call: Call) -> Meaning:
     "_upsample_bicubic2d_aa",
 )
 def _interpolates(call: Call) -> Meaning:
-    return Whole(((0, 0), (1, 1)), call.name, call.numbers())
+    """Along each axis alone the operation is asked what it does to each element."""
+    shape, to = call["self"].shape, call.shapes[0]
+    rank = len(shape) - 2
+    if any(n * m > 1 << 22 for n, m in zip(shape[2:], to[2:], strict=True)):
+        return Whole(((0, 0), (1, 1)), call.name, call.numbers())
+    taps = []
+    for axis in range(rank):
+        size = shape[axis + 2]
+        plane = torch.eye(size, dtype=torch.float64)
+        lengths = [size if k == axis else n for k, n in enumerate(shape[2:])]
+        plane = plane.reshape(size, 1, *(size if k == axis else 1 for k in range(rank)))
+        found = call.func(plane.expand(size, 1, *lengths), *call.args[1:], **call.kwargs)
+        line = found[(slice(None), 0, *(slice(None) if k == axis else 0 for k in range(rank)))]
+        taps.append((axis + 2, *_terms(line.numpy().T)))
+    return Blends(tuple(taps))
+
+
+def _terms(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each row isn't zero, and what is there: (rows, terms) both."""
+    most = int((matrix != 0).sum(1).max(initial=1))
+    index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
+    return index, np.take_along_axis(matrix, index, 1)
 
 
 @_row("_fft_r2c", "_fft_c2c", "_fft_c2r")

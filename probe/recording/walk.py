@@ -18,6 +18,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
+from probe.recording import own
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import Aligned, Difference, Pair, align, compare, judge
 from probe.recording.labels import Selection, agreeing, of_content
@@ -199,6 +200,8 @@ def compared(
         _all_outputs(found)
     _set_aside(found)
     if explain:
+        tell("looking for differences behind the first")
+        own.find(found.difference, left, right, seconds / 2)
         _explain(found, tell, seconds)
     return found
 
@@ -239,20 +242,26 @@ def _set_aside(found: Walk) -> None:
 
 
 def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
-    """Fills in the causes of sources, in order, as long as there is time."""
-    sources = [(n, one) for n, one in enumerate(found.operations) if one.verdict == "source"]
+    """Fills in the causes of what differs by itself, sources first, as long as there is time."""
+    every = list(enumerate(found.operations))
+    asked = [(n, one) for n, one in every if one.verdict == "source"]
+    behind = [(n, one) for n, one in every if one.own]
+    explaining = import_module("probe.recording.source").explain
     begun, done = time.monotonic(), 0
-    for number, one in sources:
+    for number, one in asked + behind:
         if time.monotonic() - begun > seconds and done:
             break
-        tell(f"explaining {one.name} ({done + 1} of {len(sources)})")
-        cause = import_module("probe.recording.source").explain(found.left, found.right, one)
-        found.causes[number] = cause
-        one.cause = cause.kind
+        tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)})")
+        right, source = found.right, one
+        if one.own:
+            right, source = own.alone(one, found.left, found.right)
+        found.causes[number] = explaining(found.left, right, source)
+        one.cause = found.causes[number].kind
         done += 1
-    if done < len(sources):
+    if done < len(asked) + len(behind):
         found.notes.append(
-            f"the first {done} of {len(sources)} sources were explained, which took {seconds:.0f} s"
+            f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were "
+            f"explained, which took {seconds:.0f} s"
         )
 
 

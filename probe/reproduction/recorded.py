@@ -1,8 +1,7 @@
 """The folder of a source: one recorded operation with its exact operands, both sides in one script.
 
-The operation is written as a user of its library writes it, by the recorder. The script is proved in
-fresh processes before anything is kept: it has to print the recorded bits. Names of a model are
-text in it and nothing else; operands that are too many for a script are arrays in a file beside it.
+The operation is written as a user of its library writes it, by the recorder. The script is proved
+in fresh processes before anything is kept: it has to print the recorded bits.
 """
 
 from __future__ import annotations
@@ -10,87 +9,30 @@ from __future__ import annotations
 import ast
 import json
 import platform
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from importlib import metadata
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from probe import floats, machine, ulp
-from probe.errors import InputError, NotReproduced, ProbeError
+from probe.errors import InputError, NotReproduced
 from probe.explain.evidence import example
-from probe.launch import library_variables
 from probe.plots import trees
 from probe.recording.alone import Alone
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
 from probe.recording.recording import Side
 from probe.recording.source import Cause, explain
-from probe.reproduction import because, emulate, layout, program, proof
+from probe.reproduction import because, emulate, proof
+from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh
-from probe.reproduction.program import Function
-from probe.target import Target
-
-WRITTEN = 4096
-"""Elements of all operands together up to which they stand in the script."""
 
 DRAWN = 64
 """Summands up to which both orders are drawn."""
-
-OPERANDS = "operands.npz"
-
-NAME = re.compile(r"[^\w .,:;/()\[\]<>=+#-]")
-
-
-@dataclass(frozen=True)
-class Written:
-    """How arrays become a library's own values and back, in a script's words.
-
-    ``wide``: of float32 and the like; ``narrow``: of bfloat16, whose bits the script has as uint16.
-    """
-
-    imports: tuple[str, ...] = ()
-    wide: str = "{}"
-    narrow: str = "{}"
-    back: str = "np.asarray({})"
-    back_narrow: str = "np.asarray({})"
-    distribution: str = ""
-
-
-PLAIN = Written()
-LIBRARIES = {
-    "torch": Written(
-        ("import torch",),
-        "torch.from_numpy({})",
-        "torch.from_numpy({}).view(torch.bfloat16)",
-        "{}.detach().cpu().numpy()",
-        "{}.detach().cpu().contiguous().view(torch.uint16).numpy()",
-        "torch",
-    ),
-    "tensorflow": Written(
-        ("import tensorflow as tf",),
-        "tf.constant({})",
-        "tf.bitcast({}, tf.bfloat16)",
-        "np.asarray({})",
-        "tf.bitcast({}, tf.uint16).numpy()",
-        "tensorflow",
-    ),
-    "jax": Written(
-        ("import jax", "import jax.numpy as jnp"),
-        "jnp.asarray({})",
-        "jax.lax.bitcast_convert_type(jnp.asarray({}), jnp.bfloat16)",
-        "np.asarray({})",
-        "np.asarray({}).view(np.uint16)",
-        "jax",
-    ),
-}
-LIBRARIES["keras"] = LIBRARIES["tensorflow"]
-"""How a library takes and gives arrays, by the name of the target."""
 
 
 @dataclass
@@ -122,10 +64,11 @@ def write(
 ) -> Folder:
     """Writes ``reproduce.py``, ``report.md`` and ``machine.json`` of one operation.
 
-    ``cause``: what ``source.explain`` found; None: it is asked. ``before``: lines that a side needs first, such as ``torch.set_num_threads(1)``. ``whole``: lines
-    of a script of the whole model, which is written as given. ``times``: fresh processes that must
-    say the same. ``unproved``: a folder is written without a script where none reproduces the
-    bits; else NotReproduced. InputError: the folder has files, or the operation differs nowhere.
+    ``cause``: what ``source.explain`` found; None: it is asked. ``before``: lines that a side needs
+    first. ``whole``: lines of a script of the whole model, which is written as given. ``times``:
+    fresh processes that must say the same. ``unproved``: a folder is written without a script where
+    none reproduces the bits; else NotReproduced. InputError: the folder has files, or the operation
+    differs nowhere.
     """
     fresh(folder, force)
     cause = cause or explain(left, right, aligned)
@@ -151,16 +94,13 @@ def write(
 def _sides(left: Side, right: Side, aligned: Aligned) -> tuple[Alone, Alone]:
     output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
     if aligned.left is None or aligned.right is None or output is None:
-        raise InputError("operation", shown(aligned.name), "it differs nowhere", "give a source")
+        raise InputError(
+            "operation", scripts.shown(aligned.name), "it differs nowhere", "give a source"
+        )
     pair = aligned.gives[output]
     numbers = ((left, aligned.left), (right, aligned.right))
     one, two = (Alone.of(side, n, output, pair, at) for at, (side, n) in enumerate(numbers))
     return one, two
-
-
-def shown(name: str) -> str:
-    """A name of a model as text: letters, digits and plain signs, no longer than 120."""
-    return NAME.sub("_", name)[:120]
 
 
 def _proved(
@@ -175,37 +115,36 @@ def _proved(
     events = [_event(one.side, one.operation.number) for one in sides]
     if any(event is None or event.lines is None for event in events):
         made.why = "the recorder of this library writes no lines for this operation"
-        _store(work / OPERANDS, sides)
-        made.files.append(OPERANDS)
+        scripts.store(work / scripts.OPERANDS, sides)
+        made.files.append(scripts.OPERANDS)
         return made
     expected = _expected(sides)
-    library = LIBRARIES.get(_library(sides[0]), PLAIN)
-    for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
+    library = scripts.LIBRARIES.get(scripts.library(sides[0]), scripts.PLAIN)
+    for ways in dict.fromkeys((library, scripts.PLAIN)):  # lines may take arrays as they are
         try:
-            script = _script(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
+            script = scripts.script(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
         except SyntaxError as error:
             made.why = f"its recorder's lines are no Python: {error.msg}"
             break
         ran = _run(work, script, times)
         if ran.verdict == proof.VERDICTS[proof.DIFFERS] and _told(ran, expected):
             made.script, made.ran = script, ran
-            made.files = ["reproduce.py", *([OPERANDS] if OPERANDS in script else [])]
+            made.files = [
+                "reproduce.py",
+                *([scripts.OPERANDS] if scripts.OPERANDS in script else []),
+            ]
             return made
         made.why = made.why or machine.publishable(
             f"in a fresh process the script says: {ran.said}"
         )
-    _store(work / OPERANDS, sides)
-    made.files = [OPERANDS]
+    scripts.store(work / scripts.OPERANDS, sides)
+    made.files = [scripts.OPERANDS]
     return made
 
 
 def _event(side: Side, number: int) -> Event | None:
     found = getattr(side, "event", None)
     return None if found is None else found(number)
-
-
-def _library(one: Alone) -> str:
-    return re.split(r"[=@,]", one.side.recording.target)[0]
 
 
 def _run(work: Path, script: str, times: int) -> proof.Ran:
@@ -248,243 +187,6 @@ def _unsigned(array: np.ndarray, dtype: str) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
-def _store(path: Path, sides: tuple[Alone, Alone], **more: np.ndarray) -> None:
-    """Writes all operands, each once, as arrays without pickle."""
-    names, arrays = _named(sides)
-    assert names
-    np.savez_compressed(path, allow_pickle=False, **arrays, **more)  # type: ignore[arg-type]
-
-
-def _named(
-    sides: tuple[Alone, Alone],
-) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
-    """Names of what either side reads, and the arrays; what both read alike has one name."""
-    arrays: dict[str, np.ndarray] = {}
-    names: tuple[list[str], list[str]] = ([], [])
-    known: dict[bytes, str] = {}
-    for which, one in enumerate(sides):
-        for number, array in enumerate(one.reads):
-            plain = np.ascontiguousarray(array)
-            key = repr((plain.shape, plain.dtype.str)).encode() + plain.tobytes()
-            if key not in known:
-                known[key] = f"x{number}" if which == 0 else f"x{number}_right"
-                arrays[known[key]] = plain.reshape(array.shape)
-            names[which].append(known[key])
-    return names, arrays
-
-
-def _script(
-    work: Path,
-    sides: tuple[Alone, Alone],
-    aligned: Aligned,
-    events: list[Event],
-    before: tuple[Sequence[str], Sequence[str]],
-    ways: Written,
-) -> str:
-    """The text of the script; its file of operands is written beside it."""
-    names, arrays = _named(sides)
-    places = [_part(one) for one in sides]
-    written = _assignments(arrays) if all(isinstance(one, str) for one in places) else None
-    stored = written is None
-    if stored:
-        index = {
-            f"{word}_index": one
-            for word, one in zip(("left", "right"), places, strict=True)
-            if isinstance(one, np.ndarray)
-        }
-        _store(work / OPERANDS, sides, **index)
-        written = [f'{name} = operands["{name}"]' for name in arrays]
-    assert written is not None
-    for word, one in zip(("left", "right"), places, strict=True):
-        part = f"np.s_[{one}]" if isinstance(one, str) else f'operands["{word}_index"]'
-        written.append(f"{word.upper()} = {part}")
-    functions, calls = _functions(sides, events, before, names, ways)
-    imports = {*ways.imports, *(line for event in events for line in event.imports)}
-    dtype = sides[0].value.dtype
-    size = 8 * sides[0].gives[sides[0].output].dtype.itemsize
-    text = "\n".join(written)
-    distribution = ways.distribution or _distribution(sides[0])
-    standard = ["import os", "import platform", "import sys"]
-    standard += ["from importlib.metadata import version"] * bool(distribution)
-    rendered = (
-        program.environment()
-        .get_template("recorded.py.j2")
-        .render(
-            title=_title(sides, aligned),
-            about=_about(sides, aligned),
-            standard=layout.imports(standard),
-            variables=_variables(sides),
-            imports=layout.imports(["import numpy as np", *sorted(imports)]),
-            stored=OPERANDS if stored else "",
-            readers=[READER] if " = numbers(" in text else [],
-            operands=written,
-            functions=functions,
-            floating=dtype in floats.FORMATS,
-            narrow=dtype == "bfloat16",
-            width=size // 8,
-            size=size,
-            left=calls[0],
-            right=calls[1],
-            distributions=[distribution] if distribution else [],
-        )
-    )
-    ast.parse(rendered)
-    return layout.spaced(rendered)
-
-
-READER = '''def numbers(text, dtype, *shape):
-    """An array from exact hexadecimal numbers."""
-    values = [float.fromhex(one) for one in text.split()]
-    return np.array(values, np.float64).astype(dtype).reshape(shape)'''
-
-
-def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
-    """Lines that make the arrays; None where they are too many."""
-    if sum(array.size for array in arrays.values()) > WRITTEN:
-        return None
-    found = []
-    for name, array in arrays.items():
-        if array.dtype.kind == "c":
-            return None
-        if array.dtype.kind == "f":
-            text = " ".join(map(layout.hexadecimal, map(float, array.reshape(-1).tolist())))
-            shape = "".join(f", {size}" for size in array.shape)
-            line = f'{name} = numbers("{text}", "{array.dtype.name}"{shape})'
-        else:
-            values = array.reshape(-1).tolist()
-            line = f"{name} = np.array({values}, np.{array.dtype.name}).reshape({array.shape})"
-        found += _broken(line)
-    return found
-
-
-def _broken(line: str) -> list[str]:
-    """A line that holds a long text, broken into several."""
-    if len(line) <= layout.WIDTH or '"' not in line:
-        return layout.wrapped(line)
-    head, text, tail = line.split('"', 2)
-    words, rows, row = text.split(" "), [], ""
-    for word in words:
-        if len(row) + len(word) > 88:
-            rows.append(row)
-            row = ""
-        row += f"{word} "
-    rows.append(row.rstrip())
-    arguments = tail.strip(",) ").split(", ")
-    return [
-        head,
-        *(f'    "{one}"' for one in rows[:-1]),
-        f'    "{rows[-1]}",',
-        *(f"    {one}," for one in arguments),
-        ")",
-    ]
-
-
-def _functions(
-    sides: tuple[Alone, Alone],
-    events: list[Event],
-    before: tuple[Sequence[str], Sequence[str]],
-    names: tuple[list[str], list[str]],
-    ways: Written,
-) -> tuple[list[Function], list[str]]:
-    """The functions of both sides, and the expressions of their outputs."""
-    functions: list[Function] = []
-    calls: list[str] = []
-    for which, one in enumerate(sides):
-        event, numbers = events[which], [f"x{n}" for n in range(len(one.reads))]
-        assert event.lines is not None
-        lines = [*before[which]]
-        for name, dtype in zip(numbers, one.dtypes, strict=False):
-            lines.append(f"{name} = {_given(name, dtype, ways)}")
-        lines = [line for line in lines if line.partition(" = ")[0] != line.partition(" = ")[2]]
-        lines += [*event.lines(numbers, "y"), *_result(one, ways)]
-        body = tuple(layout.block(lines))
-        about = f"{shown(one.operation.op)}, as it was recorded."
-        made = Function("", ", ".join(numbers), about, body)
-        known = [one for one in functions if replace(one, name="") == made]
-        if not known:
-            known = [replace(made, name="compute_right" if functions else "compute")]
-            functions += known
-        calls.append(f"{known[0].name}({', '.join(names[which])})")
-    return functions, calls
-
-
-def _given(name: str, dtype: str, ways: Written) -> str:
-    """How an operand becomes the library's own value."""
-    return (ways.narrow if dtype == "bfloat16" else ways.wide).format(name)
-
-
-def _result(one: Alone, ways: Written) -> list[str]:
-    lines = []
-    if len(one.operation.gives) > 1:
-        lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")
-    back = ways.back_narrow if one.value.dtype == "bfloat16" else ways.back
-    return [*lines, f"return {back.format('y')}"]
-
-
-def _part(one: Alone) -> str | np.ndarray:
-    """The outputs that are compared: slices as they are written, or flat indices."""
-    shape, index = one.value.shape, one.index
-    if one.pair.selection.whole:
-        return "..."
-    places = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
-    part = tuple(slice(int(at.min()), int(at.max()) + 1) for at in places)
-    every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[part].reshape(-1)
-    if np.array_equal(every, index):
-        return program.index(part, shape)
-    return index
-
-
-def _variables(sides: tuple[Alone, Alone]) -> dict[str, str]:
-    """Environment variables of the left side's target; {} where it is none that is known."""
-    try:
-        where = Target.parse(sides[0].side.recording.target)
-        return {
-            name: value
-            for name, value in library_variables(where).items()
-            if re.fullmatch(r"\w+", name) and re.fullmatch(r"[\w.,:=+/ -]*", value)
-        }
-    except (ProbeError, KeyError, ValueError):
-        return {}
-
-
-def _distribution(one: Alone) -> str:
-    name = _library(one)
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-    return name if re.fullmatch(r"[\w.-]+", name) else ""
-
-
-def _versions(one: Alone) -> str:
-    name = _library(one)
-    try:
-        return f"{shown(name)} {metadata.version(name)}"
-    except metadata.PackageNotFoundError:
-        return shown(name)
-
-
-def _title(sides: tuple[Alone, Alone], aligned: Aligned) -> str:
-    op = shown(aligned.op)
-    shapes = [" and ".join(_shapes(one)) for one in sides]
-    first = f"{_versions(sides[0])}: {op} gives different bits"
-    if shapes[0] != shapes[1]:
-        return f"{first} on {shapes[0]} than on {shapes[1]}."
-    return f"{first} in two runs."
-
-
-def _shapes(one: Alone) -> list[str]:
-    return ["x".join(map(str, array.shape)) or "one number" for array in one.reads[:3]]
-
-
-def _about(sides: tuple[Alone, Alone], aligned: Aligned) -> list[str]:
-    where = f" ({shown(aligned.path)} of the model)" if aligned.path else ""
-    pair = sides[0].pair
-    what = f"One operation{where} with the operands that it read in two runs of a model."
-    same = f"{pair.compared} outputs are compared, which read the same values on both sides."
-    return program.wrapped(what, same)
-
-
 def _finish(
     work: Path,
     made: Folder,
@@ -515,7 +217,7 @@ def _drawn(work: Path, made: Folder, sides: tuple[Alone, Alone], cause: Cause) -
     evidence = example(told)
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
         return False
-    words = tuple(" and ".join(_shapes(one)) for one in sides)
+    words = tuple(" and ".join(scripts.shapes(one)) for one in sides)
     trees.sides(evidence, (words[0], words[1])).savefig(
         work / "order.png", metadata={"Software": None}
     )
@@ -537,9 +239,9 @@ def _report(
 ) -> str:
     """The text of ``report.md``."""
     pair, facts = sides[0].pair, machine.facts()
-    parts = [f"# {_title(sides, aligned).rstrip('.')}", ""]
+    parts = [f"# {scripts.title(sides, aligned).rstrip('.')}", ""]
     if made.ran is not None:
-        if OPERANDS not in made.script and len(made.script) < 12_000:
+        if scripts.OPERANDS not in made.script and len(made.script) < 12_000:
             parts += [f"```python\n{made.script.rstrip()}\n```", ""]
         else:
             parts += ["The script is `reproduce.py`, beside this report.", ""]
@@ -547,26 +249,26 @@ def _report(
     else:
         parts += [
             f"There is no script that shows it: {made.why}. The operands are in "
-            f"`{OPERANDS}`, named x0, x1, ... as the operation reads them.",
+            f"`{scripts.OPERANDS}`, named x0, x1, ... as the operation reads them.",
             "",
         ]
-    operation = [f"- operation: `{shown(aligned.op)}`"]
-    operation += [f"- in the model: `{shown(aligned.path)}`"] if aligned.path else []
+    operation = [f"- operation: `{scripts.shown(aligned.op)}`"]
+    operation += [f"- in the model: `{scripts.shown(aligned.path)}`"] if aligned.path else []
     for word, one in zip(("left", "right"), sides, strict=True):
         reads = ", ".join(
             f"{dtype} {array.shape}" for dtype, array in zip(one.dtypes, one.reads, strict=False)
         )
-        operation.append(f"- {word}: reads {reads}; on `{shown(one.side.recording.target)}`")
+        operation.append(
+            f"- {word}: reads {reads}; on `{scripts.shown(one.side.recording.target)}`"
+        )
     told = "no number" if pair.max_ulp is None else f"{pair.max_ulp} ulp"
-    operation.append(
-        f"- {pair.differing} of {pair.compared} outputs that read the same values differ, up to {told}"
-    )
+    differ = f"{pair.differing} of {pair.compared} outputs that read the same values differ"
+    operation.append(f"- {differ}, up to {told}")
     parts += ["## The operation", "", *operation, ""]
     parts += ["## Why", "", *_why(cause, drawn), ""]
     parts += ["## Versions and machine", ""]
-    parts += [
-        f"- {_versions(sides[0])}, NumPy {np.__version__}, Python {platform.python_version()}"
-    ]
+    used = dict.fromkeys(scripts.versions(one) for one in sides)
+    parts += [f"- {', '.join(used)}, NumPy {np.__version__}, Python {platform.python_version()}"]
     parts += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -593,8 +295,11 @@ def _machine(
     return {
         "format": FORMAT,
         "targets": [one.side.recording.target for one in sides],
-        "library_versions": [_versions(one).rpartition(" ")[2] for one in sides],
-        "operation": {"op": shown(aligned.op), "path": shown(aligned.path)},
+        "library_versions": [scripts.versions(one).rpartition(" ")[2] for one in sides],
+        "operation": {
+            "op": scripts.shown(aligned.op),
+            "path": scripts.shown(aligned.path),
+        },
         "compared": pair.compared,
         "differing": pair.differing,
         "max_ulp": pair.max_ulp,

@@ -288,6 +288,13 @@ WALKS = since(
     Column("examined", "int", "of these, compared", "operations", null=NO_WALK),
     Column("sources", "int", "inputs agree, outputs differ", "operations", null=NO_WALK),
     Column("carried", "int", "inputs differ already", "operations", null=NO_WALK),
+    Column(
+        "own",
+        "int",
+        "of the carried, those that differ by themselves too",
+        "operations",
+        null="not asked",
+    ),
     Column("healed", "int", "inputs differ, outputs agree", "operations", null=NO_WALK),
     Column("one_side", "int", "of one run alone", "operations", null=NO_WALK),
     Column("first", "text", "the first source", null="none"),
@@ -314,6 +321,7 @@ SOURCES = since(
     *MODEL,
     key("number", "int", "place of the operation in the run"),
     Column("name", "text", "the operation, by its place in the model"),
+    Column("verdict", "text", "`source`, or `carried`: it differs by itself behind a source"),
     Column("op", "text", "the library's word for it"),
     Column(
         "kind", "text", "`product`, `convolution`, `pool`, `reduction`, `norm`, `function`, ..."
@@ -371,7 +379,7 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "trials": "One row a random pair of runs: what probe says of it, and what direct calls of the "
     "libraries say.",
     "walks": "One row a pair of runs of a model, compared operation by operation.",
-    "sources": "One row an operation whose inputs agree and whose outputs don't.",
+    "sources": "One row an operation that differs by itself: its inputs agree, or were made to.",
 }
 """What a row of each table is."""
 

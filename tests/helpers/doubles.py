@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 @dataclass
 class Step:
-    """One operation: ``reads`` are names of inputs or numbers of steps; ``text``: lines, or none."""
+    """One operation. ``reads``: names of inputs or numbers of steps; ``text``: lines, or none."""
 
     op: str
     meaning: Meaning

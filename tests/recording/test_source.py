@@ -178,6 +178,26 @@ class TestSums:
         _, cause = explained(Reduces((2,), "mean"), mean, {"x": x[:1]}, {"x": x})
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
+    @pytest.mark.parametrize("counts", [False, True])
+    @pytest.mark.parametrize("stride", [1, 2])
+    def test_means_of_windows_that_overlap_are_asked_apart(self, stride: int, counts: bool) -> None:
+        x = normal(3, 5, 9)
+
+        def pooled(x: np.ndarray) -> np.ndarray:
+            padded = np.pad(x, ((0, 0), (0, 0), (1, 1)))
+            outputs = (9 + 2 - 4) // stride + 1
+            taps = [padded[..., k : k + (outputs - 1) * stride + 1 : stride] for k in range(4)]
+            order = list(range(4))
+            y = added(np.stack(taps, -2), order if len(x) == 1 else order[::-1])
+            ones = np.pad(np.ones(9), 1, constant_values=counts)
+            size = [ones[k * stride : k * stride + 4].sum() for k in range(outputs)]
+            return (y / np.array(size)).astype(np.float32)
+
+        sizes: Any = ((2,), 1, (4,), (stride,), (1,), ((1, 1),))
+        meaning = Windows(*sizes, "average", reads=(0,), counts_padding=counts)
+        _, cause = explained(meaning, pooled, {"x": x[:1]}, {"x": x})
+        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+
     @pytest.mark.parametrize("word", ["relu", "relu6"])
     def test_a_sum_goes_through_a_fused_activation(self, word: str) -> None:
         x, w, b = normal(8, 20), normal(20, 16), normal(16)

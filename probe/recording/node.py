@@ -1,4 +1,4 @@
-"""A node of an ONNX model as its meaning is asked for: attributes, shapes, and constants it reads."""
+"""A node of a model file as its meaning is asked for: attributes, shapes, and constants that it reads."""
 
 from __future__ import annotations
 

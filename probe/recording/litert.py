@@ -1,0 +1,322 @@
+"""LiteRT, watched operator by operator: each as a model of its own, with its constant weights.
+
+The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
+the file runs alone, under the same delegate or without one, which also keeps memory flat. That the
+outputs have the bits of an unwatched run is checked at the first recording; where they don't, the
+whole model is one operation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from probe import ulp
+from probe.errors import InputError
+from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
+from probe.recording.litert_file import DTYPES, NESTED, File
+from probe.recording.litert_meanings import meaning
+from probe.recording.meaning import Unknown
+from probe.recording.node import Fact
+
+ENDINGS = (".tflite",)
+KEPT = 1 << 16
+"""Bytes of inputs and outputs up to which an operator's interpreter is kept for the next run."""
+
+
+class Recorder:
+    """A model with its inputs.
+
+    ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
+    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where LiteRT
+    refuses the model or the inputs.
+    """
+
+    def __init__(
+        self,
+        model: Path | str | bytes,
+        inputs: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = "model" if isinstance(model, bytes) else Path(model).name
+        self.content = model if isinstance(model, bytes) else content(Path(model))
+        self.inputs, self.switches = dict(inputs), dict(switches or {})
+        self.target = "litert" + "".join(f",{key}={value}" for key, value in self.switches.items())
+        self.note = ""
+        self.cut: _Cut | None = None
+        self.whole = False
+
+    def plain(self) -> list[np.ndarray]:
+        """Runs the model unwatched."""
+        try:
+            made = interpreter(self.content, self.switches)
+        except Exception as error:
+            raise unreadable(self.name, error) from None
+        details = made.get_input_details()
+        for one in details:
+            if one["name"] not in self.inputs:
+                names = ", ".join(self.inputs)
+                raise InputError("inputs", names, f"{one['name']} is missing", "give it")
+        try:
+            for one in details:
+                array = self.inputs[one["name"]]
+                if tuple(one["shape"]) != array.shape:
+                    made.resize_tensor_input(one["index"], array.shape)
+            made.allocate_tensors()
+            for one in details:
+                made.set_tensor(one["index"], self.inputs[one["name"]])
+            made.invoke()
+        except Exception as error:
+            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
+            why = f"LiteRT refuses them: {' '.join(str(error).split())[:160]}"
+            raise InputError("inputs", shapes, why, "give the model's own shapes and types") from None
+        return [made.get_tensor(one["index"]) for one in made.get_output_details()]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it operator by operator, and calls ``visit`` behind each."""
+        if self.cut is None and not self.whole:
+            self._check()
+        return self._as_one(visit) if self.cut is None else self.cut.run(visit)
+
+    def _check(self) -> None:
+        """Whether its operators alone give the bits that it gives unwatched."""
+        wanted = self.plain()
+        try:
+            cut = _Cut(File(self.content), self.inputs, self.switches)
+            found = [one.array() for one in cut.run(lambda _: None)]
+        except Exception as error:  # an operator that can't run alone, or a type without arrays
+            said = " ".join(str(error).split())[:120] or type(error).__name__
+            self._give_up(f"its operators can't be run one by one ({said})")
+            return
+        if any(not _same(*pair) for pair in zip(found, wanted, strict=True)):
+            self._give_up("its operators run one by one give other bits")
+            return
+        self.cut = cut
+
+    def _give_up(self, why: str) -> None:
+        self.whole = True
+        self.note = f"the model is one operation: {why}"
+
+    def _as_one(self, visit: Visit) -> list[Seen]:
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            given = dict(zip(self.inputs, arrays, strict=True))
+            return Recorder(self.content, given, self.switches).plain()
+
+        found = self.plain()
+        reads = [_of_array(name, one) for name, one in self.inputs.items()]
+        gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
+        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
+        return gives
+
+
+def _of_array(name: str, array: np.ndarray) -> Seen:
+    return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.dtype.kind == "f":
+        return ulp.equal(one, other, str(one.dtype))
+    return bool(np.array_equal(one, other))
+
+
+def interpreter(model: bytes, switches: Mapping[str, str]) -> Any:
+    """Returns an interpreter: ``threads``, and ``xnnpack``: 0 for the built-in kernels."""
+    words: dict[str, Any] = {}
+    if "threads" in switches:
+        words["num_threads"] = int(switches["threads"])
+    if switches.get("xnnpack") == "0":
+        words["experimental_op_resolver_type"] = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return Interpreter(model_content=model, **words)
+
+
+class _Cut:
+    """A model cut into its operators, with its inputs."""
+
+    def __init__(
+        self, file: File, inputs: Mapping[str, np.ndarray], switches: Mapping[str, str]
+    ) -> None:
+        self.file, self.switches = file, switches
+        self.given = {int(n): inputs[file.name(int(n))] for n in file.graph.inputs}
+        self.outputs = [int(n) for n in file.graph.outputs]
+        self.operators = _folded(file)
+        self.values: dict[int, np.ndarray] = {}
+        self.settled = {n for n in self.given if "float" not in file.dtype(n)}
+        self.events: list[Event] = []
+        self.kept: dict[int, Any] = {}
+
+    def run(self, visit: Visit) -> list[Seen]:
+        """Runs all operators, and returns the outputs."""
+        self.values = dict(self.given)
+        left = Counter(self.outputs)
+        for operator in self.operators:
+            left.update(self.file.reads(operator))
+        for number, operator in enumerate(self.operators):
+            self._compute(number, operator)
+            if number == len(self.events):
+                self.events.append(self._event(operator))
+            visit(self.events[number])
+            left.subtract(self.file.reads(operator))
+            for n in [*self.file.reads(operator), *self.file.gives(operator)]:
+                if left[n] <= 0:
+                    self.values.pop(n, None)
+        return [self.seen(n) for n in self.outputs]
+
+    def _fed(self, operator: Any) -> dict[int, tuple[int, ...]]:
+        reads = self.file.reads(operator)
+        return {n: self.values[n].shape for n in reads if n not in self.file.constants}
+
+    def _compute(self, number: int, operator: Any) -> None:
+        fed = self._fed(operator)
+        made = self.kept.get(number)
+        if made is None:
+            made = _started(self.file.piece(operator, fed), self.switches)
+        found = _invoked(made, [self.values[n] for n in fed])
+        self.values.update(zip(self.file.gives(operator), found, strict=True))
+        size = sum(one.nbytes for one in found) + sum(self.values[n].nbytes for n in fed)
+        if size <= KEPT and not any(t.isVariable for t in self._tensors(operator)):
+            self.kept[number] = made
+
+    def _tensors(self, operator: Any) -> list[Any]:
+        given = [] if operator.inputs is None else operator.inputs
+        return [self.file.tensors[n] for n in given if n >= 0]
+
+    def array(self, number: int) -> np.ndarray:
+        """A value's bits."""
+        held = number not in self.values
+        return self.file.constants[number] if held else self.values[number]
+
+    def seen(self, number: int) -> Seen:
+        """A value as it is met."""
+        held = number not in self.values
+        array = self.array(number)
+        known = self.file.name(number) if held or number in self.given else ""
+        role = WEIGHT if held else INPUT
+        return Seen(number, array.shape, str(array.dtype), lambda: self.array(number), role, known)
+
+    def _event(self, operator: Any) -> Event:
+        file = self.file
+        op, words = file.kind(operator), file.options(operator)
+        every, gives = file.reads(operator), file.gives(operator)
+        reads = [] if op in ("SHAPE", "RANK") else every
+        if all(n in self.settled or n in file.constants for n in reads):
+            self.settled.update(gives)
+        slots = [] if operator.inputs is None else [int(n) for n in operator.inputs]
+        facts = [self._fact(n, reads) if n in every else None for n in slots]
+        given = [self.seen(n) for n in gives]
+        fed = {} if not reads else self._fed(operator)
+        path = file.name(gives[0]).removesuffix(":0") if gives else op
+        return Event(
+            *(op, path, [self.seen(n) for n in reads], given),
+            meaning(op, words, facts, [one.shape for one in given]),
+            {name: one for name, one in words.items() if _plain(one)},
+            self._again(operator, reads, fed) if op not in NESTED else None,
+        )
+
+    def _fact(self, number: int, reads: list[int]) -> Fact:
+        settled = number in self.file.constants or number in self.settled
+        seen = self.seen(number)
+        content = (lambda: self.array(number)) if settled else None
+        at = reads.index(number) if number in reads else -1
+        return Fact(at, seen.shape, seen.dtype, content)
+
+    def _again(
+        self, operator: Any, reads: list[int], fed: dict[int, tuple[int, ...]]
+    ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+        last: list[Any] = []
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            given = dict(zip(reads, arrays, strict=True))
+            held = {n: given[n] for n in given if n not in fed}
+            model = self.file.piece(operator, fed, held)
+            if not last or last[0] != model:
+                last[:] = [model, _started(model, self.switches)]
+            return _invoked(last[1], [given[n] for n in fed])
+
+        return again
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | list | type(None))
+
+
+def _folded(file: File) -> list[Any]:
+    """The operators without those that widen constants, which XNNPACK unpacks as weights."""
+    found = []
+    for operator in file.operators:
+        (source, *_) = file.reads(operator) or [-1]
+        constant = file.constants.get(source)
+        if file.kind(operator) == "DEQUANTIZE" and constant is not None:
+            if constant.dtype == np.float16:
+                file.constants[file.gives(operator)[0]] = constant.astype(np.float32)
+                continue
+        found.append(operator)
+    return found
+
+
+def _started(model: bytes, switches: Mapping[str, str]) -> Any:
+    made = interpreter(model, switches)
+    made.allocate_tensors()
+    return made
+
+
+def _invoked(made: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    for one, array in zip(made.get_input_details(), arrays, strict=True):
+        made.set_tensor(one["index"], array)
+    made.invoke()
+    return [made.get_tensor(one["index"]) for one in made.get_output_details()]
+
+
+class Opened:
+    """A model file and its inputs; None for the batch, and for sizes that the file leaves open."""
+
+    def __init__(self, path: Path, switches: Mapping[str, str] | None = None) -> None:
+        self.path, self.switches = path, dict(switches or {})
+        try:
+            self.file = File(content(path))
+            numbers = [int(n) for n in self.file.graph.inputs]
+            self.inputs = tuple(self._declared(n) for n in numbers)
+        except InputError:
+            raise
+        except Exception as error:
+            raise unreadable(path.name, error) from None
+
+    def _declared(self, number: int) -> Input:
+        tensor, name = self.file.tensors[number], self.file.name(number)
+        if tensor.type not in DTYPES:
+            raise InputError("network", name, "this input is no array", "export it with arrays")
+        sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
+        sizes = [] if sizes is None else list(sizes)
+        return Input(name, tuple(None if n < 0 else int(n) for n in sizes), self.file.dtype(number))
+
+    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the model with these inputs."""
+        return Recorder(self.path, arrays, self.switches)
+
+
+def content(path: Path) -> bytes:
+    """A file's bytes. InputError where it can't be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError("network", path.name, f"can't be read: {error.strerror}", "give a file") from None
+
+
+def unreadable(name: str, error: Exception) -> InputError:
+    """Returns what is said of a file that LiteRT refuses."""
+    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+    return InputError("network", name, f"can't be read: {said}", "convert or download it again")
+
+
+def opened(path: Path, trust: bool = False) -> Opened:
+    """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read."""
+    return Opened(Path(path))
+
+
+__all__ = ["ENDINGS", "Opened", "Recorder", "opened"]

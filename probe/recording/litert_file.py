@@ -1,0 +1,154 @@
+"""A .tflite file's operators, and one of them as a model of its own.
+
+A piece keeps the operator's constants, its options and what the file says of quantisation; what it
+reads else are inputs of the shapes that they have in the run. Its schema is an installed LiteRT's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from probe.backends.litert_model import aligned_buffer
+
+NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}
+DTYPES = {
+    getattr(schema.TensorType, name): dtype
+    for name, dtype in {
+        **{"FLOAT32": "float32", "FLOAT16": "float16", "FLOAT64": "float64", "BOOL": "bool"},
+        **{"INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64"},
+        **{"UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64"},
+        **{"COMPLEX64": "complex64", "COMPLEX128": "complex128"},
+    }.items()
+}
+NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
+"""Operators that run other subgraphs of the file; these go with them."""
+
+
+class File:
+    """A model as it is read. ``operators``: of its first subgraph, in the order in which they run."""
+
+    def __init__(self, content: bytes) -> None:
+        root = schema.Model.GetRootAs(content, 0)
+        self.model = schema.ModelT.InitFromObj(root)
+        self.graph = self.model.subgraphs[0]
+        self.tensors = self.graph.tensors
+        self.operators = list(self.graph.operators)
+        self.constants: dict[int, np.ndarray] = {}
+        for number, tensor in enumerate(self.tensors):
+            data = self.model.buffers[tensor.buffer].data
+            if data is not None and len(data) and tensor.type in DTYPES:
+                array = np.asarray(data, np.uint8).view(DTYPES[tensor.type])
+                shape = () if tensor.shape is None else tuple(tensor.shape)
+                self.constants[number] = array.reshape(shape)
+
+    def name(self, number: int) -> str:
+        """A tensor's name."""
+        given = self.tensors[number].name
+        return given.decode(errors="replace") if isinstance(given, bytes) else str(given or number)
+
+    def dtype(self, number: int) -> str:
+        """A tensor's dtype; KeyError for one that NumPy doesn't have."""
+        return DTYPES[self.tensors[number].type]
+
+    def kind(self, operator: Any) -> str:
+        """An operator's name in the schema, such as ``CONV_2D``."""
+        code = self.model.operatorCodes[operator.opcodeIndex]
+        number = max(code.builtinCode, code.deprecatedBuiltinCode)
+        if NAMES[number] == "CUSTOM":
+            return str((code.customCode or b"custom").decode(errors="replace"))
+        return NAMES[number]
+
+    def reads(self, operator: Any) -> list[int]:
+        """The tensors that an operator reads, without variables, which it keeps for itself."""
+        given = [] if operator.inputs is None else list(operator.inputs)
+        return [int(n) for n in given if n >= 0 and not self.tensors[n].isVariable]
+
+    def gives(self, operator: Any) -> list[int]:
+        """The tensors that an operator gives."""
+        return [] if operator.outputs is None else [int(n) for n in operator.outputs]
+
+    def options(self, operator: Any) -> dict[str, Any]:
+        """An operator's options by their names in the schema."""
+        found = operator.builtinOptions or operator.builtinOptions2
+        words = {} if found is None else dict(vars(found))
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in words.items()
+        }
+
+    def piece(
+        self,
+        operator: Any,
+        fed: Mapping[int, Sequence[int]],
+        constants: Mapping[int, np.ndarray] | None = None,
+    ) -> bytes:
+        """Returns a model of one operator. ``fed``: what it reads, by number, with its shape;
+        ``constants``: other numbers for constants."""
+        numbers = self._tensors_of(operator)
+        places = {n: place for place, n in enumerate(numbers)}
+        made, graph = schema.ModelT(), schema.SubGraphT()
+        made.buffers, graph.tensors = [aligned_buffer(schema)], []
+        for n in numbers:
+            graph.tensors.append(self._tensor(n, made.buffers, fed, constants or {}))
+        one = copy(operator)
+        given = [] if operator.inputs is None else operator.inputs
+        one.inputs = [places[int(n)] if n >= 0 else -1 for n in given]
+        one.outputs = [places[n] for n in self.gives(operator)]
+        graph.operators = [one]
+        graph.inputs, graph.outputs = [places[n] for n in fed], list(one.outputs)
+        graph.name = b"main"
+        made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
+        made.subgraphs = [graph]
+        if self.kind(operator) in NESTED:
+            made.subgraphs += [
+                self._copied(other, made.buffers) for other in self.model.subgraphs[1:]
+            ]
+        builder = schema.flatbuffers.Builder(1024)
+        builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
+        return bytes(builder.Output())
+
+    def _tensors_of(self, operator: Any) -> list[int]:
+        given = [] if operator.inputs is None else list(operator.inputs)
+        every = [int(n) for n in [*given, *self.gives(operator)] if n >= 0]
+        return list(dict.fromkeys(every))
+
+    def _tensor(
+        self,
+        number: int,
+        buffers: list[Any],
+        fed: Mapping[int, Sequence[int]],
+        constants: Mapping[int, np.ndarray],
+    ) -> Any:
+        tensor = copy(self.tensors[number])
+        tensor.buffer, tensor.shapeSignature = 0, None
+        if number in fed:
+            tensor.shape = list(fed[number])
+        elif number in self.constants or self.tensors[number].buffer:
+            data = self.model.buffers[self.tensors[number].buffer].data
+            if number in constants or number in self.constants:
+                array = constants.get(number, self.constants.get(number))
+                data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+            if data is not None and len(data):
+                tensor.buffer = len(buffers)
+                buffers.append(aligned_buffer(schema))
+                buffers[-1].data = np.asarray(data, np.uint8)
+        return tensor
+
+    def _copied(self, graph: Any, buffers: list[Any]) -> Any:
+        made = copy(graph)
+        made.tensors = []
+        for one in graph.tensors:
+            tensor = copy(one)
+            data = self.model.buffers[one.buffer].data
+            tensor.buffer = 0
+            if data is not None and len(data):
+                tensor.buffer = len(buffers)
+                buffers.append(aligned_buffer(schema))
+                buffers[-1].data = np.asarray(data, np.uint8)
+            made.tensors.append(tensor)
+        return made

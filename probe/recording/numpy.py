@@ -1,0 +1,439 @@
+"""Plain NumPy functions, watched by NumPy's own protocol: arrays that report what is done with them.
+
+The function takes its arrays as arguments. It also stands in for any library where none is
+installed: :func:`operation` makes one operation of any Python function, with a meaning.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from probe.errors import InputError
+from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Meaning,
+    Moves,
+    Normalises,
+    Reduces,
+    Reshapes,
+    Same,
+    Scans,
+    Turns,
+    Unknown,
+)
+
+
+class Recorder:
+    """A function of arrays: ``inputs`` as they are given, ``weights`` by name."""
+
+    target, note = "numpy", ""
+
+    def __init__(self, function: Callable[..., Any], *inputs: Any, **weights: Any) -> None:
+        self.function = function
+        self.inputs = [np.asarray(one) for one in inputs]
+        self.weights = {name: np.asarray(one) for name, one in weights.items()}
+
+    def plain(self) -> list[np.ndarray]:
+        """Runs it unwatched."""
+        return [np.asarray(one) for one in _several(self.function(*self.inputs, **self.weights))]
+
+    def record(self, visit: Visit) -> list[Seen]:
+        """Runs it, and calls ``visit`` behind each operation."""
+        run = _Run(visit)
+        inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
+        weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
+        found = self.function(*inputs, **weights)
+        return [run.seen(one) for one in _several(found)]
+
+
+def _several(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, tuple | list) else [found]
+
+
+_local = threading.local()
+
+
+@contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Names a part of the function: the path of its operations."""
+    before = getattr(_local, "path", "")
+    _local.path = f"{before}.{name}" if before else name
+    try:
+        yield
+    finally:
+        _local.path = before
+
+
+def operation(
+    name: str, meaning: Callable[..., Meaning] | Meaning
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes one operation of a function of arrays; ``meaning``: itself, or from the arguments."""
+
+    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def called(*args: Any, **words: Any) -> Any:
+            run = _run_of((args, words))
+            if run is None:
+                return function(*args, **words)
+            means = meaning(*args, **words) if callable(meaning) else meaning
+            return run.done(name, function, args, words, means)
+
+        return called
+
+    return made
+
+
+class _Run:
+    """One recorded run: numbers values, and reports operations."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit, self.count = visit, 0
+
+    def watched(self, array: np.ndarray, role: str = INPUT, name: str = "") -> Watched:
+        """An array that reports what is done with it."""
+        self.count += 1
+        found = np.asarray(array).view(Watched)
+        found.run, found.key, found.role, found.name = self, self.count, role, name
+        return found
+
+    def seen(self, value: Any) -> Seen:
+        """A value as the contract has it; numbers by their content."""
+        plain = np.asarray(value)
+        key = getattr(value, "key", None)
+        if key is None:
+            key = ("content", plain.dtype.str, plain.shape, plain.tobytes())
+        return Seen(
+            *(key, plain.shape, plain.dtype.name, lambda: plain),
+            *(getattr(value, "role", INPUT), getattr(value, "name", "")),
+        )
+
+    def done(
+        self, name: str, function: Any, args: Any, words: Any, means: Meaning, into: Any = None
+    ) -> Any:
+        """Runs an operation on plain arrays and reports it; ``into``: is changed in place."""
+        reads: list[Any] = []
+        held = _replaced((args, words), lambda one: reads.append(one) or _Hole(len(reads) - 1))
+        seen = [self.seen(one) for one in reads]
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            filled = _filled(held, [np.array(one) for one in arrays])
+            return [np.asarray(one) for one in _several(function(*filled[0], **filled[1]))]
+
+        plain = _filled(held, [np.asarray(one) for one in reads])
+        found = function(*plain[0], **plain[1])
+        if into is not None:
+            self.count += 1
+            into.key, gives = self.count, [into]
+        else:
+            gives = [self.watched(one) for one in _several(found)]
+        self.visit(
+            Event(
+                *(name, getattr(_local, "path", ""), seen, [self.seen(one) for one in gives]),
+                *(means, _attributes(held), again, _lines(name, held)),
+                ("import numpy as np",),
+            )
+        )
+        return gives if isinstance(found, tuple | list) else gives[0]
+
+
+class _Hole:
+    """The place of an array among arguments."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _replaced(value: Any, put: Callable[[Any], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        return put(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_replaced(one, put) for one in value)
+    if isinstance(value, Mapping):
+        return {name: _replaced(one, put) for name, one in value.items()}
+    return value
+
+
+def _filled(value: Any, arrays: Sequence[np.ndarray]) -> Any:
+    if isinstance(value, _Hole):
+        return arrays[value.number]
+    if isinstance(value, tuple | list):
+        return type(value)(_filled(one, arrays) for one in value)
+    if isinstance(value, Mapping):
+        return {name: _filled(one, arrays) for name, one in value.items()}
+    return value
+
+
+def _attributes(held: Any) -> dict[str, Any]:
+    args, words = held
+    found = {f"argument{n}": repr(one) for n, one in enumerate(args) if not _holes(one)}
+    return found | {name: repr(one) for name, one in words.items() if not _holes(one)}
+
+
+def _holes(value: Any) -> bool:
+    return isinstance(value, _Hole) or isinstance(value, tuple | list) and any(map(_holes, value))
+
+
+def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | None:
+    if not hasattr(np, name):
+        return None
+
+    def written(value: Any, names: Sequence[str]) -> str:
+        if isinstance(value, _Hole):
+            return names[value.number]
+        if isinstance(value, tuple | list) and _holes(value):
+            return f"[{', '.join(written(one, names) for one in value)}]"
+        return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
+
+    def lines(names: Sequence[str], y: str) -> list[str]:
+        given = [written(one, names) for one in held[0]]
+        given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
+        return [f"{y} = np.{name}({', '.join(given)})"]
+
+    return lines
+
+
+def _run_of(value: Any) -> _Run | None:
+    if isinstance(value, Watched):
+        return value.run
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return next((run for run in map(_run_of, value) if run is not None), None)
+    return None
+
+
+class Watched(np.ndarray):
+    """An array of a recorded run."""
+
+    run: _Run
+    key: Any
+    role: str
+    name: str
+
+    def __array_finalize__(self, parent: Any) -> None:
+        """A view that NumPy makes by itself is a value of its own, by content."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **words: Any) -> Any:
+        run = _run_of((args, words))
+        assert run is not None
+        into = words.pop("out", (None,))[0]
+        if method != "__call__":
+            function = getattr(ufunc, method)
+            name = f"{ufunc.__name__}.{method}"
+            return run.done(name, function, args, words, Unknown(f"{name} has no description"))
+        name = ufunc.__name__
+        means = UFUNCS[name](*args, **words) if name in UFUNCS else Unknown(name)
+        if into is None:
+            return run.done(name, ufunc, args, words, means)
+        function = ufunc
+        if into is args[0]:  # x += y
+            return self._in_place(run, name, function, args, words, means)
+        raise InputError("out", name, "results into another array are not watched", "leave out out=")
+
+    def _in_place(
+        self, run: _Run, name: str, function: Any, args: Any, words: Any, means: Meaning
+    ) -> Any:
+        target, kept = args[0], np.array(args[0])
+
+        def changed(*arrays: Any, **rest: Any) -> np.ndarray:
+            found = function(*arrays, **rest)
+            return np.asarray(found, kept.dtype)
+
+        new = run.done(name, changed, args, words, means)
+        np.asarray(target)[...] = np.asarray(new)
+        target.key, target.role, target.name = new.key, INPUT, ""
+        return target
+
+    def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
+        run, name = _run_of((args, words)), func.__name__
+        assert run is not None
+        if name in QUERIES:
+            return func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
+        row = FUNCTIONS.get(name)
+        means = row(*args, **words) if row else Unknown(f"{name} has no description")
+        return run.done(name, func, args, words, means)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not hasattr(self, "run"):
+            return np.asarray(self)[key]
+
+        def taken(array: np.ndarray) -> np.ndarray:
+            return np.array(array[key])
+
+        if _run_of((key,) if not isinstance(key, tuple) else key) is not None:
+            key = _replaced(key, np.asarray)
+        return self.run.done("getitem", taken, (self,), {}, Moves(taken))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        def put(array: np.ndarray, given: Any) -> np.ndarray:
+            found = np.array(array)
+            found[key] = given
+            return found
+
+        given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
+        new = self.run.done("setitem", put, (self, given), {}, Moves(put))
+        np.asarray(self)[...] = np.asarray(new)
+        self.key, self.role, self.name = new.key, INPUT, ""
+
+
+def _method(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def called(self: Watched, *args: Any, **words: Any) -> Any:
+        if name in ("reshape", "transpose") and len(args) > 1:
+            args = (args,)
+        return function(self, *args, **words)
+
+    return called
+
+
+for _name in "reshape transpose sum mean max min prod var std argmax cumsum squeeze swapaxes".split():
+    setattr(Watched, _name, _method(_name))
+Watched.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
+
+
+def _cast(self: Watched, dtype: Any, **_: Any) -> Any:
+    def cast(array: np.ndarray) -> np.ndarray:
+        return array.astype(dtype)
+
+    same = np.dtype(dtype) == self.dtype
+    means = Same() if same else Each("cast", "stays", (np.dtype(dtype).name,))
+    return self.run.done("cast", cast, (self,), {}, means)
+
+
+Watched.astype = _cast  # type: ignore[method-assign, assignment]
+
+
+def _matmul(one: Any, two: Any, **_: Any) -> Meaning:
+    ranks = np.asarray(one).ndim, np.asarray(two).ndim
+    left = "k" if ranks[0] == 1 else "...mk"
+    right = "k" if ranks[1] == 1 else "...kn"
+    out = ("..." if max(ranks) > 1 else "") + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
+    return Contracts(f"{left},{right}->{out}")
+
+
+def _axes(array: Any, axis: Any) -> tuple[int, ...]:
+    rank = np.asarray(array).ndim
+    if axis is None:
+        return tuple(range(rank))
+    return tuple(k % rank for k in (axis if isinstance(axis, tuple | list) else (axis,)))
+
+
+def _reduction(word: str, zero: bool = False) -> Callable[..., Meaning]:
+    def row(array: Any, axis: Any = None, *_: Any, keepdims: bool = False, **words: Any) -> Meaning:
+        if set(words) - {"dtype", "ddof", "correction"}:
+            return Unknown(f"{word} with {', '.join(words)}")
+        numbers = tuple(f"{name}={value!r}" for name, value in words.items())
+        return Reduces(_axes(array, axis), word, keepdims, zero, numbers)
+
+    return row
+
+
+def _transpose(array: Any, axes: Any = None) -> Meaning:
+    rank = np.asarray(array).ndim
+    return Turns(tuple(k % rank for k in axes) if axes else tuple(range(rank))[::-1])
+
+
+def _moved(function: Callable[..., Any]) -> Callable[..., Meaning]:
+    """A movement of its first argument, or of a list of them; the others are numbers."""
+
+    def row(first: Any, *args: Any, **words: Any) -> Meaning:
+        if isinstance(first, tuple | list):
+            return Moves(lambda *arrays: function(arrays, *args, **words))
+        return Moves(lambda array: function(array, *args, **words))
+
+    return row
+
+
+def _pad(array: Any, width: Any, mode: str = "constant", **words: Any) -> Meaning:
+    if mode == "constant" and words.get("constant_values", 0) != 0:
+        return Unknown("padding with a number")
+    return Moves(lambda one: np.pad(one, width, mode, **words))
+
+
+def _einsum(equation: str, *arrays: Any, **_: Any) -> Meaning:
+    plain = equation.replace(" ", "")
+    letters = plain.partition("->")[0].split(",")
+    once = all(len(set(one)) == len(one) for one in letters)
+    if len(arrays) == 2 and "->" in plain and "..." not in plain and once:
+        return Contracts(plain)
+    return Unknown(f"einsum {equation}")
+
+
+def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
+    """What a softmax along an axis computes; what underflows to zero is left out of its sum."""
+    return Normalises(_axes(array, axis), "softmax", vanishes=True)
+
+
+QUERIES = ("ndim", "shape", "size", "result_type", "can_cast", "array_equal", "array_repr", "array_str")
+"""Functions that ask about arrays and compute none."""
+
+UFUNCS: dict[str, Callable[..., Meaning]] = {
+    "add": lambda *_, **__: Each("add", "adds"),
+    "multiply": lambda *_, **__: Each("multiply", "clears"),
+    "divide": lambda *_, **__: Each("divide", "clears"),
+    "matmul": _matmul,
+    **{
+        name: lambda *_, word=name, **__: Each(word)
+        for name in "subtract power exp log log2 cos maximum minimum greater greater_equal less "
+        "less_equal equal not_equal logical_and logical_or reciprocal exp2 isfinite".split()
+    },
+    **{
+        name: lambda *_, word=name, **__: Each(word, "stays")
+        for name in "negative absolute tanh sin sqrt cbrt square expm1 log1p floor ceil rint "
+        "sign arctan sinh".split()
+    },
+}
+"""What NumPy's functions of elements compute, by name."""
+
+FUNCTIONS: dict[str, Callable[..., Meaning]] = {
+    "sum": _reduction("sum", True),
+    "mean": _reduction("mean"),
+    "var": _reduction("variance"),
+    "std": _reduction("deviation"),
+    "max": _reduction("max"),
+    "amax": _reduction("max"),
+    "min": _reduction("min"),
+    "amin": _reduction("min"),
+    "prod": _reduction("prod"),
+    "reshape": lambda *_, **__: Reshapes(),
+    "squeeze": lambda *_, **__: Reshapes(),
+    "expand_dims": lambda *_, **__: Reshapes(),
+    "transpose": _transpose,
+    "einsum": _einsum,
+    "pad": _pad,
+    "where": lambda *_: Each("where"),
+    "copy": lambda *_: Same(),
+    "cumsum": lambda array, axis=None: (
+        Scans(axis, "cumsum") if axis is not None else Unknown("cumsum of all axes")
+    ),
+    **{
+        name: _moved(getattr(np, name))
+        for name in "concatenate stack split flip roll repeat tile swapaxes moveaxis take "
+        "broadcast_to".split()
+    },
+}
+"""What NumPy's other functions compute, by name."""
+
+
+@operation("relu", Each("relu", "stays"))
+def relu(array: np.ndarray) -> np.ndarray:
+    """The larger of 0 and each element, as one operation."""
+    return np.maximum(array, array.dtype.type(0))
+
+
+@operation("softmax", softmax_meaning)
+def softmax(array: np.ndarray, axis: int = -1) -> np.ndarray:
+    """The softmax along an axis, as one operation."""
+    with np.errstate(invalid="ignore"):
+        raised = np.exp(array - array.max(axis, keepdims=True))
+    found: np.ndarray = raised / raised.sum(axis, keepdims=True)
+    return found

@@ -1,0 +1,81 @@
+"""The truth about labels: elements that have the same label must be the same number.
+
+Both sides run in float64, so that no order of additions moves a number by more than ``NEAR``; what
+is computed differently moves by far more. All values of both runs share one table from labels to numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from probe.recording.difference import labelled
+from probe.recording.labels import ZERO, Labels, agreeing
+from probe.recording.recording import Live
+
+NEAR = 1e-9
+"""Relative to the larger number, or to 1: a thousand times what float64 sums of this size lose."""
+
+
+def watched(function: Callable[[], Any]) -> tuple[Live, list[np.ndarray]]:
+    """Returns a run and the numbers of all its values."""
+    from probe.recording.torch import Recorder
+
+    live = Live(Recorder(function))
+    found = live.arrays(set(range(len(live.recording.values))))
+    return live, [found[n] for n in range(len(found))]
+
+
+def both(left: Callable[[], Any], right: Callable[[], Any]) -> list[tuple[Live, Any, list[Labels]]]:
+    """Returns (run, numbers, labels) of each side, after checking that labels tell the truth."""
+    runs = [watched(left), watched(right)]
+    labels = [
+        labelled(runs[n][0].recording, runs[1 - n][0].recording) for n in range(2)
+    ]
+    sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
+    for live, numbers, own in sides:
+        for value, array, label in zip(live.recording.values, numbers, own, strict=True):
+            assert label.shape == value.shape == array.shape
+            assert label.array.ndim == array.ndim
+    words, numbers, origin = _table(sides)
+    order = np.argsort(words, kind="stable")
+    words, numbers, origin = words[order], numbers[order], origin[order]
+    same = words[1:] == words[:-1]
+    one, two = numbers[1:][same], numbers[:-1][same]
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(one - two) > NEAR * np.maximum(1, np.maximum(abs(one), abs(two)))
+    wrong = sorted({(int(a), int(b)) for a, b in zip(
+        origin[1:][same][apart], origin[:-1][same][apart], strict=True)})
+    assert not wrong, [_said(sides, a) + " / " + _said(sides, b) for a, b in wrong[:4]]
+    assert not np.abs(numbers[words == ZERO]).any()
+    return sides
+
+
+def _table(sides: list[tuple[Live, Any, list[Labels]]]) -> tuple[np.ndarray, ...]:
+    words, values, origin = [], [], []
+    for n, (_, numbers, own) in enumerate(sides):
+        for k, (array, label) in enumerate(zip(numbers, own, strict=True)):
+            if array.dtype.kind not in "fiub" or not array.size:
+                continue
+            words.append(label.full().reshape(-1))
+            values.append(array.reshape(-1).astype(np.float64))
+            origin.append(np.full(array.size, 10000 * n + k))
+    return np.concatenate(words), np.concatenate(values), np.concatenate(origin)
+
+
+def _said(sides: list[tuple[Live, Any, list[Labels]]], place: int) -> str:
+    side, number = divmod(place, 10000)
+    recording = sides[side][0].recording
+    value = recording.values[number]
+    op = recording.operations[value.given].op if value.given >= 0 else value.role
+    return f"{'left right'.split()[side]} value {number} of {op} {value.shape}"
+
+
+def agreed(sides: list[tuple[Live, Any, list[Labels]]], output: int = 0) -> float:
+    """Returns the share of the left side's output that must agree with some of the right's."""
+    one, two = (live.recording.outputs[output] for live, _, _ in sides)
+    chosen = agreeing(sides[0][2][one], sides[1][2][two])
+    shape = sides[0][0].recording.values[one].shape
+    return float(chosen.mask(shape, 0).mean())
