@@ -15,6 +15,7 @@ from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted
+from probe.recording import own
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
 from probe.recording.subject import of_function
@@ -57,7 +58,8 @@ class Walked(Answer):
 
     def report(self) -> dict[str, Any]:
         found, first = self.found, self.found.first
-        total = len(found.operations)
+        ours = found.operations
+        total = len(ours)
         return {
             "verdict": self.verdict,
             "examined": found.difference.examined,
@@ -66,6 +68,7 @@ class Walked(Answer):
             **asdict(self.asked),
             "same_inputs": found.same_inputs,
             "shares": {name: count / total for name, count in self.counts().items()},
+            "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
             "operations": [self._operation(n) for n in range(total)],
             "outputs": [self.report_output(one) for one in found.difference.outputs],
             "notes": found.notes,
@@ -173,19 +176,22 @@ class Walked(Answer):
     def reproduce(self, folder: str | Path, source: int | str | Aligned | None = None) -> Any:
         """Writes the report of a source, the first if none is named, proved in fresh processes.
 
-        ``source``: an operation, its name, or its number among ``operations``. InputError: there is
-        none, or the folder exists.
+        ``source``: an operation that differs by itself, its name, or its number among
+        ``operations``. InputError: there is none, or the folder exists.
         """
         number = self._source(source)
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
+        if one.own:  # what it reads differs too: its right side is run on what agrees
+            right, one = own.alone(one, *sides)
+            sides = sides[0], right
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
         operations = self.found.operations
-        sources = [n for n, one in enumerate(operations) if one.verdict == "source"]
+        sources = [n for n, one in enumerate(operations) if one.verdict == "source" or one.own]
         if not sources:
             why = "no operation differs though its inputs agree, so there is nothing to report"
             raise InputError("source", "(none)", why, "compare two runs that differ")
