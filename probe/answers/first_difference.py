@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +18,12 @@ from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted
 from probe.recording import own
+from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
 from probe.recording.subject import of_function
 from probe.recording.walk import Walk, compared, walk
+from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,7 +169,8 @@ class Walked(Answer):
         text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
         text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
         decided = "; ".join(self.crossed()) or "no decision changes"
-        return f"{text}; {decided}" + f"; {how} writes a report" * bool(self.found.first)
+        report = [f"{how} writes a report"] if self.found.first else []
+        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def drawn(self) -> Figure | None:
         """Draws the operations with their distances and verdicts, the first source marked."""
@@ -295,12 +300,37 @@ def diff(
     left: str | Path,
     right: str | Path,
     *,
+    trust: bool = False,
     explain: bool = True,
     progress: Tell | None = None,
 ) -> Walked:
-    """Compares two recordings of ``probe record``. Errors: InputError."""
-    sides = [Stored(Path(one)) for one in (left, right)]
-    return of_stored(sides[0], sides[1], explain, progress)
+    """Compares two recordings of ``probe record``. Errors: InputError.
+
+    ``trust``: explain the sources too, by running the lines of Python that the recordings have for
+    their operations, each on its target in a process of its own. Give it for recordings that you
+    made, or whose origin you trust. Without it nothing of a recording is run.
+    """
+    if not trust:
+        sides = [Stored(Path(one)) for one in (left, right)]
+        found = of_stored(sides[0], sides[1], explain, progress)
+        if found.found.first is not None and not found.found.first.cause:
+            found.found.notes.append(UNTRUSTED)
+        return found
+    running = ExitStack()
+    try:
+        one, two = (running.enter_context(Trusted(Path(folder))) for folder in (left, right))
+        found = of_stored(one, two, explain, progress)
+    except BaseException:
+        running.close()
+        raise
+    weakref.finalize(found, running.close)
+    return found
+
+
+UNTRUSTED = (
+    "no cause was sought: nothing of a recording is run; --trust (Python: trust=True) runs its "
+    "operations, for recordings whose origin you trust"
+)
 
 
 def of_stored(
@@ -323,7 +353,16 @@ def of_stored(
         both = f"{left.folder} and {right.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
     told = asked or Asked(_model(left, right), *(_told(one) for one in (left, right)))
-    return Walked(found, told)
+    return Walked(found, told, {"before": _switches(left, right)})
+
+
+def _switches(left: Stored, right: Stored) -> tuple[Sequence[str], Sequence[str]]:
+    """Lines that set the switches of either recording's target; none where it has no target."""
+    try:
+        where = [Target.parse(one.recording.target) for one in (left, right)]
+    except InputError:
+        return (), ()
+    return before(where[0], where[1])
 
 
 def left_out(told: Any) -> str:

@@ -48,8 +48,9 @@ def walked(found: Walked) -> RenderableType:
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
     if shown := _operations(found):
         parts += ["", shown, Text(MEANS, "dim")]
+    parts += [""] * bool(found.found.causes)
     for number, cause in found.found.causes.items():
-        parts += ["", *_cause(found.found.operations[number], cause)]
+        parts += _cause(found.found.operations[number], cause)
     parts += ["", _outputs(found)]
     return Group(*parts)
 
@@ -109,8 +110,8 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
 
 
 def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
-    yield Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
-    yield Text(cause.why)
+    told = Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
+    yield told.append(f": {cause.why}", "not bold")
 
 
 def _outputs(found: Walked) -> RenderableType:
