@@ -9,6 +9,7 @@ neither explains has no class: it is said, and nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -105,8 +106,16 @@ class Recorded(Comparison):
         return np.zeros(len(self.left.replays), np.int64), [leaves]
 
 
-def explain(left: Side, right: Side, aligned: Aligned, most: int = ALL) -> Cause:
+Known = dict[Hashable, Revealer]
+"""What was revealed of operations, by name and shapes."""
+
+
+def explain(
+    left: Side, right: Side, aligned: Aligned, most: int = ALL, known: Known | None = None
+) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
+
+    ``known``: what was revealed of operations like it, which is tried first and added to.
 
     Costs two watched runs a side for its operands, and then calls of the one operation. An
     operation that one run alone has, or that does not differ, has no cause.
@@ -133,7 +142,7 @@ def explain(left: Side, right: Side, aligned: Aligned, most: int = ALL) -> Cause
             made.causes = {made.kind: made.differing} if made.kind else {}
             return made
     made.alone = True
-    return _classed(made, sides, most)
+    return _classed(made, sides, most, {} if known is None else known)
 
 
 def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
@@ -154,13 +163,13 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
     return ""
 
 
-def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
+def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     """Fills in the class of an operation that gives its recorded bits alone."""
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(_apart(sides))
     first = _first(meaning)
     if isinstance(first, Contracts | Windows | Reduces):
-        return _of_sums(made, sides, apart, most)
+        return _of_sums(made, sides, apart, most, known)
     if isinstance(meaning, Each):
         found = place.of_function(sides[0], sides[1], apart)
     elif isinstance(meaning, Normalises):
@@ -190,7 +199,9 @@ def _apart(sides: list[Alone]) -> np.ndarray:
     return np.asarray(ulp.apart(ours, theirs, dtype))
 
 
-def _of_sums(made: Cause, sides: list[Alone], apart: np.ndarray, most: int) -> Cause:
+def _of_sums(
+    made: Cause, sides: list[Alone], apart: np.ndarray, most: int, known: Known
+) -> Cause:
     """Fills in how both sides add, revealed and replayed."""
     try:
         views = [_view(one) for one in sides]
@@ -198,9 +209,10 @@ def _of_sums(made: Cause, sides: list[Alone], apart: np.ndarray, most: int) -> C
         chosen = told.differing
         if len(chosen) > most:
             chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
-        known = Revealer(small=0)
+        shapes = tuple(str(view.case.to_json()) for view in views)
+        revealer = known.setdefault((sides[0].operation.op, shapes), Revealer(kept=None, small=0))
         for one, view, side, places in _each(sides, views, told):
-            known.reveal(side, _session(one, view), side.mask(places[chosen]))
+            revealer.reveal(side, _session(one, view), side.mask(places[chosen]))
         examined = _settled(told, chosen)
     except ProbeError as error:
         made.why = f"not explained yet: {getattr(error, 'why', error)}"

@@ -248,6 +248,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     behind = [(n, one) for n, one in every if one.own]
     explaining = import_module("probe.recording.source").explain
     begun, done = time.monotonic(), 0
+    known: dict[Any, Any] = {}
     for number, one in asked + behind:
         if time.monotonic() - begun > seconds and done:
             break
@@ -255,7 +256,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         right, source = found.right, one
         if one.own:
             right, source = own.alone(one, found.left, found.right)
-        found.causes[number] = explaining(found.left, right, source)
+        found.causes[number] = explaining(found.left, right, source, known=known)
         one.cause = found.causes[number].kind
         done += 1
     if done < len(asked) + len(behind):
