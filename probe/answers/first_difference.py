@@ -150,7 +150,7 @@ class Walked(Answer):
         counts = self.counts()
         apart = [n for n in ("left", "right") if counts.get(n)]
         if self.verdict == "equal":
-            return "equal: no operation differs whose inputs agree"
+            return "equal: every operation whose inputs agree gives the same bits"
         if apart:
             some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
             return (
@@ -158,7 +158,7 @@ class Walked(Answer):
             )
         return f"{self.verdict}: no operation was found that differs though its inputs agree"
 
-    def outcome(self, how: str = "reproduce('folder')") -> str:
+    def outcome(self, how: str = "") -> str:
         """What the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
@@ -169,7 +169,8 @@ class Walked(Answer):
         text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
         text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
         decided = "; ".join(self.crossed()) or "no decision changes"
-        report = [f"{how} writes a report"] if self.found.first else []
+        how = how or "reproduce('folder')" * (not self.asked.todo)
+        report = [f"{how} writes a report"] if self.found.first and how else []
         return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def drawn(self) -> Figure | None:

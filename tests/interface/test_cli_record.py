@@ -122,7 +122,11 @@ def test_text_names_the_source_the_cause_and_the_outputs(capsys, planted):
     for name in ("left", "right"):
         assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
     out = " ".join(ran(capsys, "diff left right")[1].split())
-    for text in ("verdict: differs", "block.first (Dense): order: the left side adds in one block", "carried"):
+    for text in (
+        "verdict: differs",
+        "block.first (Dense): order: the left side adds in one block",
+        "carried",
+    ):
         assert text in out, text
 
 
