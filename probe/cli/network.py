@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +184,6 @@ def _two_runs(
     from probe.answers.two_runs import two_runs
     from probe.recording.inputs import shapes_of
 
-    quiet()
     if len(targets) > 1:
         todo = "give one, and another as --against-target"
         raise InputError("target", ", ".join(targets), "two runs have a target each", todo)
@@ -204,12 +202,6 @@ def _two_runs(
             progress=lambda text: tell(0, 0, text),
         )
     return given(found, two["report"], fail_on, out)
-
-
-def quiet() -> None:
-    """TensorFlow says what it was built for, line by line, unless it is asked not to."""
-    for name in ("TF_CPP_MIN_LOG_LEVEL", "ABSL_MIN_LOG_LEVEL"):
-        os.environ.setdefault(name, "3")
 
 
 def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) -> int:
