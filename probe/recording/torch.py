@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ class Recorder:
         mode = _Mode(visit)
         with torch.no_grad(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
-        self.note = COMPILED if mode.regions else ""
+        if mode.regions and COMPILED not in self.note:
+            self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
 
 
@@ -66,14 +68,15 @@ def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
         for one in found:
             _gather(one, every, met)
     elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
-        if id(found) not in met:
-            met.add(id(found))
-            _gather(vars(found), every, met)
+        if id(found) in met:
+            return
+        met.add(id(found))
+        _gather(vars(found), every, met)
 
 
 CALL = torch.nn.Module._call_impl.__code__
-"""What runs whenever a module is called. Looked for among the frames of Python: hooks on modules would
-be compiled into compiled functions, and change them.
+"""What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
+would be compiled into compiled functions, and change them.
 """
 
 
@@ -86,12 +89,14 @@ class Paths:
         self.roots = list[torch.nn.Module]()
 
     def now(self) -> str:
-        """Returns the path of the innermost module that runs; empty outside and in the outermost."""
-        frame, modules = sys._getframe(1), list[torch.nn.Module]()
+        """Returns the path of the innermost module that runs; empty outside and in the
+        outermost."""
+        frame: FrameType | None = sys._getframe(1)
+        modules = list[torch.nn.Module]()
         while frame is not None:
             if frame.f_code is CALL:
                 modules.append(frame.f_locals["self"])
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         if modules and not any(modules[-1] is root for root in self.roots):
             self._named(modules[-1])
         path = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
     random: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def facts(func: Any) -> Facts:
     """Returns what an operation's schema says."""
     schema = func._schema

@@ -1,10 +1,11 @@
-"""Functions compiled by ``torch.compile``: each compiled region of a recorded run is one operation."""
+"""Functions compiled by ``torch.compile``: each compiled region of a recorded run is one
+operation."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-import sys
 from typing import Any
 
 from torch._dynamo.callback import callback_handler

@@ -1,10 +1,10 @@
 """Model files of PyTorch: exported programs, TorchScript, pickled modules. All of them are code.
 
 A pickle calls whatever it names. Reading an exported program evaluates its expressions of sizes
-(SymPy's ``sympify``, which is Python's ``eval``), takes any function below ``torch`` as an operation
-(``torch.os.system`` too), and falls back to plain pickles for what it holds besides. TorchScript can open and
-write files (``torch.from_file``). PyTorch's documentation says of each: never from a stranger. So
-none is opened without ``trust``.
+(SymPy's ``sympify``, which is Python's ``eval``: a file that makes a folder when it is read takes
+one edited line), and falls back to plain pickles for what it holds besides. TorchScript can open
+and write files (``torch.from_file``). PyTorch's documentation says of each: never from a stranger.
+So none is opened without ``trust``. Seen with PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from probe.errors import InputError
 from probe.recording.contract import Input
 
 ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")
+STATE = "every run starts with a fresh copy of the model, which keeps a state"
 TRUST = "if you trust where it comes from, give --trust (Python: trust=True)"
 AGAIN = "save the model again, with torch.export.save, torch.jit.save or torch.save(module)"
 
 
 class Opened:
-    """A model of a file. ``inputs``: those that have a fixed type; a TorchScript and a pickled module
-    say nothing of their shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``.
+    """A model of a file. ``inputs``: by name; TorchScript and a pickled module say nothing of
+    shapes and formats: then ``shape`` is empty and ``dtype`` is ``""``.
     """
 
     def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
@@ -51,7 +52,7 @@ class Opened:
             return model(**given) if len(given) > 1 or not names else model(*given.values())
 
         recorder = Recorder(run)
-        recorder.note = "every run starts with a fresh copy: the model keeps a state" if stateful else ""
+        recorder.note = STATE if stateful else ""
         return recorder
 
     def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -99,7 +100,7 @@ def opened(path: str | Path, trust: bool = False) -> Opened:
     kind = _kind(path)
     if not trust:
         why = {
-            "exported": "reading an exported program evaluates expressions and calls functions of the file",
+            "exported": "reading an exported program evaluates expressions that the file holds",
             "script": "TorchScript is a program, which can read and write files",
             "pickle": "it is a pickle, and reading it runs code that it names",
         }[kind]

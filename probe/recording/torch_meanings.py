@@ -1,4 +1,4 @@
-"""What ATen's operations compute: a row for each, in the words of :mod:`probe.recording.meaning`."""
+"""What ATen's operations compute: a row for each, in words of :mod:`probe.recording.meaning`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which value a tensor is: by its memory, how often that was changed, and where in it it lies.
 
-Views share memory, and a change through one of them changes all others: each is another value from then on,
-put together from what was there and what was written. Addresses are never mistaken for each other:
-of every memory that a run meets a weak reference is kept, which keeps no contents.
+Views share memory, and a change through one of them changes all others: each is another value from
+then on, put together from what was there and what was written. Addresses are never mistaken for
+each other: of every memory that a run meets a weak reference is kept, which keeps no contents.
 """
 
 from __future__ import annotations
