@@ -325,6 +325,11 @@ def _batch_norm(call: Call) -> Meaning:
     return Normalises(axes, "batch_norm", ("training", *numbers), along=1)
 
 
+@_row("_weight_norm_interface", "_weight_norm")
+def _weight_norm(call: Call) -> Meaning:
+    return Whole(((call["dim"], call["dim"]),), "weight_norm")
+
+
 @_row("_softmax", "softmax", "_safe_softmax")
 def _softmax(call: Call) -> Meaning:
     return Normalises((call["dim"],), "softmax", vanishes=True)

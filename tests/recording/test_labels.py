@@ -1,4 +1,4 @@
-"""Labels: what an index that is left out means, and which elements of two values have equal ones."""
+"""Labels: what an index that is left out means, and which elements have equal ones."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def test_what_agrees_is_taken_and_put_back() -> None:
 
 def test_values_of_other_ranks_agree_element_by_element() -> None:
     left = RNG.normal(size=(2, 3))
-    chosen = agreeing(of_content(left), of_content(left.reshape(6, 1)))
+    chosen = agreeing(of_content(left), of_content(left.reshape(6)))
     assert chosen.flat
-    assert np.array_equal(chosen.taken(left, 0), chosen.taken(left.reshape(6, 1), 1))
+    assert np.array_equal(chosen.taken(left, 0), chosen.taken(left.reshape(6), 1))
 
 
 def test_other_sizes_along_an_axis_that_is_left_out() -> None:

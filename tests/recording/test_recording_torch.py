@@ -103,7 +103,7 @@ def test_lines_compute_what_the_operation_computed(name: str) -> None:
         names = [f"x{n}" for n in range(len(reads))]
         scope: dict[str, Any] = {n: torch.from_numpy(a) for n, a in zip(names, reads, strict=True)}
         with torch.no_grad():
-            exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)  # noqa: S102
+            exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
         assert _bits([scope["y"].numpy()]) == _bits(gives), event.lines(names, "y")
         written += 1
     assert written
@@ -210,6 +210,7 @@ def test_operands_lie_in_memory_as_they_did() -> None:
     assert uneven[2, 5] == 17
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_model_files_need_trust(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(12, 3), nn.Tanh()).eval()
     script, pickled, weights = (tmp_path / f"{name}.pt" for name in ("script", "whole", "weights"))
@@ -234,6 +235,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(6, 3, 3), nn.ReLU()).eval()
     sizes = {0: torch.export.Dim("batch"), 3: torch.export.Dim("width", min=4)}
@@ -250,6 +252,7 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
     compiled = torch.compile(model)
