@@ -1,4 +1,4 @@
-"""Meanings against the truth: equal labels are equal numbers, and what is the same has equal labels."""
+"""Meanings against the truth: equal labels are equal numbers, and the same has equal labels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ def _new(*shape: int) -> torch.Tensor:
 X = _new(4, 6, 8, 8)
 Y = _new(4, 7, 12)
 M = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [1] * 7, [1] * 5 + [0] * 2, [1] * 7])
-
-
 
 
 def _weights(*shape: int) -> torch.nn.Parameter:
@@ -66,7 +64,9 @@ BY_BATCH = {
     "grouped": lambda x: F.conv2d(x, PAIRS, groups=2),
     "transposed": lambda x: F.conv_transpose2d(x, BACK, stride=2, padding=1, output_padding=1),
     "grouped transposed": lambda x: F.conv_transpose2d(x, BACK, groups=3),
-    "convolutions behind each other": lambda x: F.conv2d(F.conv2d(x, KERNEL), KERNEL[:, :4]) + F.conv2d(x, KERNEL)[:, :, 2:, 2:],
+    "convolutions behind each other": lambda x: (
+        F.conv2d(F.conv2d(x, KERNEL), KERNEL[:, :4]) + F.conv2d(x, KERNEL)[:, :, 2:, 2:]
+    ),
     "max pool": lambda x: F.max_pool2d(x, 3, 2, padding=1, ceil_mode=True),
     "average": lambda x: F.avg_pool2d(x, 3, 2, padding=1, ceil_mode=True),
     "average of what is there": lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
@@ -176,9 +176,7 @@ def test_attention_in_one_piece_with_a_mask(boolean: bool) -> None:
 def test_an_encoder_layer_in_one_piece_with_padding() -> None:
     model = torch.nn.TransformerEncoderLayer(12, 3, 8, batch_first=True).double().eval()
     hidden = M == 0
-    sides = both(
-        lambda: model(Y[:1, :3]), lambda: model(Y, src_key_padding_mask=hidden)
-    )
+    sides = both(lambda: model(Y[:1, :3]), lambda: model(Y, src_key_padding_mask=hidden))
     assert agreed(sides) == 1
 
 
@@ -213,11 +211,13 @@ DIFFERENT = {
     "another epsilon": (lambda: F.layer_norm(Y, (12,)), lambda: F.layer_norm(Y, (12,), eps=0.1)),
     "another gelu": (lambda: F.gelu(Y), lambda: F.gelu(Y, approximate="tanh")),
     "scale or offset": (
-        lambda: F.layer_norm(Y, (12,), LINES), lambda: F.layer_norm(Y, (12,), None, LINES)
+        lambda: F.layer_norm(Y, (12,), LINES),
+        lambda: F.layer_norm(Y, (12,), None, LINES),
     ),
     "another axis": (lambda: Y[:, :, :7].softmax(1), lambda: Y[:, :, :7].softmax(2)),
     "another group": (
-        lambda: F.conv2d(X, PAIRS, groups=2), lambda: F.conv2d(X.flip(1), PAIRS, groups=2)
+        lambda: F.conv2d(X, PAIRS, groups=2),
+        lambda: F.conv2d(X.flip(1), PAIRS, groups=2),
     ),
     "another step": (lambda: F.conv2d(X, KERNEL), lambda: F.conv2d(X, KERNEL, dilation=2)),
     "rounded on the way": (lambda: Y.tanh(), lambda: Y.half().double().tanh()),
@@ -240,9 +240,13 @@ def test_what_differs_has_different_labels(name: str) -> None:
 
 def test_weights_of_modules() -> None:
     """Their labels leave out the index: the same has to come out as with arrays."""
-    model = torch.nn.Sequential(
-        *(torch.nn.Conv2d(6, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()),
-        *(torch.nn.Conv2d(8, 8, 3, groups=4), torch.nn.GroupNorm(4, 8), torch.nn.MaxPool2d(2)),
-        *(torch.nn.Flatten(), torch.nn.Linear(32, 12), torch.nn.LayerNorm(12)),
-    ).double().eval()
+    model = (
+        torch.nn.Sequential(
+            *(torch.nn.Conv2d(6, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()),
+            *(torch.nn.Conv2d(8, 8, 3, groups=4), torch.nn.GroupNorm(4, 8), torch.nn.MaxPool2d(2)),
+            *(torch.nn.Flatten(), torch.nn.Linear(32, 12), torch.nn.LayerNorm(12)),
+        )
+        .double()
+        .eval()
+    )
     assert agreed(both(lambda: model(X[2:3]), lambda: model(X))) == 1

@@ -1,7 +1,8 @@
 """The truth about labels: elements that have the same label must be the same number.
 
 Both sides run in float64, so that no order of additions moves a number by more than ``NEAR``; what
-is computed differently moves by far more. All values of both runs share one table from labels to numbers.
+is computed differently moves by far more. All values of both runs share one table from labels to
+numbers.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ def watched(function: Callable[[], Any]) -> tuple[Live, list[np.ndarray]]:
 def both(left: Callable[[], Any], right: Callable[[], Any]) -> list[tuple[Live, Any, list[Labels]]]:
     """Returns (run, numbers, labels) of each side, after checking that labels tell the truth."""
     runs = [watched(left), watched(right)]
-    labels = [
-        labelled(runs[n][0].recording, runs[1 - n][0].recording) for n in range(2)
-    ]
+    labels = [labelled(runs[n][0].recording, runs[1 - n][0].recording) for n in range(2)]
     sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
     for live, numbers, own in sides:
         for value, array, label in zip(live.recording.values, numbers, own, strict=True):
@@ -46,8 +45,12 @@ def both(left: Callable[[], Any], right: Callable[[], Any]) -> list[tuple[Live, 
     one, two = numbers[1:][same], numbers[:-1][same]
     with np.errstate(invalid="ignore"):
         apart = np.abs(one - two) > NEAR * np.maximum(1, np.maximum(abs(one), abs(two)))
-    wrong = sorted({(int(a), int(b)) for a, b in zip(
-        origin[1:][same][apart], origin[:-1][same][apart], strict=True)})
+    wrong = sorted(
+        {
+            (int(a), int(b))
+            for a, b in zip(origin[1:][same][apart], origin[:-1][same][apart], strict=True)
+        }
+    )
     assert not wrong, [_said(sides, a) + " / " + _said(sides, b) for a, b in wrong[:4]]
     assert not np.abs(numbers[words == ZERO]).any()
     return sides
