@@ -239,9 +239,7 @@ class Convolution(Meaning):
         channels = self.windows.channels
         (batch,) = {*range(len(shape))} - {channels, *self.windows.spatial}
         groups = np.split(one.full(), self.batches, batch)
-        wanted = tuple(
-            n // self.batches if axis == channels else n for axis, n in enumerate(shape)
-        )
+        wanted = tuple(n // self.batches if axis == channels else n for axis, n in enumerate(shape))
         parts = [
             self.windows.labels([Labels(group.shape, group), *rest], [wanted], what)[0].full()
             for group in groups
@@ -297,9 +295,7 @@ def _convolution(one: Equation) -> Meaning:
     transposed = set(apart) != {1} and set(stride) <= {1}
     batches, size = given["batch_group_count"], len(kernel)
     if transposed and plain and batches == 1:  # taps in the opposite order
-        padding = tuple(
-            ((kernel[k] - 1) * dilation[k] - padding[k][0],) * 2 for k in range(size)
-        )
+        padding = tuple(((kernel[k] - 1) * dilation[k] - padding[k][0],) * 2 for k in range(size))
         stride = apart
     windows = Windows(
         *(tuple(out[2:]), out[1], kernel, stride, dilation, padding),
@@ -335,7 +331,7 @@ def _pool(kind: str) -> Callable[[Equation], Meaning]:
             *(spatial, rest[-1], tuple(sizes[k] for k in spatial)),
             tuple(given["window_strides"][k] for k in spatial),
             tuple(given["window_dilation"][k] for k in spatial),
-            tuple(tuple(map(int, given["padding"][k])) for k in spatial),  # type: ignore[arg-type]
+            tuple((int(given["padding"][k][0]), int(given["padding"][k][1])) for k in spatial),
             kind=kind,
             reads=(0,),
             word=f"{kind} pool",
@@ -487,8 +483,8 @@ def _several(one: Equation) -> Meaning:
     return Passes(tuple(range(len(one.gives))))
 
 
-STAYS = """neg abs sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor
- ceil real imag conj""".split()
+STAYS = """neg abs sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv
+ floor ceil real imag conj""".split()
 EACH = """exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge
  and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clamp
  population_count clz complex igamma igammac eq_to le_to lt_to bessel_i0e bessel_i1e
@@ -567,4 +563,3 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "optimization_barrier": _several,
 }
 """What each primitive computes, by its name."""
-

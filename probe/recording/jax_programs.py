@@ -6,6 +6,7 @@ looked into or not: a compiled function and the same function run eagerly must a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,6 +164,7 @@ class Program(Meaning):
         count = len(given) - len(self.consts)
         behind = {id(one): known for one, known in zip(self.consts, given[count:], strict=True)}
         walk, within = Walk(behind, self.inside), inner(self.primitive, self.params)
+        found: list[Known] | None
         if within is not None:
             found = walk.closed(within, given[:count], ())
         else:
@@ -219,8 +221,8 @@ class Walk:
             tag(means.word or one.primitive.name),
             *noticed,
         )
-        kept = contents or [None] * len(labels)
-        return [Known(*both) for both in zip(labels, kept, strict=True)]
+        kept = contents or itertools.repeat(None)
+        return [Known(*both) for both in zip(labels, kept, strict=False)]
 
     @staticmethod
     def contents(one: Any, reads: Sequence[Known]) -> list[np.ndarray] | None:

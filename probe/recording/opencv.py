@@ -234,9 +234,8 @@ class Recorder:
     ) -> Meaning:
         shapes = {name: tuple(array.shape) for name, array in values.items()}
         one = layers[0]
-        if len(layers) == 1:
-            if list(one.reads) == outer and list(one.gives) == gives:
-                return meaning(one, len(self.blobs[one.name]), len(shapes[outer[0]]))
+        if len(layers) == 1 and list(one.reads) == outer and list(one.gives) == gives:
+            return meaning(one, len(self.blobs[one.name]), len(shapes[outer[0]]))
         hidden = [name for layer in layers for name in layer.gives if name not in shapes]
         if hidden:
             found = self._outputs([name for layer in layers for name in layer.gives])
@@ -270,8 +269,11 @@ class Recorder:
             for name, array in given.items():
                 net.setInput(np.ascontiguousarray(array), _plain(name))
             last = layers[-1]
-            pins = [last.name if len(last.gives) == 1 else f"{last.name}.{k}"
-                    for k, name in enumerate(last.gives) if name in gives]
+            pins = [
+                last.name if len(last.gives) == 1 else f"{last.name}.{k}"
+                for k, name in enumerate(last.gives)
+                if name in gives
+            ]
             return [np.array(one) for one in net.forward(pins)]
 
         return again

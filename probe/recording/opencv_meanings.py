@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from probe.recording.caffe_text import Layer
-from probe.recording.labels import Labels
+from probe.recording.labels import Labels, tag
 from probe.recording.meaning import (
     Contracts,
     Each,
@@ -56,8 +56,8 @@ class ByChannel(Meaning):
 class Composed(Meaning):
     """Several layers that the library runs as one.
 
-    ``parts``: (meaning, reads, shapes of results, tag's word): reads are numbers of values, first those
-    that come from outside. ``outputs``: which values it gives.
+    ``parts``: (meaning, reads, shapes of results, the operation's name); reads are numbers of
+    values, those from outside first. ``outputs``: which values it gives.
     """
 
     parts: tuple[tuple[Meaning, tuple[int, ...], tuple[tuple[int, ...], ...], str], ...]
@@ -65,8 +65,6 @@ class Composed(Meaning):
     word: str = ""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        from probe.recording.labels import tag
-
         values = list(reads)
         for means, numbers, given, op in self.parts:
             every = [values[n] for n in numbers]
@@ -99,14 +97,15 @@ def _windowed(layer: Layer, kind: str) -> Meaning:
 
 @dataclass(frozen=True)
 class Biased(Meaning):
-    """A layer whose last input is a bias by channel."""
+    """A layer whose last input is a bias along an axis of the result."""
 
     inner: Meaning
+    axis: int = 1
     word: str = ""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         (found,) = self.inner.labels(reads[:-1], shapes, what)
-        return ByChannel("add").labels([found, reads[-1]], shapes, what)
+        return ByChannel("add", axis=self.axis).labels([found, reads[-1]], shapes, what)
 
 
 def _convolution(layer: Layer, weights: int, rank: int) -> Meaning:
@@ -122,32 +121,10 @@ def _product(layer: Layer, weights: int, rank: int) -> Meaning:
     if layer.given("inner_product_param", "transpose", False):
         return Unknown("InnerProduct with transpose")
     ahead = "abcdef"[:axis]
-    if axis == rank - 1:
-        means: Meaning = Contracts(f"{ahead}k,nk->{ahead}n")
-    else:
-        means = Whole(tuple((k, k) for k in range(axis)), "product")
-        return means
-    return Biased(means) if weights > 1 and axis == 1 else _last_bias(means, weights)
-
-
-def _last_bias(means: Meaning, weights: int) -> Meaning:
-    if weights < 2:
-        return means
-    assert isinstance(means, Contracts)
-    return Biased(means) if False else _RowBias(means)
-
-
-@dataclass(frozen=True)
-class _RowBias(Meaning):
-    """A product whose bias lies along the last axis."""
-
-    inner: Meaning
-    word: str = ""
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (found,) = self.inner.labels(reads[:-1], shapes, what)
-        axis = len(found.shape) - 1
-        return ByChannel("add", axis=axis).labels([found, reads[-1]], shapes, what)
+    if axis != rank - 1:
+        return Whole(tuple((k, k) for k in range(axis)), "product")
+    means = Contracts(f"{ahead}k,nk->{ahead}n")
+    return Biased(means, axis) if weights > 1 else means
 
 
 def _pooling(layer: Layer, weights: int, rank: int) -> Meaning:
@@ -193,7 +170,10 @@ def _concat(layer: Layer, weights: int, rank: int) -> Meaning:
 
 
 def _slice(layer: Layer, weights: int, rank: int) -> Meaning:
-    axis, points = int(layer.given("slice_param", "axis", 1)), layer.every("slice_param", "slice_point")
+    axis, points = (
+        int(layer.given("slice_param", "axis", 1)),
+        layer.every("slice_param", "slice_point"),
+    )
     return Moves(lambda array: np.split(array, points or len(layer.gives), axis))
 
 
