@@ -21,7 +21,7 @@ Fields = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer; ``reads`` and ``gives``: names of values; ``text``: its fields as they are written."""
+    """A layer; ``reads`` and ``gives``: names of values; ``fields``: all that is written of it."""
 
     name: str
     kind: str
