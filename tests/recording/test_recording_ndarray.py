@@ -15,7 +15,7 @@ import pytest
 
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Contracts, Each, Reduces, Turns, Windows
-from probe.recording.numpy import Recorder, operation, relu, scope, softmax, softmax_meaning
+from probe.recording.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
 from probe.recording.recording import Live
 
 CASES = 30
