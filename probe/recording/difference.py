@@ -78,9 +78,9 @@ class Aligned:
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
         return {
-            "name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict,
-            "compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp,
-            "cause": self.cause or None, "note": self.note or None,
+            **{"name": self.name, "op": self.op, "path": self.path, "verdict": self.verdict},
+            **{"compared": self.compared, "differing": self.differing, "max_ulp": self.max_ulp},
+            **{"cause": self.cause or None, "note": self.note or None},
         }
 
 

@@ -162,7 +162,7 @@ class Live:
                 value.role, value.name = seen.role, seen.name
             integers = not value.floating
             if given < 0 and (
-                seen.role == INPUT or array.size == 1 or (integers and array.size <= SMALL)
+                seen.role == INPUT or array.size == 1 or integers and array.size <= SMALL
             ):
                 value.content = np.array(array)
             found.values.append(value)
@@ -229,4 +229,4 @@ class Live:
         return self.event(number).again
 
 
-__all__ = ["WEIGHT", "Live", "Operation", "Recording", "Side", "Value", "Watch", "digest"]
+__all__ = ["Live", "Operation", "Recording", "Side", "Value", "Watch", "WEIGHT", "digest"]
