@@ -24,6 +24,7 @@ from probe.recording.jax_meanings import Equation, Passes, meaning
 from probe.recording.jax_opened import Opened
 from probe.recording.jax_programs import (
     Program,
+    attributes,
     constants,
     container,
     described,
@@ -384,16 +385,6 @@ def _own(primitive: Any, params: Any, args: Sequence[Any]) -> Meaning:
         return np.asarray(args[number])
 
     return meaning(Equation(primitive, params, given, [described(one) for one in every], value))
-
-
-def attributes(params: Any) -> dict[str, Any]:
-    """A primitive's parameters, plain enough for JSON; what is no number or name as text."""
-    plain = (str, int, float, bool, type(None))
-    return {
-        name: value if isinstance(value, plain) else str(value)
-        for name, value in params.items()
-        if "jaxpr" not in name and name != "branches"
-    }
 
 
 def _alone(primitive: Any, params: Any, dtypes: list[str]) -> Callable[..., list[np.ndarray]]:

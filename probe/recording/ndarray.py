@@ -17,6 +17,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import (
+    Chooses,
     Contracts,
     Each,
     Meaning,
@@ -428,7 +429,7 @@ FUNCTIONS: dict[str, Callable[..., Meaning]] = {
     "transpose": _transpose,
     "einsum": _einsum,
     "pad": _pad,
-    "where": lambda *_: Each("where"),
+    "where": lambda *given: Chooses() if len(given) == 3 else Unknown("where it is true"),
     "copy": lambda *_: Same(),
     "cumsum": lambda array, axis=None: (
         Scans(axis, "cumsum") if axis is not None else Unknown("cumsum of all axes")

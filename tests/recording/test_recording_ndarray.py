@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from probe.recording.difference import Difference, compare
-from probe.recording.meaning import Contracts, Each, Reduces, Turns, Windows
+from probe.recording.meaning import Chooses, Contracts, Each, Reduces, Turns, Windows
 from probe.recording.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
 from probe.recording.recording import Live
 
@@ -79,7 +79,7 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., np.ndarray]]] = {
     "mean": (Reduces((2,), "mean", True), mean),
     "convolution": (WINDOW, convolution),
     "softmax": (softmax_meaning, normalised),
-    "where": (Each("where"), masked),
+    "where": (Chooses((1, 0, -1), -np.inf), masked),
     "relu": (Each("relu", "stays"), lambda x: np.maximum(x, x.dtype.type(0))),
     "add": (Each("add", "adds"), np.add),
     "multiply": (Each("multiply", "clears"), np.multiply),
