@@ -19,7 +19,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe import ulp
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.litert_file import DTYPES, NESTED, File
+from probe.recording.litert_file import DTYPES, File
 from probe.recording.litert_meanings import meaning
 from probe.recording.meaning import Unknown
 from probe.recording.node import Fact
@@ -216,7 +216,7 @@ class _Cut:
             *(op, path, [self.seen(n) for n in reads], given),
             meaning(op, words, facts, [one.shape for one in given]),
             {name: one for name, one in words.items() if _plain(one)},
-            self._again(operator, reads, fed) if op not in NESTED else None,
+            self._again(operator, reads, fed),
         )
 
     def _fact(self, number: int, reads: list[int]) -> Fact:
