@@ -25,8 +25,8 @@ from probe.recording.meaning import Unknown
 from probe.recording.node import Fact
 
 ENDINGS = (".tflite",)
-KEPT = 1 << 16
-"""Bytes of inputs and outputs up to which an operator's interpreter is kept for the next run."""
+KEPT = 1 << 22
+"""Bytes of inputs, outputs and constants of the operators whose interpreters stay for the next run."""
 
 
 class Recorder:
@@ -150,6 +150,7 @@ class _Cut:
         self.settled = {n for n in self.given if "float" not in file.dtype(n)}
         self.events: list[Event] = []
         self.kept: dict[int, Any] = {}
+        self.size = 0
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all operators, and returns the outputs."""
@@ -179,9 +180,13 @@ class _Cut:
             made = _started(self.file.piece(operator, fed), self.switches)
         found = _invoked(made, [self.values[n] for n in fed])
         self.values.update(zip(self.file.gives(operator), found, strict=True))
-        size = sum(one.nbytes for one in found) + sum(self.values[n].nbytes for n in fed)
-        if size <= KEPT and not any(t.isVariable for t in self._tensors(operator)):
+        if number in self.kept or any(t.isVariable for t in self._tensors(operator)):
+            return
+        size = sum(self.array(n).nbytes for n in self.file.reads(operator))
+        size += sum(one.nbytes for one in found)
+        if self.size + size <= KEPT:
             self.kept[number] = made
+            self.size += size
 
     def _tensors(self, operator: Any) -> list[Any]:
         given = [] if operator.inputs is None else operator.inputs

@@ -104,11 +104,14 @@ class File:
         graph.name = b"main"
         made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
         made.subgraphs = [graph]
-        if self.kind(operator) in NESTED:
+        if self.kind(operator) not in NESTED:
+            made.operatorCodes, one.opcodeIndex = [made.operatorCodes[one.opcodeIndex]], 0
+        else:
             made.subgraphs += [
                 self._copied(other, made.buffers) for other in self.model.subgraphs[1:]
             ]
-        builder = schema.flatbuffers.Builder(1024)
+        size = sum(len(one.data) for one in made.buffers if one.data is not None)
+        builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
         return bytes(builder.Output())
 
@@ -132,7 +135,7 @@ class File:
             data = self.model.buffers[self.tensors[number].buffer].data
             if number in constants or number in self.constants:
                 array = constants.get(number, self.constants.get(number))
-                data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             if data is not None and len(data):
                 tensor.buffer = len(buffers)
                 buffers.append(aligned_buffer(schema))
