@@ -208,9 +208,10 @@ class _Optimised:
         self.mapped = mapped
         self.weights = {one.name: Constant.of(one, mapped) for one in model.graph.initializer}
         del model.graph.initializer[:]
-        self.nodes = self._without_constants(model.graph.node)
         self.given = [one.name for one in model.graph.input if one.name not in self.weights]
         self.outputs = [one.name for one in model.graph.output]
+        nodes = onnx_pieces.ordered(list(model.graph.node), self.outputs)
+        self.nodes = self._without_constants(nodes)
         self.events: list[Event] = []
         self.pieces: list[list[Any]] = []
         self.sessions: list[Any] = []
