@@ -26,15 +26,16 @@ from probe.recording.node import Fact
 
 ENDINGS = (".tflite",)
 KEPT = 1 << 22
-"""Bytes of inputs, outputs and constants of the operators whose interpreters stay for the next run."""
+"""Bytes of inputs, outputs and constants of the operators whose interpreters stay for the next
+run."""
 
 
 class Recorder:
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
-    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where LiteRT
-    refuses the model or the inputs.
+    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where
+    LiteRT refuses the model or the inputs.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Recorder:
         except Exception as error:
             shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
             why = f"LiteRT refuses them: {' '.join(str(error).split())[:160]}"
-            raise InputError("inputs", shapes, why, "give the model's own shapes and types") from None
+            raise InputError(
+                "inputs", shapes, why, "give the model's own shapes and types"
+            ) from None
         return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -257,11 +260,11 @@ def _folded(file: File) -> list[Any]:
     for operator in file.operators:
         (source, *_) = file.reads(operator) or [-1]
         constant = file.constants.get(source)
-        if file.kind(operator) == "DEQUANTIZE" and constant is not None:
-            if constant.dtype == np.float16:
-                file.constants[file.gives(operator)[0]] = constant.astype(np.float32)
-                continue
-        found.append(operator)
+        halves = constant is not None and constant.dtype == np.float16
+        if constant is not None and halves and file.kind(operator) == "DEQUANTIZE":
+            file.constants[file.gives(operator)[0]] = constant.astype(np.float32)
+        else:
+            found.append(operator)
     return found
 
 
@@ -310,7 +313,9 @@ def content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError("network", path.name, f"can't be read: {error.strerror}", "give a file") from None
+        raise InputError(
+            "network", path.name, f"can't be read: {error.strerror}", "give a file"
+        ) from None
 
 
 def unreadable(name: str, error: Exception) -> InputError:

@@ -19,10 +19,20 @@ NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstan
 DTYPES = {
     getattr(schema.TensorType, name): dtype
     for name, dtype in {
-        **{"FLOAT32": "float32", "FLOAT16": "float16", "FLOAT64": "float64", "BOOL": "bool"},
-        **{"INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64"},
-        **{"UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64"},
-        **{"COMPLEX64": "complex64", "COMPLEX128": "complex128"},
+        "FLOAT32": "float32",
+        "FLOAT16": "float16",
+        "FLOAT64": "float64",
+        "BOOL": "bool",
+        "INT8": "int8",
+        "INT16": "int16",
+        "INT32": "int32",
+        "INT64": "int64",
+        "UINT8": "uint8",
+        "UINT16": "uint16",
+        "UINT32": "uint32",
+        "UINT64": "uint64",
+        "COMPLEX64": "complex64",
+        "COMPLEX128": "complex128",
     }.items()
 }
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
@@ -30,7 +40,8 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 
 
 class File:
-    """A model as it is read. ``operators``: of its first subgraph, in the order in which they run."""
+    """A model as it is read. ``operators``: of its first subgraph, in the order in which they
+    run."""
 
     def __init__(self, content: bytes) -> None:
         root = schema.Model.GetRootAs(content, 0)

@@ -160,9 +160,7 @@ def held(node: Any) -> Constant | None:
     return Constant.of(numpy_helper.from_array(np.array(value, kind)))
 
 
-def piece(
-    nodes: Sequence[Any], fed: Mapping[str, int], weights: Iterable[Any], like: Any
-) -> bytes:
+def piece(nodes: Sequence[Any], fed: Mapping[str, int], weights: Iterable[Any], like: Any) -> bytes:
     """Returns a model of some nodes in a row, whose outputs are all outputs of the model.
 
     ``fed``: what is read from before, each with ONNX's number of its type; ``weights``: tensors;
@@ -171,9 +169,7 @@ def piece(
     inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in fed.items()]
     outputs = [onnx.ValueInfoProto(name=name) for node in nodes for name in node.output if name]
     graph = helper.make_graph(list(nodes), "piece", inputs, outputs, list(weights))
-    made = onnx.ModelProto(
-        graph=graph, ir_version=like.ir_version, opset_import=like.opset_import
-    )
+    made = onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
     return made.SerializeToString()
 
 

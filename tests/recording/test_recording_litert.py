@@ -12,17 +12,27 @@ from probe.recording.recording import Live
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
-from probe.backends import litert_model  # noqa: E402
-from probe.recording import litert  # noqa: E402
+from probe.backends import litert_model
+from probe.recording import litert
 
 RNG = np.random.default_rng(6)
 MORE = {
-    **{"MEAN": "Reducer", "SUM": "Reducer", "TRANSPOSE": "Transpose", "RESHAPE": "Reshape"},
-    **{"GATHER": "Gather", "TILE": "Tile", "TRANSPOSE_CONV": "TransposeConv"},
-    **{"DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth", "CUMSUM": "Cumsum"},
-    **{"RESIZE_BILINEAR": "ResizeBilinear", "RESIZE_NEAREST_NEIGHBOR": "ResizeNearestNeighbor"},
-    **{"STRIDED_SLICE": "StridedSlice", "SPACE_TO_BATCH_ND": "SpaceToBatchND"},
-    **{"BATCH_TO_SPACE_ND": "BatchToSpaceND", "MIRROR_PAD": "MirrorPad"},
+    "MEAN": "Reducer",
+    "SUM": "Reducer",
+    "TRANSPOSE": "Transpose",
+    "RESHAPE": "Reshape",
+    "GATHER": "Gather",
+    "TILE": "Tile",
+    "TRANSPOSE_CONV": "TransposeConv",
+    "DEPTH_TO_SPACE": "DepthToSpace",
+    "SPACE_TO_DEPTH": "SpaceToDepth",
+    "CUMSUM": "Cumsum",
+    "RESIZE_BILINEAR": "ResizeBilinear",
+    "RESIZE_NEAREST_NEIGHBOR": "ResizeNearestNeighbor",
+    "STRIDED_SLICE": "StridedSlice",
+    "SPACE_TO_BATCH_ND": "SpaceToBatchND",
+    "BATCH_TO_SPACE_ND": "BatchToSpaceND",
+    "MIRROR_PAD": "MirrorPad",
 }
 """Options that the models of whole layers have no use for."""
 
@@ -36,7 +46,8 @@ def ints(*numbers) -> np.ndarray:
 
 
 def one(monkeypatch, op, shape, constants, out, words) -> bytes:
-    """A model of one operator: its inputs are ``x`` and constants; ``x`` where a constant is None."""
+    """A model of one operator: its inputs are ``x`` and constants; ``x`` where a constant is
+    None."""
     monkeypatch.setattr(litert_model, "OPTIONS", {**litert_model.OPTIONS, **MORE})
     graph = litert_model.Graph("float32", shape)
     graph.flat = False
@@ -108,8 +119,10 @@ CASES = [
     ("FULLY_CONNECTED", (3, 4), [None, normal(5, 4), normal(5)], (3, 5), {}),
     ("FULLY_CONNECTED", (2, 3, 4), [None, normal(5, 4), normal(5)], (6, 5), {}),
     ("BATCH_MATMUL", (2, 3, 4), [None, normal(2, 5, 4)], (2, 3, 5), {"adjY": True}),
-    ("MAX_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2), {**SQUARE, "filterWidth": 3, "filterHeight": 2}),
-    ("AVERAGE_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2), {**SQUARE, "filterWidth": 2, "filterHeight": 2}),
+    ("MAX_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
+     {**SQUARE, "filterWidth": 3, "filterHeight": 2}),
+    ("AVERAGE_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
+     {**SQUARE, "filterWidth": 2, "filterHeight": 2}),
     ("MEAN", (2, 3, 3, 4), [None, ints(1, 2)], (2, 4), {"keepDims": False}),
     ("SUM", (2, 3, 4), [None, ints(-1)], (2, 3, 1), {"keepDims": True}),
     ("SOFTMAX", (3, 5), [None], (3, 5), {"beta": 1.0}),
@@ -120,7 +133,8 @@ CASES = [
     ("MIRROR_PAD", (2, 4), [None, ints((0, 0), (2, 1))], (2, 7), {}),
     ("SLICE", (3, 4), [None, ints(1, 0), ints(2, 2)], (2, 2), {}),
     ("STRIDED_SLICE", (4, 6), [None, ints(1, 5), ints(3, 0), ints(1, -2)], (2, 3), {}),
-    ("STRIDED_SLICE", (4, 6), [None, ints(2, 0), ints(3, 4), ints(1, 1)], (4,), {"shrinkAxisMask": 1}),
+    ("STRIDED_SLICE", (4, 6), [None, ints(2, 0), ints(3, 4), ints(1, 1)], (4,),
+     {"shrinkAxisMask": 1}),
     ("TRANSPOSE", (2, 3, 4), [None, ints(2, 0, 1)], (4, 2, 3), {}),
     ("RESHAPE", (2, 3, 4), [None, ints(6, 4)], (6, 4), {}),
     ("GATHER", (4, 3), [None, ints(2, 0)], (2, 3), {"axis": 0}),
@@ -137,12 +151,17 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "shape", "constants", "out", "words"), CASES, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("op", "shape", "constants", "out", "words"),
+    CASES,
+    ids=lambda v: v if isinstance(v, str) else "",
+)
 @pytest.mark.parametrize("xnnpack", ["0", "1"])
 def test_an_output_that_must_agree_does_when_one_input_changes(
     monkeypatch, op, shape, constants, out, words, xnnpack
 ):
-    """Of one operator, run twice at the same shapes, what an input does not reach keeps its bits."""
+    """Of one operator, run twice at the same shapes, what an input does not reach keeps its
+    bits."""
     model = one(monkeypatch, op, shape, constants, out, words)
     x, every = normal(*shape), 0
     first = Live(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
@@ -171,7 +190,9 @@ def test_a_file_says_its_inputs(tmp_path):
     path = tmp_path / "model.tflite"
     path.write_bytes(residual())
     found = litert.opened(path)
-    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [("x", (1, 9, 9, 3), "float32")]
+    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [
+        ("x", (1, 9, 9, 3), "float32")
+    ]
     assert found.recorder({"x": normal(2, 9, 9, 3)}).plain()[0].shape == (2, 9, 9, 32)
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="can't be read"):

@@ -109,7 +109,9 @@ def test_the_lines_of_a_node_compute_its_bits():
         given = {name: np.array(one.array()) for name, one in zip(names, event.reads, strict=True)}
         text = ["import numpy as np", *event.imports, *event.lines(names, "y")]
         exec("\n".join(text), given)
-        assert ulp.equal(np.ascontiguousarray(given["y"]), np.array(event.gives[0].array()), "float32")
+        assert ulp.equal(
+            np.ascontiguousarray(given["y"]), np.array(event.gives[0].array()), "float32"
+        )
         ran.append(event.op)
 
     recorder.record(visit)
@@ -192,7 +194,11 @@ CASES = [
     ("CumSum", [normal(3, 4), np.array(1)], {"reverse": 1}),
     ("Concat", [normal(2, 3), normal(2, 2)], {"axis": 1}),
     ("Split", [normal(2, 6)], {"axis": 1, "num_outputs": 3}),
-    ("Slice", [normal(3, 8), np.int64([7, 0]), np.int64([-9, 2]), np.int64([1, 0]), np.int64([-2, 1])], {}),
+    (
+        "Slice",
+        [normal(3, 8), np.int64([7, 0]), np.int64([-9, 2]), np.int64([1, 0]), np.int64([-2, 1])],
+        {},
+    ),
     ("Gather", [normal(4, 3), np.int64([[2, 0], [1, 1]])], {}),
     ("GatherElements", [normal(4, 3), np.int64([[2, 0, 1]])], {}),
     ("Expand", [normal(3, 1), np.int64([2, 3, 4])], {}),
@@ -206,10 +212,26 @@ CASES = [
     ("SpaceToDepth", [normal(1, 2, 4, 6)], {"blocksize": 2}),
     ("Trilu", [normal(4, 4)], {"upper": 0}),
     ("Resize", [normal(1, 2, 3, 3), np.float32([]), np.float32([1, 1, 2, 2])], {}),
-    ("Resize", [normal(1, 2, 3, 3), np.float32([]), np.float32([1, 1, 2, 1.5])], {"mode": "linear"}),
-    ("LSTM", [normal(5, 2, 3), normal(1, 8, 3), normal(1, 8, 2), normal(1, 16)], {"hidden_size": 2}),
-    ("GRU", [normal(5, 2, 3), normal(2, 6, 3), normal(2, 6, 2)], {"hidden_size": 2, "direction": "bidirectional"}),
-    ("LSTM", [normal(5, 2, 3), normal(1, 8, 3), normal(1, 8, 2)], {"hidden_size": 2, "direction": "reverse"}),
+    (
+        "Resize",
+        [normal(1, 2, 3, 3), np.float32([]), np.float32([1, 1, 2, 1.5])],
+        {"mode": "linear"},
+    ),
+    (
+        "LSTM",
+        [normal(5, 2, 3), normal(1, 8, 3), normal(1, 8, 2), normal(1, 16)],
+        {"hidden_size": 2},
+    ),
+    (
+        "GRU",
+        [normal(5, 2, 3), normal(2, 6, 3), normal(2, 6, 2)],
+        {"hidden_size": 2, "direction": "bidirectional"},
+    ),
+    (
+        "LSTM",
+        [normal(5, 2, 3), normal(1, 8, 3), normal(1, 8, 2)],
+        {"hidden_size": 2, "direction": "reverse"},
+    ),
     ("STFT", [normal(2, 16, 1), np.array(3), normal(6)], {}),
     ("Clip", [normal(2, 3), np.float32(-0.5), np.float32(0.5)], {}),
     ("Cast", [normal(2, 3)], {"to": TensorProto.FLOAT16}),
@@ -228,7 +250,9 @@ OUTPUTS = {"Split": 3, "LSTM": 3, "GRU": 2}
 MICROSOFT = ("FusedMatMul", "FusedConv", "SkipLayerNormalization", "BiasGelu", "QuickGelu")
 
 
-@pytest.mark.parametrize(("op", "arrays", "words"), CASES, ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(
+    ("op", "arrays", "words"), CASES, ids=lambda one: one if isinstance(one, str) else ""
+)
 def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words):
     """Of one node, run twice at the same shapes, what an input does not reach keeps its bits: a
     meaning that leaves out what an output reads would call such a node a source."""
@@ -240,7 +264,9 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
     small = {n for n, one in enumerate(arrays) if one.dtype != np.float32 or one.size == 1}
     small |= {2} if op == "Resize" else set()
     constants = {names[n]: arrays[n] for n in small if names[n]}
-    given = {name: one for name, one in zip(names, arrays, strict=True) if name and name not in constants}
+    given = {
+        name: one for name, one in zip(names, arrays, strict=True) if name and name not in constants
+    }
     content = model([node], given, outs, constants, opset)
     every, plain = 0, {"optimisation": "none", "threads": "1"}
     first = Live(onnxruntime.Recorder(content, given, plain))
@@ -279,7 +305,10 @@ def test_indices_that_numbers_decide_are_not_guessed():
 
 def test_shapes_are_read_without_the_numbers():
     node = helper.make_node
-    nodes = [node("Shape", ["x"], ["s"], name="shape"), node("ConstantOfShape", ["s"], ["y"], name="zeros")]
+    nodes = [
+        node("Shape", ["x"], ["s"], name="shape"),
+        node("ConstantOfShape", ["s"], ["y"], name="zeros"),
+    ]
     x = normal(2, 3)
     found, _ = compared(model(nodes, {"x": x}, ["y"]), {"x": x}, {"x": x + 1}, optimisation="none")
     assert [(one.verdict, one.compared) for one in found.operations] == [("equal", 2), ("equal", 6)]
@@ -300,7 +329,9 @@ def test_a_file_says_its_inputs(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     found = onnxruntime.opened(path)
-    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [("x", (None, 3, 9, 9), "float32")]
+    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [
+        ("x", (None, 3, 9, 9), "float32")
+    ]
     assert found.recorder({"x": x}).plain()[0].shape == (4, 5)
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="can't be read"):
