@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,9 +36,9 @@ LEVELS = {
 }
 """Values of the option ``optimisation``; a session's own default is ``all``."""
 
-MOST_PIECES, SMALL_PIECE = 48, 1 << 20
-"""Pieces into which a model is cut at the most (each has threads of its own), and bytes of values
-up to which nodes stay in one piece."""
+MOST_PIECES, MOST_THREADS, SMALL_PIECE = 48, 512, 1 << 20
+"""Pieces into which a model is cut at the most, threads that all of them may have (each has its
+own), and bytes of values up to which nodes stay in one piece."""
 
 
 def options(switches: Mapping[str, str]) -> Any:
@@ -181,7 +182,8 @@ class Optimised:
             self.events.append(self._event(node))
             visit(self.events[-1])
             self._release(node)
-        self.nodes, self.pieces = done, _cut(done, sizes, alive)
+        threads = int(self.switches.get("threads", 0)) or os.cpu_count() or 1
+        self.nodes, self.pieces = done, _cut(done, sizes, alive, threads)
         values, self.values = self.values, {}
         self.values = {name: values[name] for name in self.outputs if name in values}
         del values  # sessions are made while little is alive: between values they tear the heap
@@ -384,9 +386,10 @@ class Optimised:
         return lines
 
 
-def _cut(nodes: list[Any], sizes: list[int], alive: int) -> list[list[Any]]:
+def _cut(nodes: list[Any], sizes: list[int], alive: int, threads: int) -> list[list[Any]]:
     """Nodes in a row that are one piece: each gives about a quarter of what is alive at once."""
-    most = max(SMALL_PIECE, alive // 4, sum(sizes) // MOST_PIECES)
+    pieces = max(2, min(MOST_PIECES, MOST_THREADS // max(threads, 1)))
+    most = max(SMALL_PIECE, alive // 4, sum(sizes) // pieces)
     found: list[list[Any]] = []
     size = 0
     for node, one in zip(nodes, sizes, strict=True):

@@ -105,11 +105,13 @@ def test_every_operator_alone_gives_the_recorded_bits():
     assert not wrong
 
 
+POOL = {"filterWidth": 2, "filterHeight": 2}
 SQUARE = {"strideW": 1, "strideH": 1, "padding": "SAME"}
 UNDILATED = {"dilationWFactor": 1, "dilationHFactor": 1}
 CASES = [
     ("CONV_2D", (1, 6, 7, 4), [None, normal(5, 3, 2, 4), normal(5)], (1, 3, 4, 5),
-     {"strideW": 2, "strideH": 2, "padding": "SAME", **UNDILATED, "fusedActivationFunction": "RELU"}),
+     {"strideW": 2, "strideH": 2, "padding": "SAME", **UNDILATED,
+      "fusedActivationFunction": "RELU"}),
     ("CONV_2D", (1, 6, 6, 4), [None, normal(6, 3, 3, 2), normal(6)], (1, 6, 6, 6),
      {**SQUARE, **UNDILATED}),
     ("DEPTHWISE_CONV_2D", (1, 6, 6, 3), [None, normal(1, 3, 3, 6), normal(6)], (1, 6, 6, 6),
@@ -122,7 +124,7 @@ CASES = [
     ("MAX_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
      {**SQUARE, "filterWidth": 3, "filterHeight": 2}),
     ("AVERAGE_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
-     {**SQUARE, "filterWidth": 2, "filterHeight": 2}),
+     {**SQUARE, **POOL}),
     ("MEAN", (2, 3, 3, 4), [None, ints(1, 2)], (2, 4), {"keepDims": False}),
     ("SUM", (2, 3, 4), [None, ints(-1)], (2, 3, 1), {"keepDims": True}),
     ("SOFTMAX", (3, 5), [None], (3, 5), {"beta": 1.0}),

@@ -118,6 +118,87 @@ def test_the_lines_of_a_node_compute_its_bits():
     assert {"Conv", "Gemm"} <= set(ran)
 
 
+def test_padding_behind_a_mask_must_not_change_what_is_before_it():
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "wq"], ["q"], name="query"),
+        node("MatMul", ["x", "wk"], ["k"], name="key"),
+        node("MatMul", ["x", "wv"], ["v"], name="value"),
+        node("Transpose", ["k"], ["t"], name="turned", perm=[0, 2, 1]),
+        node("MatMul", ["q", "t"], ["s"], name="scores"),
+        node("Add", ["s", "mask"], ["m"], name="masked"),
+        node("Softmax", ["m"], ["p"], name="shares", axis=-1),
+        node("MatMul", ["p", "v"], ["a"], name="mixed"),
+        node("Add", ["a", "x"], ["r"], name="residual"),
+        node("LayerNormalization", ["r", "g"], ["y"], name="norm"),
+    ]
+    constants = {name: normal(16, 16) for name in ("wq", "wk", "wv")} | {"g": normal(16)}
+    x = normal(2, 12, 16)
+    mask = np.zeros((2, 1, 12), np.float32)
+    mask[:, :, 7:] = -1e9
+    ours = {"x": x[:, :7], "mask": mask[:, :, :7]}
+    content = model(nodes, ours, ["y"], constants, opened=(0, 1, 2))
+    found, _ = compared(content, ours, {"x": x, "mask": mask}, threads="1")
+    by = {one.path: one for one in found.operations}
+    assert by["mixed"].compared == by["residual"].compared == 2 * 7 * 16
+    assert found.outputs[0].compared == 2 * 7 * 16
+
+
+def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
+    """Where this processor's kernels have blocks of channels: each blocked convolution's operands,
+    as recorded, give its outputs by ONNX's own convolution. Integers: no rounding is involved."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], name="few", pads=[1, 1, 1, 1]),
+        node("Conv", ["a", "w2", "b2"], ["b"], name="many", strides=[2, 2]),
+        node("Conv", ["b", "w3"], ["c"], name="deep", group=32, pads=[1, 1, 1, 1]),
+        node("Mul", ["c", "k"], ["d"], name="scaled"),
+        node("MaxPool", ["d"], ["e"], name="pool", kernel_shape=[2, 2]),
+        node("Conv", ["e", "w4"], ["y"], name="last"),
+    ]
+    shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (32, 1, 3, 3), "w4": (5, 32, 1, 1)}
+    whole = {name: RNG.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
+    whole |= {"b2": np.arange(32, dtype=np.float32), "k": np.full((1, 32, 1, 1), 2, np.float32)}
+    x = RNG.integers(-4, 5, (2, 3, 9, 9)).astype(np.float32)
+    recorder = onnxruntime.Recorder(model(nodes, {"x": x}, ["y"], whole), {"x": x})
+    blocked, wrong = [], []
+
+    def visit(event):
+        if event.op != "Conv" or "domain" not in event.attributes:
+            return
+        arrays = {f"i{n}": np.array(one.array()) for n, one in enumerate(event.reads)}
+        words = {k: v for k, v in event.attributes.items() if k in ("pads", "strides", "group")}
+        alone = model([node("Conv", list(arrays), ["y"], **words)], arrays, ["y"])
+        (due,) = onnxruntime.Recorder(alone, arrays, {"optimisation": "none"}).plain()
+        blocked.append(event.path)
+        if not ulp.equal(np.ascontiguousarray(event.gives[0].array()), due, "float32"):
+            wrong.append(event.path)
+
+    recorder.record(visit)
+    assert not wrong
+    if not blocked:
+        pytest.skip("this processor's convolutions have no blocked layout")
+
+
+def test_a_loop_is_one_operation():
+    node = helper.make_node
+    info_ = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [node("Identity", ["c"], ["d"]), node("Add", ["a", "x"], ["b"])],
+        "body",
+        [info_("i", TensorProto.INT64, []), info_("c", TensorProto.BOOL, [])]
+        + [info_("a", TensorProto.FLOAT, None)],
+        [info_("d", TensorProto.BOOL, []), info_("b", TensorProto.FLOAT, None)],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["y"], name="loop", body=body)]
+    x, seen = normal(3), []
+    content = model(nodes, {"x": x}, ["y"], {"n": np.array(3)})
+    recorder = onnxruntime.Recorder(content, {"x": x})
+    recorder.record(seen.append)
+    assert not recorder.note
+    assert [(one.op, [read.name for read in one.reads]) for one in seen] == [("Loop", ["n", "x"])]
+
+
 def test_of_an_if_the_branch_that_runs_is_recorded():
     node = helper.make_node
     y = [onnx.ValueInfoProto(name="y")]
