@@ -324,9 +324,12 @@ def unreadable(name: str, error: Exception) -> InputError:
     return InputError("network", name, f"can't be read: {said}", "convert or download it again")
 
 
-def opened(path: Path, trust: bool = False) -> Opened:
-    """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read."""
-    return Opened(Path(path))
+def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
+    """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read.
+
+    ``switches``: of the target, ``threads`` and ``xnnpack``.
+    """
+    return Opened(Path(path), switches)
 
 
 __all__ = ["ENDINGS", "Opened", "Recorder", "opened"]

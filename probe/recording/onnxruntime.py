@@ -179,9 +179,12 @@ def unreadable(name: str, error: Exception) -> InputError:
     return InputError("network", name, f"can't be read: {said}", "export or download it again")
 
 
-def opened(path: Path, trust: bool = False) -> Opened:
-    """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read."""
-    return Opened(Path(path))
+def opened(path: Path, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
+    """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
+
+    ``switches``: of the target, such as ``threads``.
+    """
+    return Opened(Path(path), switches)
 
 
 __all__ = ["ENDINGS", "LEVELS", "Opened", "Recorder", "opened"]
