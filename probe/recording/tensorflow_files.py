@@ -56,6 +56,8 @@ class Loaded:
 
 def loaded(path: Path, trusted: bool = False) -> Loaded:
     """Loads a model. Errors: InputError where it can't be read, or holds code and isn't trusted."""
+    if not path.exists():
+        raise InputError("network", path.name, "there is no such file", "check the name")
     if path.is_dir():
         return _saved_model(path, trusted)
     if path.suffix.lower() not in ENDINGS:

@@ -448,7 +448,7 @@ class Composed(Meaning):
             for given, label in zip(each.gives, labels, strict=True):
                 if found[given] is None:
                     found[given] = label
-        return [one for n in self.inside.outputs if (one := found[n]) is not None]
+        return [label for n in self.inside.outputs if (label := found[n]) is not None]
 
 
 def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:

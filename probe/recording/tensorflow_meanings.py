@@ -66,7 +66,7 @@ STRUCTURE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Pad", "MirrorPad", "Cumsum", "Cumprod", "ArgMax", "ArgMin", "TopKV2"), (1,)),
     **dict.fromkeys(("PadV2", "ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), (1,)),
     **dict.fromkeys(("Slice", "SpaceToBatchND", "BatchToSpaceND", "SplitV"), (1, 2)),
-    **dict.fromkeys(("GatherV2", "ResourceGather"), (2,)),
+    "GatherV2": (2,),
     **dict.fromkeys(("Conv2DBackpropInput", "Fill", "Split", "Conv3DBackpropInputV2"), (0,)),
     "StridedSlice": (1, 2, 3),
     "ConcatV2": (-1,),

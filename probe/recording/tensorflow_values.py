@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from tensorflow.python.eager import context, execute
 
 UNREAD = ("resource", "variant", "string")
 """Types of tensors that are no arrays."""
+
+EAGER = tf.__internal__.EagerTensor
 
 
 def tensors(found: Any) -> list[Any]:
@@ -54,6 +57,7 @@ class Names:
 
     def __init__(self) -> None:
         self.variables: dict[int, str] = {}
+        self.objects: list[weakref.ref[Any]] = []
         self.layers: set[str] = set()
         self.paths: dict[tuple[str, bool], str] = {}
         self.looked = False
@@ -73,6 +77,19 @@ class Names:
             self.paths[scope, graph] = _path(scope, self.layers, graph)
         return self.paths[scope, graph]
 
+    def held(self) -> Iterator[tuple[Any, Any]]:
+        """Yields the handle of each variable that there is, and what it holds now."""
+        self._look()
+        for one in self.objects:
+            variable = one()
+            handle = getattr(variable, "_handle", None)
+            if isinstance(handle, EAGER) and variable.dtype.is_floating:
+                try:
+                    found = run("ReadVariableOp", [handle], ("dtype", variable.dtype), 1)[0]
+                except tf.errors.OpError:  # not initialised
+                    continue
+                yield handle, found
+
     def _look(self) -> None:
         if self.looked:
             return
@@ -89,6 +106,7 @@ class Names:
             if not kinds[kind]:
                 continue
             if isinstance(one, BaseResourceVariable):
+                self.objects.append(weakref.ref(one))
                 self._found(getattr(one, "_handle", None), str(one.name).split(":")[0], False)
             elif hasattr(one, "path") and not hasattr(one, "call"):
                 handle = getattr(getattr(one, "_value", None), "_handle", None)
@@ -97,7 +115,7 @@ class Names:
                 self.layers.add(str(getattr(one, "name", "")))
 
     def _found(self, handle: Any, name: str, better: bool) -> None:
-        if hasattr(handle, "_id") and (better or handle._id not in self.variables):
+        if isinstance(handle, EAGER) and (better or handle._id not in self.variables):
             self.variables[handle._id] = name
 
 

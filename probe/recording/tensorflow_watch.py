@@ -48,6 +48,7 @@ class Watching:
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
+        self.memory: dict[tuple[Any, ...], Any] | None = None
         self.wanted: set[tuple[int, ...]] = set()
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
@@ -162,6 +163,7 @@ class Watching:
         for one in inputs:
             if one.dtype == tf.resource and op != "ResourceGather":
                 self.writes += 1
+                self.memory = None
                 assigned = op == "AssignVariableOp"
                 key = self.key(inputs[1]) if assigned else ("variable", one._id, self.writes)
                 self.variables[one._id] = key
@@ -173,8 +175,22 @@ class Watching:
         return key
 
     def key(self, tensor: Any) -> Hashable:
-        """The key of a tensor; one that is merely handed on keeps that of what it was."""
+        """The key of a tensor; one that is merely handed on keeps that of what it was.
+
+        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then the
+        tensor has the variable's own memory.
+        """
+        if tensor._id not in self.aliases and tensor._id not in self.given:
+            handle = self._held(tensor) if tensor.dtype.is_floating else None
+            key = tensor._id if handle is None else self.variable(handle, "")
+            self.aliases[tensor._id] = key
         return self.aliases.get(tensor._id, tensor._id)
+
+    def _held(self, tensor: Any) -> Any:
+        """The handle of the variable whose memory a tensor has, or None."""
+        if self.memory is None:
+            self.memory = {_place(one): handle for handle, one in self.names.held()}
+        return self.memory.get(_place(tensor))
 
     def seen(self, tensor: Any, path: str = "") -> Seen:
         """What the contract says of a value. A variable's handle stands for what it holds."""
@@ -293,6 +309,12 @@ def _set(attributes: Sequence[Any]) -> tuple[Any, ...]:
     """The attributes that were given; None stands for TensorFlow's default."""
     pairs = zip(attributes[::2], attributes[1::2], strict=True)
     return tuple(one for name, value in pairs if value is not None for one in (name, value))
+
+
+def _place(tensor: Any) -> tuple[Any, ...]:
+    """Where an array is in memory, and its kind."""
+    plain = array(tensor)
+    return plain.ctypes.data, plain.shape, plain.dtype.str
 
 
 def _part(whole: Seen, number: int) -> Seen:
