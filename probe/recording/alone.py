@@ -45,7 +45,10 @@ class Alone:
 
     @classmethod
     def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
-        """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1."""
+        """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
+
+        KeyError: a recording on disk has left them out.
+        """
         operation = side.recording.operations[number]
         wanted = {*operation.reads, *operation.gives}
         arrays = side.arrays(wanted)

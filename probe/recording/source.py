@@ -115,11 +115,13 @@ def explain(left: Side, right: Side, aligned: Aligned, most: int = ALL) -> Cause
     if aligned.left is None or aligned.right is None or output is None:
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]
-    sides = [
-        Alone.of(side, number, output, pair, place)
-        for place, (side, number) in enumerate(((left, aligned.left), (right, aligned.right)))
-    ]
     made = Cause("", "", pair.compared, pair.differing, output=output)
+    numbers = enumerate(((left, aligned.left), (right, aligned.right)))
+    try:
+        sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
+    except KeyError:
+        made.why = "its operands were left out of the recording"
+        return made
     if any(one.again is None for one in sides):
         made.why = "the operation can't be run alone"
         return made
@@ -127,7 +129,11 @@ def explain(left: Side, right: Side, aligned: Aligned, most: int = ALL) -> Cause
         made.why = wrong
         return made
     for one in sides:
-        made.kind, made.why = one.unsteady()
+        try:
+            made.kind, made.why = one.unsteady()
+        except Exception as error:  # a library raises what it likes
+            made.why = f"alone, the operation raises {type(error).__name__}"
+            return made
         if made.kind:
             made.kind = "" if made.kind == "other" else made.kind
             made.causes = {made.kind: made.differing} if made.kind else {}
@@ -161,8 +167,9 @@ def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
     first = _first(meaning)
     if isinstance(first, Contracts | Windows | Reduces):
         return _of_sums(made, sides, apart, most)
-    if isinstance(meaning, Each):
-        found = place.of_function(sides[0], sides[1], apart)
+    if isinstance(first, Each):
+        along = getattr(first, "along", getattr(meaning, "axis", None))
+        found = place.of_function(sides[0], sides[1], apart, along)
     elif isinstance(meaning, Normalises):
         found = place.of_rows(sides[0], sides[1], meaning, apart)
     else:
@@ -175,10 +182,11 @@ def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
 
 
 def _first(meaning: Meaning) -> Meaning:
-    """What an operation that is several in one starts with."""
+    """What an operation that is several in one starts with; a function along one axis as itself."""
     steps = getattr(meaning, "steps", ())
     found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
-    return found
+    each: Meaning = getattr(found, "each", found)
+    return each
 
 
 def _apart(sides: list[Alone]) -> np.ndarray:
@@ -202,7 +210,7 @@ def _of_sums(made: Cause, sides: list[Alone], apart: np.ndarray, most: int) -> C
         for one, view, side, places in _each(sides, views, told):
             known.reveal(side, _session(one, view), side.mask(places[chosen]))
         examined = _settled(told, chosen)
-    except ProbeError as error:
+    except (ProbeError, ValueError, IndexError) as error:
         made.why = f"not explained yet: {getattr(error, 'why', error)}"
         return made
     made.comparison = told

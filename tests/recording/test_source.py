@@ -220,6 +220,26 @@ class TestSums:
         )
         assert cause.kind == "" and "behind" in cause.why
 
+    def test_a_librarys_own_products_are_explained(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> Any:
+            with torch.no_grad():
+                return torch.nn.functional.linear(*map(torch.from_numpy, (x, w, b))).numpy()
+
+        for k in (24, 65, 384):
+            x, w, b = normal(8, k), normal(40, k), normal(40)
+            one, many = linear(x[:1], w, b), linear(x, w, b)
+            if (one != many[:1]).any():
+                break
+        else:
+            pytest.skip("one row and eight have the same bits here")
+        given = {"x": x, "w": w, "b": b}
+        meaning = Contracts("mk,nk->mn", (0, 1), 2)
+        _, cause = explained(meaning, linear, given | {"x": x[:1]}, given)
+        assert cause.kind in ("order", "rounding", "order+rounding")
+        assert cause.replayed == cause.examined == cause.differing > 0
+
 
 class TestAlone:
     def test_what_varies_from_run_to_run_is_not_deterministic(self) -> None:
