@@ -124,22 +124,32 @@ def explain(left: Side, right: Side, aligned: Aligned, most: int = ALL) -> Cause
         return made
     if any(one.again is None for one in sides):
         made.why = "the operation can't be run alone"
+    else:
+        made.why = _other_operands(sides, aligned.reads)
+    if made.why:
         return made
-    if wrong := _other_operands(sides, aligned.reads):
-        made.why = wrong
+    try:
+        made.kind, made.why = _unlike(sides, aligned.reads)
+    except Exception as error:  # a library raises what it likes
+        made.why = f"alone, the operation raises {type(error).__name__}"
+    if made.why:
+        made.causes = {made.kind: made.differing} if made.kind else {}
         return made
-    for one in sides:
-        try:
-            made.kind, made.why = one.unsteady()
-        except Exception as error:  # a library raises what it likes
-            made.why = f"alone, the operation raises {type(error).__name__}"
-            return made
-        if made.kind:
-            made.kind = "" if made.kind == "other" else made.kind
-            made.causes = {made.kind: made.differing} if made.kind else {}
-            return made
     made.alone = True
     return _classed(made, sides, most)
+
+
+def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
+    """(class, why) where a side alone is not what was recorded, or reads more than was said."""
+    for one in sides:
+        kind, why = one.unsteady()
+        if why:
+            return ("" if kind == "other" else kind), why
+    for one in sides:
+        if one.reads_more(reads):
+            why = "its outputs follow operands that they were not said to read"
+            return "", f"on the {('left', 'right')[one.place]}, {why}: this is no source"
+    return "", ""
 
 
 def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:

@@ -281,6 +281,16 @@ class TestAlone:
         )
         assert cause.kind == "" and not cause.alone and "alone" in cause.why
 
+    def test_what_reads_more_than_was_said_is_no_source(self) -> None:
+        x, w = normal(4, 6), normal(6, 30)
+        _, cause = explained(
+            Contracts("mk,kn->mn"),
+            lambda x, w: product(x - x[-1:], w),
+            {"x": x[:1], "w": w},
+            {"x": x, "w": w},
+        )
+        assert cause.kind == "" and "not said to read" in cause.why and not cause.alone
+
 
 class TestNoWord:
     @pytest.mark.parametrize(
