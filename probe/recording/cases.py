@@ -60,7 +60,7 @@ class AsCase:
     ``scale``: outputs times this power of two are the case's, as those of a mean of so many.
     ``divides``: sums are divided behind, by a number that has to be asked. ``pooled``: a pool,
     whose weights of 1 are put into its input. ``functions``: what each sum goes through before it
-    is given, as (word, numbers).
+    is given, as (word, numbers); of an addition the number of what is added.
     """
 
     case: Case
@@ -82,6 +82,18 @@ class AsCase:
             w = self.w.taken(reads[self.w.number])
         return x, w, None if self.b is None else self.b.taken(reads[self.b.number])
 
+    @property
+    def added(self) -> list[int]:
+        """The numbers of what is added to the sums behind."""
+        return [numbers[0] for word, numbers in self.functions if word == "add"]
+
+    def filled(self, array: np.ndarray, number: int) -> np.ndarray:
+        """What is added to the outputs, as (positions, filters). InputError: it is broadcast."""
+        if array.shape != self.y.whole:
+            why = "it is added behind the sum, and not of the output's shape"
+            raise InputError(f"x{number}", array.shape, why, "")
+        return self.y.taken(array).reshape(-1, self.case.filters)
+
     def places(self, flat: np.ndarray) -> np.ndarray:
         """(position, filter) of outputs by their flat index as the operation gives them."""
         index = np.arange(prod(self.y.whole)).reshape(self.y.whole)
@@ -90,13 +102,15 @@ class AsCase:
         return np.stack(np.divmod(where[flat], self.case.filters), axis=1)
 
 
-def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...]]:
+def parts_of(
+    meaning: Meaning, shapes: Sequence[tuple[int, ...]]
+) -> tuple[Meaning, tuple[Function, ...]]:
     """An operation that is several in one: the sum that it starts with, and functions behind it.
 
-    ``count``: how many arrays it reads. A bias that is added behind becomes the sum's own.
+    ``shapes``: of the arrays it reads. A bias that is added behind becomes the sum's own.
     InputError: what is behind is not of this kind.
     """
-    behind = list(getattr(meaning, "behind", ()))
+    behind, count = list(getattr(meaning, "behind", ())), len(shapes)
     if steps := getattr(meaning, "steps", ()):
         first = steps[0].meaning
         if steps[0].reads != tuple(range(len(steps[0].reads))):
@@ -111,21 +125,27 @@ def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...
     functions: list[Function] = []
     for one, others in behind:
         each = getattr(one, "each", one)
-        if each.word == "add" and len(others) == 1 and not functions:
-            first = _with_bias(first, others[0])
+        if each.word == "add" and len(others) == 1:
+            if functions or (biased := _with_bias(first, others[0], shapes)) is None:
+                functions.append(("add", others))
+            else:
+                first = biased
         elif isinstance(each, Each) and not others:
             functions.append((each.word, each.numbers))
         else:
-            raise InputError("operation", each.word, "it is added or joined to the sum behind", "")
+            raise InputError("operation", each.word, "it is computed behind the sum", "")
     return first, tuple(functions)
 
 
-def _with_bias(meaning: Meaning, number: int) -> Meaning:
+def _with_bias(meaning: Meaning, number: int, shapes: Sequence[tuple[int, ...]]) -> Meaning | None:
+    """The sum with an addend as its bias; None where it has one, or the addend is an array."""
+    if sum(size > 1 for size in shapes[number]) > 1:
+        return None
     if isinstance(meaning, Windows) and len(meaning.reads) == 2 and not meaning.pool:
         return replace(meaning, reads=(*meaning.reads, number))
     if isinstance(meaning, Contracts) and meaning.bias is None:
         return replace(meaning, bias=number)
-    raise InputError("operation", "add", "it adds to a sum that has a bias", "")
+    return None
 
 
 def as_case(
@@ -138,13 +158,14 @@ def as_case(
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
     """
-    meaning, functions = parts_of(meaning, len(shapes))
+    meaning, functions = parts_of(meaning, shapes)
     used: Sequence[int] = (0,)
+    others = [numbers[0] for word, numbers in functions if word == "add"]
     if isinstance(meaning, Contracts):
         used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
     elif isinstance(meaning, Windows):
         used = meaning.reads if not meaning.pool else (0,)
-    mixed = {dtypes[n] for n in used} | {dtypes[-1]}
+    mixed = {dtypes[n] for n in (*used, *others)} | {dtypes[-1]}
     if len(mixed) > 1:
         raise InputError("dtype", "+".join(sorted(mixed)), "operands of several formats", "")
     if isinstance(meaning, Contracts):

@@ -212,6 +212,18 @@ class TestSums:
         _, cause = explained(meaning, fused, given | {"x": x[:1]}, given)
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
+    def test_what_is_added_to_a_sum_is_its_last_addition(self) -> None:
+        x, w, b, z = normal(8, 20), normal(20, 16), normal(16), normal(8, 16)
+
+        def residual(x: Any, w: Any, b: Any, z: Any) -> np.ndarray:
+            return np.maximum(product(x, w, b) + z, np.float32(0))
+
+        behind = tuple((Each("add", "adds"), (n,)) for n in (2, 3))
+        meaning = Fused(Contracts("mk,kn->mn"), (*behind, (Each("relu", "stays"), ())))
+        given = {"x": x, "w": w, "b": b, "z": z}
+        _, cause = explained(meaning, residual, given | {"x": x[:1], "z": z[:1]}, given)
+        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+
     def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
         x, w = normal(8, 20), normal(20, 16)
         meaning = Fused(Contracts("mk,kn->mn"), ((Each("tanh"), ()),))
