@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.recording.cases import Again
 from probe.recording.difference import Pair
 from probe.recording.recording import Operation, Side, Value
+from probe.recording.view import Again
 
 FILLS = (0xFF, 0x3F)
 """Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""

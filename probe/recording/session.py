@@ -21,7 +21,7 @@ from probe.errors import InputError
 from probe.launch import Answer, InlineSession
 from probe.order.functions import Own
 from probe.order.orders import Behind
-from probe.recording.cases import Again, AsCase, Function
+from probe.recording.view import Again, AsCase, Function
 from probe.worker import child
 
 FAINT = 30

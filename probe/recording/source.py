@@ -9,6 +9,7 @@ neither explains has no class: it is said, and nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,7 +23,7 @@ from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import place
 from probe.recording.alone import Alone, same
-from probe.recording.cases import AsCase, as_case
+from probe.recording.cases import as_cases
 from probe.recording.difference import Aligned, Pair
 from probe.recording.meaning import (
     Contracts,
@@ -35,6 +36,7 @@ from probe.recording.meaning import (
 )
 from probe.recording.recording import Side
 from probe.recording.session import Session
+from probe.recording.view import AsCase
 
 ALL = 2048
 """Differing outputs that are revealed; of more, so many evenly among them."""
@@ -176,7 +178,7 @@ def _classed(made: Cause, sides: list[Alone], most: int) -> Cause:
     apart = np.flatnonzero(_apart(sides))
     first = _first(meaning)
     if isinstance(first, Contracts | Windows | Reduces):
-        return _of_sums(made, sides, apart, most)
+        return _of_sums(made, sides, most)
     if isinstance(first, Each):
         along = getattr(first, "along", getattr(meaning, "axis", None))
         found = place.of_function(sides[0], sides[1], apart, along)
@@ -208,30 +210,33 @@ def _apart(sides: list[Alone]) -> np.ndarray:
     return np.asarray(ulp.apart(ours, theirs, dtype))
 
 
-def _of_sums(made: Cause, sides: list[Alone], apart: np.ndarray, most: int) -> Cause:
-    """Fills in how both sides add, revealed and replayed."""
+def _of_sums(made: Cause, sides: list[Alone], most: int) -> Cause:
+    """Fills in how both sides add, revealed and replayed: case by case, of which there is one.
+
+    (A transposed convolution has one for each of its phases.)
+    """
     try:
-        views = [_view(one) for one in sides]
-        told = _compared(sides, views)
-        chosen = told.differing
-        if len(chosen) > most:
-            chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
-        known = Revealer(small=0)
-        for one, view, side, places in _each(sides, views, told):
-            known.reveal(side, _session(one, view), side.mask(places[chosen]))
-        examined = _settled(told, chosen)
+        for views in zip(*(_views(one) for one in sides), strict=False):
+            told = _compared(sides, views)
+            if not len(told.differing):
+                continue
+            chosen = told.differing
+            if len(chosen) > most:
+                chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
+            known = Revealer(small=0)
+            for one, view, side, places in _each(sides, views, told):
+                known.reveal(side, _session(one, view), side.mask(places[chosen]))
+            _told(made, told, _settled(told, chosen))
     except (ProbeError, ValueError, IndexError) as error:
-        made.why = f"not explained yet: {getattr(error, 'why', error)}"
-        return made
-    made.comparison = told
-    return _told(made, told, examined)
+        made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
+    return made
 
 
-def _view(one: Alone) -> AsCase:
+def _views(one: Alone) -> list[AsCase]:
     recording, operation = one.side.recording, one.operation
     shapes = [recording.values[n].shape for n in operation.reads]
     outputs = [recording.values[operation.gives[one.output]].shape]
-    return as_case(operation.meaning, shapes, outputs, one.dtypes)
+    return as_cases(operation.meaning, shapes, outputs, one.dtypes)
 
 
 def _session(one: Alone, view: AsCase) -> Session:
@@ -239,16 +244,17 @@ def _session(one: Alone, view: AsCase) -> Session:
     return Session(one.side.recording.target, view, one.reads, one.again)
 
 
-def _compared(sides: list[Alone], views: list[AsCase]) -> Recorded:
+def _compared(sides: list[Alone], views: Sequence[AsCase]) -> Recorded:
     runs = []
     for one, view in zip(sides, views, strict=True):
         runs.append(comparison.run(_session(one, view), view.case, view.operands(one.reads)))
     places = [view.places(one.index) for one, view in zip(sides, views, strict=True)]
-    pairs = Pairs(places[0], places[1], np.ones(len(places[0]), bool))
+    kept = (places[0][:, 0] >= 0) & (places[1][:, 0] >= 0)
+    pairs = Pairs(places[0][kept], places[1][kept], np.ones(int(kept.sum()), bool))
     return Recorded(views[0].case, runs[0], runs[1], pairs)
 
 
-def _each(sides: list[Alone], views: list[AsCase], told: Comparison) -> list[tuple[Any, ...]]:
+def _each(sides: list[Alone], views: Sequence[AsCase], told: Comparison) -> list[tuple[Any, ...]]:
     """Both sides, the shorter sums first: what is found there is tried on the other side."""
     runs, places = (told.left, told.right), (told.pairs.left, told.pairs.right)
     return list(zip(sides, views, runs, places, strict=True))
@@ -287,27 +293,27 @@ def _extended(side: comparison.Run, places: np.ndarray) -> None:
             return
 
 
-def _told(made: Cause, told: Comparison, examined: np.ndarray) -> Cause:
-    """Fills in classes and counts."""
+def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
+    """Adds a case's classes and counts; the first case is kept."""
     where = np.isin(told.differing, examined)
     names = [name for name, here in zip(told.cause, where, strict=True) if here]
-    made.examined = len(examined)
-    made.replayed = int(told.proved(examined).sum())
-    counted = Counter(names)
+    made.examined += len(examined)
+    made.replayed += int(told.proved(examined).sum())
+    counted = Counter(made.causes) + Counter(names)
     made.causes = dict(counted.most_common())
+    made.comparison = made.comparison or told
     refused = [side.refusal for side in (told.left, told.right)]
+    evidence = told.left.evidence or told.right.evidence
     if "nondeterministic" in refused:
-        made.kind, made.why = "nondeterministic", told.left.evidence or told.right.evidence
+        made.kind, made.why = "nondeterministic", evidence
     elif refused.count("not-a-sum") == 1:
         made.kind, made.causes = "algorithm", {"algorithm": made.examined}
         side = ("left", "right")[refused.index("not-a-sum")]
-        evidence = told.left.evidence or told.right.evidence
         made.why = f"the {side} side does not add the products, the other one does: {evidence}"
     elif refused.count("not-a-sum") == 2:
-        made.why = f"neither side adds the products one by one: {told.left.evidence}"
+        made.why = f"neither side adds the products one by one: {evidence}"
     else:
         _of_orders(made, told, counted)
-    return made
 
 
 def _of_orders(made: Cause, told: Comparison, counted: Counter[str]) -> None:

@@ -132,6 +132,25 @@ class TestSums:
         _, cause = explained(meaning, convolved, {"x": x[:1], "w": w}, {"x": x, "w": w})
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
+    @pytest.mark.parametrize(("kernel", "stride", "pad"), [(4, 2, 1), (3, 2, 0), (2, 2, 0)])
+    def test_transposed_convolutions_have_a_case_a_phase(
+        self, kernel: int, stride: int, pad: int
+    ) -> None:
+        x, w = normal(2, 4, 6), normal(4, 3, kernel)
+
+        def spread(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+            y = np.zeros((len(x), 3, (6 - 1) * stride + kernel), np.float32)
+            terms = [(c, i, k) for c in range(4) for i in range(6) for k in range(kernel)]
+            for c, i, k in terms if len(x) == 1 else terms[::-1]:
+                y[:, :, i * stride + k] += x[:, c, i, None] * w[c, :, k]
+            return y[..., pad : y.shape[-1] - pad]
+
+        more: Any = {"kind": "transposed", "weights": (2, 0, 1)}
+        meaning = Windows((2,), 1, (kernel,), (stride,), (1,), ((pad, pad),), **more)
+        _, cause = explained(meaning, spread, {"x": x[:1], "w": w}, {"x": x, "w": w})
+        assert cause.kind == "order" and cause.examined == cause.differing
+        assert cause.replayed == cause.examined > 0
+
     @pytest.mark.parametrize("word", ["sum", "mean"])
     def test_sums_and_means_are_asked_through_their_input(self, word: str) -> None:
         x = normal(9, 5, 16)
@@ -193,8 +212,8 @@ class TestSums:
             size = [ones[k * stride : k * stride + 4].sum() for k in range(outputs)]
             return (y / np.array(size)).astype(np.float32)
 
-        sizes: Any = ((2,), 1, (4,), (stride,), (1,), ((1, 1),))
-        meaning = Windows(*sizes, "average", reads=(0,), counts_padding=counts)
+        more: Any = {"kind": "average", "reads": (0,), "counts_padding": counts}
+        meaning = Windows((2,), 1, (4,), (stride,), (1,), ((1, 1),), **more)
         _, cause = explained(meaning, pooled, {"x": x[:1]}, {"x": x})
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
