@@ -63,6 +63,7 @@ _HOMES = {
 }
 ROOMS = {
     "errors": "what was wrong, in one line",
+    "trust": "what a model's file would run, found out before its library sees it",
     "public": "what `import probe` offers",
     "printing": "how results and progress are printed",
     "floats": "formats: bits, values, one rounding from one to another",

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from probe import trust
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
-from probe.network import reading, trust
+from probe.network import reading
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.reading import Progress, Stop, chain, missing, other_dtype, unreadable
+from probe.network.reading import Progress, Stop, chain, other_dtype, unreadable
+from probe.trust import missing
 
 CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"
 TRAINS = "is called with training=True, and then computes something else than in use"

@@ -17,7 +17,8 @@ from probe.errors import InputError
 from probe.network import reading
 from probe.network.chain import Network
 from probe.network.description import Writer
-from probe.network.reading import Progress, Stop, chain, missing, unreadable
+from probe.network.reading import Progress, Stop, chain, unreadable
+from probe.trust import missing
 
 ENDLESS = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "Flatten", "ReduceMean"), reading.WHOLE),

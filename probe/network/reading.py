@@ -15,6 +15,7 @@ from typing import Any
 from probe.errors import InputError
 from probe.network.chain import Layer, Network, Suffix
 from probe.network.description import NAME, Writer, from_json, parse
+from probe.trust import EXPORTED, TO_ONNX
 
 FILES = {
     ".keras": "keras_model",
@@ -29,8 +30,6 @@ FILES = {
 OBJECTS = {"keras": "keras_model", "torch": "torch_module", "onnx": "onnx_model"}
 """Packages of whose objects we know the reader."""
 
-EXPORTED = "programs of torch.export (.pt2) are not supported; loading one may unpickle, so none is"
-TO_ONNX = "export the model to ONNX"
 HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {NAME}"
 
 WHOLE = "reads all positions, so its window is as long as the input"
@@ -175,12 +174,6 @@ def unreadable(path: Path, error: Exception, advice: str = "save the model again
 def other_dtype(dtype: str, before: str) -> str:
     """Returns why a layer that computes in another dtype than those before it ends the chain."""
     return f"computes in {dtype}, and the layers before it in {before}"
-
-
-def missing(library: str) -> InputError:
-    """Returns the library of a model isn't installed."""
-    why = f"{library} is needed to read this model, and is not installed"
-    return InputError("network", library, why, f"pip install {library}")
 
 
 def height_of(own: tuple[int | None, ...], given: tuple[int, ...] | None) -> tuple[int, ...]:

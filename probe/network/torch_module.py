@@ -25,11 +25,10 @@ from probe.network.reading import (
     Stop,
     chain,
     first_is_long,
-    missing,
     other_dtype,
     unreadable,
 )
-from probe.network.trust import WHOLE_MODULE, check_pickle
+from probe.trust import TO_ONNX, WHOLE_MODULE, check_pickle, missing
 
 IMPORTABLE = "put the module's class where it can be imported (PYTHONPATH=FOLDER), not in __main__"
 IDLE = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "Identity")
@@ -71,7 +70,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
             warnings.simplefilter("ignore")
             module = torch.load(path, map_location="cpu", weights_only=False)
     except (AttributeError, ImportError) as error:
-        raise unreadable(path, error, f"{IMPORTABLE}, or {reading.TO_ONNX}") from None
+        raise unreadable(path, error, f"{IMPORTABLE}, or {TO_ONNX}") from None
     except Exception as error:
         raise unreadable(path, error) from None
     if not isinstance(module, torch.nn.Module):

@@ -120,11 +120,11 @@ def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
 class Behind:
     """What a library does with each sum before it gives it: divides it, cuts off what is negative.
 
-    ``apply``: that of container arrays (sums,), given also their positions. ``linear``: whether
-    signs and powers of two go through.
+    ``apply``: that of container arrays (sums,), given also their positions and filters.
+    ``linear``: whether signs and powers of two go through.
     """
 
-    apply: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    apply: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
     linear: bool = False
 
 
@@ -176,7 +176,7 @@ class Operands:
                     w = np.where(self.padded[:, positions[part]], w.dtype.type(0), w)
                 bias = None if adds is None else adds[filters[part]]
                 out[part] = replay(summation, x, w, self.case.dtype, bias)
-        return out if self.behind is None else self.behind.apply(out, positions)
+        return out if self.behind is None else self.behind.apply(out, positions, filters)
 
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray

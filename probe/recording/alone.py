@@ -7,15 +7,16 @@ may depend on what is around it; each is told apart by running it again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probe import ulp
-from probe.recording.cases import Again
+from probe import floats, ulp
 from probe.recording.difference import Pair
 from probe.recording.recording import Operation, Side, Value
+from probe.recording.view import Again
 
 FILLS = (0xFF, 0x3F)
 """Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""
@@ -45,7 +46,10 @@ class Alone:
 
     @classmethod
     def of(cls, side: Side, number: int, output: int, pair: Pair, place: int) -> Alone:
-        """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1."""
+        """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
+
+        KeyError: a recording on disk has left them out.
+        """
         operation = side.recording.operations[number]
         wanted = {*operation.reads, *operation.gives}
         arrays = side.arrays(wanted)
@@ -91,6 +95,23 @@ class Alone:
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
         return [np.asarray(one) for one in found]
+
+    def reads_more(self, pairs: Sequence[Pair]) -> bool:
+        """Whether outputs that must agree follow what need not agree of its operands.
+
+        ``pairs``: of what it reads. All other numbers are made larger by a quarter, but zeros,
+        which add nothing: then it computes something else than was said, or reads more. One run.
+        """
+        given, changed = list(self.reads), False
+        for number, (one, pair) in enumerate(zip(self.reads, pairs, strict=False)):
+            dtype = self.dtypes[number]
+            rest = ~pair.selection.mask(one.shape, self.place)
+            if dtype in floats.FORMATS and rest.any():
+                other = floats.round_to(floats.widen(one, dtype) * 1.25, dtype)
+                given[number], changed = np.where(rest, other, one), True
+        if not changed:
+            return False
+        return not _same(self.chosen(self.call(given)), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.

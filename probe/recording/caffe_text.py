@@ -13,14 +13,15 @@ from typing import Any
 
 from probe.errors import InputError
 
-TOKEN = re.compile(r'#[^\n]*|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[{}<>:;,\[\]]|[^\s{}<>:;,\[\]"\']+')
+QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+TOKEN = re.compile(rf"""#[^\n]*|{QUOTED}|[{{}}<>:;,\[\]]|[^\s{{}}<>:;,\[\]"']+""")
 
 Fields = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer; ``reads`` and ``gives``: names of values; ``text``: its fields as they are written."""
+    """A layer; ``reads`` and ``gives``: names of values; ``fields``: all that is written of it."""
 
     name: str
     kind: str
@@ -105,7 +106,9 @@ def read(text: str) -> Model:
     fields = parsed(text)
     if "layers" in fields:
         why = "the first version of Caffe's format (layers { ... })"
-        raise InputError("prototxt", "layers", why, "upgrade it with Caffe's upgrade_net_proto_text")
+        raise InputError(
+            "prototxt", "layers", why, "upgrade it with Caffe's upgrade_net_proto_text"
+        )
     inputs = _inputs(fields)
     current = {name: name for name in inputs}
     layers, used = [], set(inputs)

@@ -1,4 +1,4 @@
-"""A recorded operation as a case of the engine: where its operands are in what it reads.
+"""A recorded operation as a case of the engine, if it adds.
 
 Sums of products, sums and means are cases: what is read becomes x, w and b, channels last, and what
 is given becomes outputs by position and filter.
@@ -6,97 +6,27 @@ is given becomes outputs by position and filter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from probe import floats
 from probe.case import Case
-from probe.comparison import Arrays
 from probe.errors import InputError
+from probe.recording import windowed
 from probe.recording.meaning import Contracts, Each, Meaning, Reduces, Windows
-
-Again = Callable[[list[np.ndarray]], list[np.ndarray]]
-Function = tuple[str, tuple[Any, ...]]
+from probe.recording.view import AsCase, Function, Part
 
 
-@dataclass(frozen=True)
-class Part:
-    """An operand of a case in what is read: split into ``pieces``, turned, and given ``shape``.
-
-    ``number``: which of what is read; ``whole``: its shape; ``axes``: the pieces' order.
-    """
-
-    number: int
-    whole: tuple[int, ...]
-    pieces: tuple[int, ...]
-    axes: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    @staticmethod
-    def of(number: int, whole: tuple[int, ...], axes: Sequence[int], *shape: int) -> Part:
-        """All of an array with its axes in another order, in another shape."""
-        return Part(number, whole, whole, tuple(axes), shape)
-
-    def taken(self, array: np.ndarray) -> np.ndarray:
-        """Returns the operand, from what is read or given: a copy."""
-        turned = array.reshape(self.pieces).transpose(self.axes)
-        return np.array(turned, order="C").reshape(self.shape)
-
-    def put(self, array: np.ndarray) -> np.ndarray:
-        """Returns what is read, from the operand: a copy."""
-        turned = array.reshape([self.pieces[axis] for axis in self.axes])
-        back = np.argsort(np.array(self.axes, int))
-        return np.array(turned.transpose(back), order="C").reshape(self.whole)
-
-
-@dataclass(frozen=True)
-class AsCase:
-    """One side's operation: the case, and where its operands and outputs are.
-
-    ``scale``: outputs times this power of two are the case's, as those of a mean of so many.
-    ``divides``: sums are divided behind, by a number that has to be asked. ``pooled``: a pool,
-    whose weights of 1 are put into its input. ``functions``: what each sum goes through before it
-    is given, as (word, numbers).
-    """
-
-    case: Case
-    x: Part
-    w: Part | None
-    b: Part | None
-    y: Part
-    scale: int = 1
-    divides: bool = False
-    pooled: bool = False
-    functions: tuple[Function, ...] = ()
-
-    def operands(self, reads: Sequence[np.ndarray]) -> Arrays:
-        """x, w and b of the case, from all that is read (container arrays)."""
-        x = self.x.taken(reads[self.x.number])
-        if self.w is None:
-            w = floats.round_to(np.ones(self.case.weight_shape), self.case.dtype)
-        else:
-            w = self.w.taken(reads[self.w.number])
-        return x, w, None if self.b is None else self.b.taken(reads[self.b.number])
-
-    def places(self, flat: np.ndarray) -> np.ndarray:
-        """(position, filter) of outputs by their flat index as the operation gives them."""
-        index = np.arange(prod(self.y.whole)).reshape(self.y.whole)
-        where = np.empty_like(index).reshape(-1)
-        where[self.y.taken(index).reshape(-1)] = np.arange(index.size)
-        return np.stack(np.divmod(where[flat], self.case.filters), axis=1)
-
-
-def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...]]:
+def parts_of(
+    meaning: Meaning, shapes: Sequence[tuple[int, ...]]
+) -> tuple[Meaning, tuple[Function, ...]]:
     """An operation that is several in one: the sum that it starts with, and functions behind it.
 
-    ``count``: how many arrays it reads. A bias that is added behind becomes the sum's own.
+    ``shapes``: of the arrays it reads. A bias that is added behind becomes the sum's own.
     InputError: what is behind is not of this kind.
     """
-    behind = list(getattr(meaning, "behind", ()))
+    behind, count = list(getattr(meaning, "behind", ())), len(shapes)
     if steps := getattr(meaning, "steps", ()):
         first = steps[0].meaning
         if steps[0].reads != tuple(range(len(steps[0].reads))):
@@ -111,51 +41,63 @@ def parts_of(meaning: Meaning, count: int) -> tuple[Meaning, tuple[Function, ...
     functions: list[Function] = []
     for one, others in behind:
         each = getattr(one, "each", one)
-        if each.word == "add" and len(others) == 1 and not functions:
-            first = _with_bias(first, others[0])
+        if each.word == "add" and len(others) == 1:
+            if functions or (biased := _with_bias(first, others[0], shapes)) is None:
+                functions.append(("add", others))
+            else:
+                first = biased
         elif isinstance(each, Each) and not others:
             functions.append((each.word, each.numbers))
         else:
-            raise InputError("operation", each.word, "it is added or joined to the sum behind", "")
+            raise InputError("operation", each.word, "it is computed behind the sum", "")
     return first, tuple(functions)
 
 
-def _with_bias(meaning: Meaning, number: int) -> Meaning:
+def _with_bias(meaning: Meaning, number: int, shapes: Sequence[tuple[int, ...]]) -> Meaning | None:
+    """The sum with an addend as its bias; None where it has one, or the addend is an array."""
+    if sum(size > 1 for size in shapes[number]) > 1:
+        return None
     if isinstance(meaning, Windows) and len(meaning.reads) == 2 and not meaning.pool:
         return replace(meaning, reads=(*meaning.reads, number))
     if isinstance(meaning, Contracts) and meaning.bias is None:
         return replace(meaning, bias=number)
-    raise InputError("operation", "add", "it adds to a sum that has a bias", "")
+    return None
 
 
-def as_case(
+def as_cases(
     meaning: Meaning,
     shapes: Sequence[tuple[int, ...]],
     outputs: Sequence[tuple[int, ...]],
     dtypes: Sequence[str],
-) -> AsCase:
-    """The case that an operation is. InputError: it is none, with what stands against it.
+) -> list[AsCase]:
+    """The cases that an operation is: one, but for what has another window at each of its phases.
+
+    InputError: it is none, with what stands against it.
 
     ``shapes``, ``dtypes``: of what it reads, and last the dtype of its first output.
     """
-    meaning, functions = parts_of(meaning, len(shapes))
+    meaning, functions = parts_of(meaning, shapes)
     used: Sequence[int] = (0,)
+    others = [numbers[0] for word, numbers in functions if word == "add"]
     if isinstance(meaning, Contracts):
         used = [*meaning.reads, *([] if meaning.bias is None else [meaning.bias])]
     elif isinstance(meaning, Windows):
         used = meaning.reads if not meaning.pool else (0,)
-    mixed = {dtypes[n] for n in used} | {dtypes[-1]}
+    mixed = {dtypes[n] for n in (*used, *others)} | {dtypes[-1]}
     if len(mixed) > 1:
         raise InputError("dtype", "+".join(sorted(mixed)), "operands of several formats", "")
     if isinstance(meaning, Contracts):
         found = _product(meaning, shapes, outputs[0], dtypes[-1])
+    elif isinstance(meaning, Windows) and meaning.kind == "transposed":
+        every = windowed.transposed(meaning, shapes, outputs[0], dtypes[-1])
+        return [replace(one, functions=functions) for one in every]
     elif isinstance(meaning, Windows):
-        found = _windows(meaning, shapes, outputs[0], dtypes[-1])
+        found = windowed.windows(meaning, shapes, outputs[0], dtypes[-1])
     elif isinstance(meaning, Reduces):
         found = _reduced(meaning, shapes[0], outputs[0], dtypes[-1])
     else:
         raise InputError("operation", type(meaning).__name__, "it is no sum of products", "")
-    return replace(found, functions=functions)
+    return [replace(found, functions=functions)]
 
 
 class _Axes:
@@ -249,89 +191,6 @@ def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
     named = "".join(x for x in filters if axes.sizes[x] > 1)
     fits = all(size in (1, axes.sizes[letter]) for letter, size in zip(letters, bias, strict=True))
     return fits and "".join(full) == named
-
-
-def _windows(
-    meaning: Windows, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...], dtype: str
-) -> AsCase:
-    """A convolution, or a pool that adds."""
-    if meaning.kind in ("average", "sum"):
-        return _pool(meaning, shapes[0], out, dtype)
-    if meaning.kind != "convolution":
-        raise InputError("kind", meaning.kind, "only sums of products in windows have a case", "")
-    number, weights = meaning.reads[0], meaning.reads[1]
-    shape, rank = shapes[number], len(meaning.spatial)
-    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
-    order = [*batch, *meaning.spatial, meaning.channels]
-    spatial = tuple(shape[axis] for axis in meaning.spatial)
-    channels, filters = shape[meaning.channels], out[meaning.channels]
-    b = meaning.reads[2] if len(meaning.reads) > 2 else None
-    case = Case(
-        f"conv{rank}d",
-        kernel=meaning.kernel,
-        stride=meaning.stride,
-        dilation=meaning.dilation,
-        in_channels=channels,
-        filters=filters,
-        groups=meaning.groups,
-        padding=tuple(tuple(pair) for pair in meaning.padding),
-        batch=prod(shape[axis] for axis in batch),
-        length=spatial[-1],
-        height=spatial[:-1] or None,
-        dtype=dtype,
-        bias=None if b is None else "normal",
-    )
-    if b is not None and prod(shapes[b]) != filters:
-        raise InputError("bias", shapes[b], "it is not one number for each filter", "")
-    positions = tuple(out[axis] for axis in meaning.spatial)
-    if case.output_spatial() != positions:
-        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
-    return AsCase(
-        case,
-        x=Part.of(number, shape, order, case.batch, *spatial, channels),
-        w=Part.of(weights, shapes[weights], meaning.weights, *case.weight_shape),
-        b=None if b is None else Part.of(b, shapes[b], range(len(shapes[b])), filters),
-        y=Part.of(0, out, order, case.batch, *positions, filters),
-    )
-
-
-def _pool(meaning: Windows, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
-    """A mean, or a sum, of windows: a convolution of each channel by itself with weights of 1."""
-    rank, channels = len(meaning.spatial), shape[meaning.channels]
-    batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]
-    order = [*batch, *meaning.spatial, meaning.channels]
-    spatial = tuple(shape[axis] for axis in meaning.spatial)
-    positions = tuple(out[axis] for axis in meaning.spatial)
-    padding = []
-    for k, (before, _) in enumerate(meaning.padding):  # behind, as far as the last window reaches
-        extent = (meaning.kernel[k] - 1) * meaning.dilation[k] + 1
-        reach = (positions[k] - 1) * meaning.stride[k] + extent
-        padding.append((before, max(reach - before - spatial[k], 0)))
-    case = Case(
-        f"conv{rank}d",
-        kernel=meaning.kernel,
-        stride=meaning.stride,
-        dilation=meaning.dilation,
-        in_channels=channels,
-        filters=channels,
-        groups=channels,
-        padding=tuple(padding),
-        batch=prod(shape[axis] for axis in batch),
-        length=spatial[-1],
-        height=spatial[:-1] or None,
-        dtype=dtype,
-    )
-    if case.output_spatial() != positions:
-        raise InputError("windows", positions, f"the case has {case.output_spatial()}", "")
-    return AsCase(
-        case,
-        x=Part.of(0, shape, order, case.batch, *spatial, channels),
-        w=None,
-        b=None,
-        y=Part.of(0, out, order, case.batch, *positions, channels),
-        divides=meaning.kind == "average",
-        pooled=True,
-    )
 
 
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:

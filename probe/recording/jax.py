@@ -24,6 +24,7 @@ from probe.recording.jax_meanings import Equation, Passes, meaning
 from probe.recording.jax_opened import Opened
 from probe.recording.jax_programs import (
     Program,
+    attributes,
     constants,
     container,
     described,
@@ -44,6 +45,7 @@ try:
     Base: Any = core.EvalTrace
 except (ImportError, AttributeError):  # another release
     Base = None
+
 
 class Recorder:
     """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
@@ -74,9 +76,7 @@ class Recorder:
         if not self.programs:
             return ""
         names = ", ".join(self.programs)
-        return (
-            f"compiled as one operation: {names}; looking inside would change the bits of its results"
-        )
+        return f"compiled as one operation: {names}; looking inside would change the bits it gives"
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -281,15 +281,15 @@ class _Trace(Base):  # type: ignore[misc]
             if loops(primitive):
                 behind = constants_of(None, params)
                 reads += [self.values.seen(one) for one in behind]
-                contents = {n: bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]}
+                contents = {
+                    n: bits(v) for n, v in enumerate(given) if self.values.plain[reads[n].key]
+                }
                 means: Meaning = Program(primitive, params, behind, contents)
             else:
-                means = meaning(equation(step.one, lambda n, given=given: np.asarray(given[n])))
-            stack = str(source_info_util.current_name_stack())
-            self._visit(
-                *(primitive.name, "/".join(filter(None, (stack, step.path))), params),
-                *(reads, [values[n] for n in step.gives], means, None, None),
-            )
+                means = meaning(equation(step.one, functools.partial(_nth, given)))
+            path = "/".join(filter(None, (str(source_info_util.current_name_stack()), step.path)))
+            gives = [values[n] for n in step.gives]
+            self._visit(primitive.name, path, params, reads, gives, means, None, None)
         return opened.results(values)
 
     def _decide(
@@ -344,6 +344,11 @@ class _Trace(Base):  # type: ignore[misc]
 WEIGHING = ("dot_general", "conv_general_dilated")
 """Operations whose second input is taken for weights where no operation gave it."""
 
+
+def _nth(values: Sequence[Any], number: int) -> np.ndarray:
+    return np.asarray(values[number])
+
+
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 
 
@@ -380,16 +385,6 @@ def _own(primitive: Any, params: Any, args: Sequence[Any]) -> Meaning:
         return np.asarray(args[number])
 
     return meaning(Equation(primitive, params, given, [described(one) for one in every], value))
-
-
-def attributes(params: Any) -> dict[str, Any]:
-    """A primitive's parameters, plain enough for JSON; what is no number or name as text."""
-    plain = (str, int, float, bool, type(None))
-    return {
-        name: value if isinstance(value, plain) else str(value)
-        for name, value in params.items()
-        if "jaxpr" not in name and name != "branches"
-    }
 
 
 def _alone(primitive: Any, params: Any, dtypes: list[str]) -> Callable[..., list[np.ndarray]]:

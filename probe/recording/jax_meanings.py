@@ -13,23 +13,30 @@ from typing import Any
 import jax
 import numpy as np
 
-from probe.recording.labels import ZERO, Labels, joined, of_content, tag
+from probe.recording import mixing
+from probe.recording.labels import ZERO, Labels, Name, joined, tag
 from probe.recording.meaning import (
+    Chooses,
     Contracts,
     Each,
+    Exact,
+    Joins,
+    Made,
     Meaning,
     Moves,
     Numbers,
+    Pads,
+    Picks,
     Reduces,
     Reshapes,
     Same,
     Scans,
     Shapes,
+    Splits,
     Turns,
     Unknown,
     Whole,
     Windows,
-    aligned,
 )
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -64,7 +71,7 @@ def meaning(one: Equation) -> Meaning:
 
 
 @dataclass(frozen=True)
-class Broadcasts(Meaning):
+class Broadcasts(Exact):
     """Input axis k becomes output axis ``axes[k]``; along all others it is repeated."""
 
     axes: tuple[int, ...]
@@ -72,50 +79,23 @@ class Broadcasts(Meaning):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one, shape = reads[0], shapes[0]
         lengths, wide = [1] * len(shape), list(shape)
+        names: list[Name] = list(range(len(shape)))
         for axis, to in enumerate(self.axes):
             lengths[to] = one.array.shape[axis]
             if one.implicit(axis):
-                wide[to] = 1
-        return [Labels(shape, np.broadcast_to(one.array.reshape(lengths), wide), one.known)]
+                wide[to], names[to] = 1, one.name(axis)
+        array = np.broadcast_to(one.array.reshape(lengths), wide)
+        return [Labels(shape, array, one.known, tuple(names))]
 
 
 @dataclass(frozen=True)
-class Passes(Meaning):
+class Passes(Exact):
     """Output n is input ``numbers[n]``."""
 
     numbers: tuple[int, ...]
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        return [Labels(shape, *reads[n][1:]) for n, shape in zip(self.numbers, shapes, strict=True)]
-
-
-@dataclass(frozen=True)
-class Content(Meaning):
-    """Reads nothing and is always the same, whole numbers: ``iota``."""
-
-    make: Callable[[], np.ndarray]
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        return [of_content(self.make())]
-
-
-@dataclass(frozen=True)
-class Selects(Meaning):
-    """``select_n``: of two inputs the first where the condition is False, else the second.
-
-    Where the condition's labels say which it is, the output is that element, else a formula of all.
-    """
-
-    word: str = "where"
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        known = all(one.known for one in reads)
-        true = of_content(np.ones((), bool)).array
-        if reads[0].shape != shapes[0]:
-            reads = [Labels(shapes[0], np.broadcast_to(reads[0].full(), shapes[0])), *reads[1:]]
-        _, (condition, no, yes) = aligned(reads)
-        found = np.where(condition == ZERO, no, joined(what, condition, no, yes))
-        return [Labels(shapes[0], np.where(condition == true, yes, found), known)]
+        return [reads[n] for n in self.numbers]
 
 
 @dataclass(frozen=True)
@@ -166,53 +146,10 @@ class Maximum(Reduces):
         what: np.uint64,
         far: np.ndarray | None = None,
     ) -> list[Labels]:
-        one = reads[0]
-        array = np.where(one.array == ZERO, tag("zero"), one.array)
-        one = one._replace(array=array)
+        one = reads[0]._replace(array=mixing.visible(reads[0].array))
         if far is not None:
             one = one._replace(array=np.where(far, ZERO, one.full()))
         return Reduces(self.axes, self.word, zero=True).labels([one], shapes, what)
-
-
-@dataclass(frozen=True)
-class Places(Meaning):
-    """A reduction that gives places, ``argmax``: the order of what it reads counts."""
-
-    axes: tuple[int, ...]
-    word: str = ""
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
-        array = np.where(one.array == ZERO, tag("zero"), one.array)
-        full = one._replace(array=array).full(self.axes)
-        for axis in self.axes:
-            index = np.arange(1, full.shape[axis] + 1, dtype=np.uint64)
-            full = joined(full, index.reshape(-1, *(1,) * (full.ndim - axis - 1)))
-        return Reduces(self.axes, self.word).labels([one._replace(array=full)], shapes, what)
-
-
-@dataclass(frozen=True)
-class Positions(Meaning):
-    """A movement by indices: the same movement of positions says which element comes where.
-
-    ``move``: takes integer arrays in the place of the inputs ``moved``, and gives the outputs.
-    """
-
-    move: Callable[[list[np.ndarray]], np.ndarray]
-    moved: tuple[int, ...]
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        used = [reads[n] for n in self.moved]
-        start, positions = 1, []
-        for one in used:
-            size = int(np.prod(one.shape, dtype=int))
-            positions.append(np.arange(start, start + size, dtype=np.int32).reshape(one.shape))
-            start += size
-        found = self.move(positions)
-        every = np.concatenate([one.full().reshape(-1) for one in used])
-        inside = (found > 0) & (found < start)
-        labels = np.where(inside, every[np.where(inside, found, 1) - 1], tag("outside"))
-        return [Labels(shapes[0], labels, all(one.known for one in used))]
 
 
 @dataclass(frozen=True)
@@ -238,17 +175,20 @@ class Convolution(Meaning):
             return self.windows.labels([one, *rest], shapes, what)
         channels = self.windows.channels
         (batch,) = {*range(len(shape))} - {channels, *self.windows.spatial}
-        groups = np.split(one.full(), self.batches, batch)
-        wanted = tuple(
-            n // self.batches if axis == channels else n for axis, n in enumerate(shape)
-        )
+        groups = np.split(one.full([batch]), self.batches, batch)
+        wanted = tuple(n // self.batches if axis == channels else n for axis, n in enumerate(shape))
         parts = [
-            self.windows.labels([Labels(group.shape, group), *rest], [wanted], what)[0].full()
+            self.windows.labels([self._part(one, group, batch), *rest], [wanted], what)[0].full()
             for group in groups
         ]
         parts = [joined(part, tag("group", n)) for n, part in enumerate(parts)]
         known = all(one.known for one in reads)
         return [Labels(shape, np.concatenate(parts, channels), known)]
+
+    @staticmethod
+    def _part(one: Labels, group: np.ndarray, batch: int) -> Labels:
+        shape = tuple(group.shape[a] if a == batch else n for a, n in enumerate(one.shape))
+        return Labels(shape, group, one.known, one.names)
 
     def _apart(self, one: Labels) -> Labels:
         if set(self.holes) <= {1}:
@@ -263,7 +203,7 @@ class Convolution(Meaning):
         for axis, step in zip(spatial, self.holes, strict=True):
             at[axis] = slice(None, None, step)
         found[tuple(at)] = array
-        return Labels(tuple(shape), found, one.known)
+        return Labels(tuple(shape), found, one.known, one.names)
 
 
 def _product(one: Equation) -> Meaning:
@@ -297,9 +237,7 @@ def _convolution(one: Equation) -> Meaning:
     transposed = set(apart) != {1} and set(stride) <= {1}
     batches, size = given["batch_group_count"], len(kernel)
     if transposed and plain and batches == 1:  # taps in the opposite order
-        padding = tuple(
-            ((kernel[k] - 1) * dilation[k] - padding[k][0],) * 2 for k in range(size)
-        )
+        padding = tuple(((kernel[k] - 1) * dilation[k] - padding[k][0],) * 2 for k in range(size))
         stride = apart
     windows = Windows(
         *(tuple(out[2:]), out[1], kernel, stride, dilation, padding),
@@ -335,7 +273,7 @@ def _pool(kind: str) -> Callable[[Equation], Meaning]:
             *(spatial, rest[-1], tuple(sizes[k] for k in spatial)),
             tuple(given["window_strides"][k] for k in spatial),
             tuple(given["window_dilation"][k] for k in spatial),
-            tuple(tuple(map(int, given["padding"][k])) for k in spatial),  # type: ignore[arg-type]
+            tuple((int(given["padding"][k][0]), int(given["padding"][k][1])) for k in spatial),
             kind=kind,
             reads=(0,),
             word=f"{kind} pool",
@@ -375,6 +313,14 @@ def _cast(one: Equation) -> Meaning:
     return Each("cast", "stays", (to,))
 
 
+def _select(one: Equation) -> Meaning:
+    if len(one.reads) != 3 or one.reads[0][1] != "bool":
+        return Each("select_n")
+    if one.shape(0) != one.shape(1):
+        return Unknown("one condition for whole arrays") if one.shape(0) else Chooses((0, 2, 1))
+    return Chooses((0, 2, 1))
+
+
 def _reduction(word: str, zero: bool = False) -> Callable[[Equation], Meaning]:
     return lambda one: Reduces(tuple(one.params["axes"]), word, zero=zero)
 
@@ -384,43 +330,50 @@ def _scan(word: str) -> Callable[[Equation], Meaning]:
 
 
 def _pad(one: Equation) -> Meaning:
-    config = one.params["padding_config"]
+    config, value = one.params["padding_config"], one.values(1)
+    if all(not inside for _, _, inside in config) and value is not None:
+        widths = tuple((int(low), int(high)) for low, high, _ in config)
+        return Pads(widths, float(value), one.reads[0][1])
+    return Moves(lambda array, value: padded(array, value, config))
 
-    def move(array: np.ndarray, value: np.ndarray) -> np.ndarray:
-        for axis, (low, high, inside) in enumerate(config):
-            size = array.shape[axis]
-            wide = max(size + (size - 1) * inside, 0) if size else 0
-            shape = list(array.shape)
-            shape[axis] = wide + max(low, 0) + max(high, 0)
-            found = np.full(shape, value, array.dtype)
-            at = [slice(None)] * array.ndim
-            at[axis] = slice(max(low, 0), max(low, 0) + wide, inside + 1)
-            found[tuple(at)] = array
-            at[axis] = slice(max(-low, 0), shape[axis] - max(-high, 0))
-            array = found[tuple(at)]
-        return array
 
-    return Moves(move)
+def padded(array: np.ndarray, value: np.ndarray, config: Any) -> np.ndarray:
+    """``lax.pad`` of any array: (before, after, between) an axis."""
+    for axis, (low, high, inside) in enumerate(config):
+        size = array.shape[axis]
+        wide = size + (size - 1) * inside if size else 0
+        shape = list(array.shape)
+        shape[axis] = wide + max(low, 0) + max(high, 0)
+        found = np.full(shape, value, array.dtype)
+        at = [slice(None)] * array.ndim
+        at[axis] = slice(max(low, 0), max(low, 0) + wide, inside + 1)
+        found[tuple(at)] = array
+        at[axis] = slice(max(-low, 0), shape[axis] - max(-high, 0))
+        array = found[tuple(at)]
+    return array
 
 
 def _slice(one: Equation) -> Meaning:
     steps = one.params["strides"] or (1,) * len(one.shape())
     limits = zip(one.params["start_indices"], one.params["limit_indices"], steps, strict=True)
     at = tuple(slice(*three) for three in limits)
-    return Moves(lambda array: array[at])
+    kept = tuple(k for k, n in enumerate(one.shape()) if at[k].indices(n) == (0, n, 1))
+    at = tuple(slice(None) if k in kept else part for k, part in enumerate(at))
+    return Moves(lambda array: array[at], kept)
 
 
 def _reverse(one: Equation) -> Meaning:
-    return Moves(lambda array: np.flip(array, tuple(one.params["dimensions"])))
+    axes = tuple(one.params["dimensions"])
+    kept = tuple(k for k in range(len(one.shape())) if k not in axes)
+    return Moves(lambda array: np.flip(array, axes), kept)
 
 
 def _concatenate(one: Equation) -> Meaning:
-    return Moves(lambda *arrays: np.concatenate(arrays, one.params["dimension"]))
+    return Joins(one.params["dimension"])
 
 
 def _split(one: Equation) -> Meaning:
-    points = np.cumsum(one.params["sizes"])[:-1]
-    return Moves(lambda array: np.split(array, points, one.params["axis"]))
+    return Splits(one.params["axis"], tuple(one.params["sizes"]))
 
 
 def _broadcast(one: Equation) -> Meaning:
@@ -428,13 +381,22 @@ def _broadcast(one: Equation) -> Meaning:
 
 
 def _iota(one: Equation) -> Meaning:
-    (shape, dtype), axis = one.gives[0], one.params["dimension"]
+    return Made(("iota", one.params["dimension"]), one.gives[0][1], places=True)
 
-    def make() -> np.ndarray:
-        index = np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - axis - 1))
-        return np.broadcast_to(index, shape).astype(dtype)
 
-    return Content(make) if dtype != "bfloat16" else Unknown("iota in bfloat16")
+def _gather(one: Equation) -> Meaning:
+    """Rows of a table, where that is all; else whatever moves."""
+    numbers, index = one.params["dimension_numbers"], one.values(1)
+    shape, rank = one.shape(), len(one.gives[0][0])
+    rows = (
+        tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
+        and not numbers.operand_batching_dims
+        and tuple(one.params["slice_sizes"]) == (1, *shape[1:])
+        and tuple(numbers.offset_dims) == tuple(range(rank - len(shape) + 1, rank))
+    )
+    if rows and index is not None and index.size and 0 <= index.min() <= index.max() < shape[0]:
+        return Picks(axis=0, index=np.array(index[..., 0]))
+    return _moved(0)(one)
 
 
 def _moved(*moved: int) -> Callable[[Equation], Meaning]:
@@ -450,17 +412,35 @@ def _moved(*moved: int) -> Callable[[Equation], Meaning]:
                 return Unknown(f"the indices of {one.primitive.name} are not at hand")
             kept[number] = np.array(value)
 
-        def move(positions: list[np.ndarray]) -> np.ndarray:
-            arrays = dict(kept) | dict(zip(moved, positions, strict=True))
-            params = dict(one.params)
-            if "fill_value" in params:
-                params["fill_value"] = 0
-            given = [jax.numpy.asarray(arrays[n]) for n in range(len(arrays))]
-            return np.asarray(one.primitive.bind(*given, **params))
-
-        return Positions(move, moved)
+        return Moves(_Found(one, kept, moved))
 
     return row
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A movement by indices, found by moving positions instead of elements."""
+
+    one: Equation
+    kept: Mapping[int, np.ndarray]
+    moved: tuple[int, ...]
+
+    def __call__(self, *arrays: np.ndarray) -> np.ndarray:
+        start, positions = 1, dict(self.kept)
+        for number in self.moved:
+            size = int(np.prod(self.one.shape(number), dtype=int))
+            index = np.arange(start, start + size, dtype=np.int32)
+            positions[number] = index.reshape(self.one.shape(number))
+            start += size
+        params = dict(self.one.params)
+        if "fill_value" in params:
+            params["fill_value"] = 0
+        given = [jax.numpy.asarray(positions[n]) for n in range(len(positions))]
+        found = np.asarray(self.one.primitive.bind(*given, **params))
+        every = np.concatenate([arrays[n].reshape(-1) for n in self.moved])
+        inside = (found > 0) & (found < start)
+        outside = every.dtype.type(tag("outside")) if every.dtype.kind == "u" else 0
+        return np.where(inside, every[np.where(inside, found, 1) - 1], outside)
 
 
 def _sort(one: Equation) -> Meaning:
@@ -487,8 +467,8 @@ def _several(one: Equation) -> Meaning:
     return Passes(tuple(range(len(one.gives))))
 
 
-STAYS = """neg abs sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor
- ceil real imag conj""".split()
+STAYS = """sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv
+ floor ceil real imag conj""".split()
 EACH = """exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge
  and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clamp
  population_count clz complex igamma igammac eq_to le_to lt_to bessel_i0e bessel_i1e
@@ -502,6 +482,8 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "add": _each("add", "adds"),
     "add_any": _each("add", "adds"),
     "sub": _each("subtract"),
+    "neg": _each("negative", "stays"),
+    "abs": _each("absolute", "stays"),
     "mul": _each("multiply", "clears"),
     "div": _each("divide", "clears"),
     "pow": _each("power"),
@@ -522,7 +504,7 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     ),
     "integer_pow": _integer_power,
     "convert_element_type": _cast,
-    "select_n": lambda one: Selects() if len(one.reads) == 3 else Each("select_n"),
+    "select_n": _select,
     "dot_general": _product,
     "conv_general_dilated": _convolution,
     "reduce_sum": _reduction("sum", True),
@@ -531,8 +513,8 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "reduce_prod": _reduction("prod"),
     "reduce_and": _reduction("all"),
     "reduce_or": _reduction("any"),
-    "argmax": lambda one: Places(tuple(one.params["axes"]), "argmax"),
-    "argmin": lambda one: Places(tuple(one.params["axes"]), "argmin"),
+    "argmax": lambda one: Reduces(tuple(one.params["axes"]), "argmax", places=True),
+    "argmin": lambda one: Reduces(tuple(one.params["axes"]), "argmin", places=True),
     "reduce_window_sum": _pool("sum"),
     "reduce_window_max": _pool("max"),
     "cumsum": _scan("cumsum"),
@@ -553,7 +535,7 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "iota": _iota,
     "dynamic_slice": _moved(0),
     "dynamic_update_slice": _moved(0, 1),
-    "gather": _moved(0),
+    "gather": _gather,
     "scatter": _moved(0, 2),
     "sort": _sort,
     "top_k": _lines(1, "k"),
@@ -567,4 +549,3 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "optimization_barrier": _several,
 }
 """What each primitive computes, by its name."""
-

@@ -6,6 +6,7 @@ looked into or not: a compiled function and the same function run eagerly must a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +15,11 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from probe.recording import mixing
 from probe.recording.difference import exact
 from probe.recording.jax_meanings import Equation, Unknown, meaning
 from probe.recording.labels import Labels, of_content, tag
-from probe.recording.meaning import Meaning, Shapes
+from probe.recording.meaning import Joins, Meaning, Shapes
 from probe.recording.recording import SMALL
 
 INNER = {
@@ -163,16 +165,14 @@ class Program(Meaning):
         count = len(given) - len(self.consts)
         behind = {id(one): known for one, known in zip(self.consts, given[count:], strict=True)}
         walk, within = Walk(behind, self.inside), inner(self.primitive, self.params)
+        found: list[Known] | None
         if within is not None:
             found = walk.closed(within, given[:count], ())
         else:
             found = walk.loop(self.primitive.name, self.params, given[:count])
         if found is None:
             return Unknown("a loop whose steps are not known").labels(reads, shapes, what)
-        return [
-            Labels(shape, one.labels.array, one.labels.known)
-            for one, shape in zip(found, shapes, strict=True)
-        ]
+        return [one.labels for one in found]
 
 
 class Walk:
@@ -207,20 +207,22 @@ class Walk:
                 return found
         contents = self.contents(one, reads)
         shapes = [described(atom.aval) for atom in one.outvars]
+        means = meaning(equation(one, lambda n: reads[n].content))
+        if not means.exact and any("float" in dtype for _, dtype in shapes):
+            contents = None  # as a run keeps them
         if contents is not None and all(
             exact(content, dtype) for content, (_, dtype) in zip(contents, shapes, strict=True)
         ):
             return [Known(of_content(content), content) for content in contents]
-        means = meaning(equation(one, lambda n: reads[n].content))
         noticed = [self.noticed.get(path)] if path is not None and means.notices else []
         labels = means.labels(
             [known.labels for known in reads],
             [shape for shape, _ in shapes],
-            tag(means.word or one.primitive.name),
+            word(means, one.primitive.name, one.params),
             *noticed,
         )
-        kept = contents or [None] * len(labels)
-        return [Known(*both) for both in zip(labels, kept, strict=True)]
+        kept = contents or itertools.repeat(None)
+        return [Known(*both) for both in zip(labels, kept, strict=False)]
 
     @staticmethod
     def contents(one: Any, reads: Sequence[Known]) -> list[np.ndarray] | None:
@@ -260,6 +262,23 @@ class Walk:
         if params["reverse"]:
             results.reverse()
         return states + [Known(_stacked(column)) for column in zip(*results, strict=True)]
+
+
+def word(means: Meaning, name: str, params: Mapping[str, Any]) -> np.uint64:
+    """The label of an operation, as ``difference.given_labels`` has it."""
+    if isinstance(means, Unknown):
+        return tag(name, repr(attributes(params)))
+    return tag(means.word or name)
+
+
+def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
+    """A primitive's parameters, plain enough for JSON; what is no number or name as text."""
+    plain = (str, int, float, bool, type(None))
+    return {
+        name: value if isinstance(value, plain) else str(value)
+        for name, value in params.items()
+        if "jaxpr" not in name and name != "branches"
+    }
 
 
 def bound(one: Any, given: Sequence[Any]) -> list[Any]:
@@ -317,20 +336,19 @@ def of_constant(value: Any) -> Known:
 
 def _lines(known: Known) -> Callable[[int], Known]:
     """The steps of an input that a loop goes along."""
-    full = known.labels.full([0])
+    one = known.labels
+    full, names = one.full([0]), tuple(map(one.name, range(1, len(one.shape))))
 
     def line(step: int) -> Known:
         content = None if known.content is None else known.content[step]
-        return Known(Labels(known.labels.shape[1:], full[step], known.labels.known), content)
+        return Known(Labels(one.shape[1:], full[step], one.known, names), content)
 
     return line
 
 
 def _stacked(column: Sequence[Labels]) -> Labels:
     """The results of all steps, one behind the other."""
-    shape = column[0].shape
-    lengths = [max(one.array.shape[axis] for one in column) for axis in range(len(shape))]
-    axes = [axis for axis, length in enumerate(lengths) if length == shape[axis]]
-    arrays = [np.broadcast_to(one.full(axes), lengths) for one in column]
-    known = all(one.known for one in column)
-    return Labels((len(column), *shape), np.stack(arrays), known)
+    to = (1, *column[0].shape)
+    lines = [mixing.reshaped(one, to) for one in column]
+    shape = (len(column), *column[0].shape)
+    return Joins(0).labels(lines, [shape], tag("stacked"))[0]

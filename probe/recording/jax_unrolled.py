@@ -32,7 +32,11 @@ def _run(closed: Any, args: Sequence[Any]) -> list[Any]:
 
 def _scanned(params: Mapping[str, Any], args: Sequence[Any]) -> list[Any]:
     consts, carry, length = params["num_consts"], params["num_carry"], params["length"]
-    fixed, states, lines = args[:consts], list(args[consts : consts + carry]), args[consts + carry :]
+    fixed, states, lines = (
+        args[:consts],
+        list(args[consts : consts + carry]),
+        args[consts + carry :],
+    )
     results = []
     for step in reversed(range(length)) if params["reverse"] else range(length):
         each = [lax.index_in_dim(line, step, 0, keepdims=False) for line in lines]

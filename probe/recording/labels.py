@@ -1,11 +1,11 @@
 """Which elements of two runs must agree: labels that are equal where the same is computed.
 
 Every element of every value of a run gets a label, 64 bits. Inputs are labelled by their content,
-weights by a digest and the element's index; what an operation gives is labelled by the operation and
-the labels of what it reads, as :mod:`probe.recording.meaning` says it operation by operation. Sums are
-labelled by sums (modulo 2^64) of mixed labels, so that neither order nor added zeros matter. Equal
-labels then mean: the same formula, over the same inputs. Elements with equal labels must agree;
-of others nothing is known.
+weights by a digest and the element's index; what an operation gives is labelled by the operation
+and the labels of what it reads, as :mod:`probe.recording.meaning` says it operation by operation.
+Sums are labelled by sums (modulo 2^64) of mixed labels, so that neither order nor added zeros
+matter. Equal labels then mean: the same formula, over the same inputs. Elements with equal labels
+must agree; of others nothing is known.
 
 A label is kept once where all elements along an axis differ by their index alone, as along the
 channels behind a convolution: ``array`` has size 1 along such an axis.
@@ -57,6 +57,11 @@ Name = int | tuple[object, ...]
 def counted(name: Name, size: int) -> np.ndarray:
     """Returns what each index along an axis adds to a label: uint64, of ``size``."""
     return joined(tag("index", name), np.arange(1, size + 1, dtype=np.uint64))
+
+
+def extended(what: np.uint64, *words: object) -> np.uint64:
+    """Returns a label for an operation's name and further words."""
+    return np.uint64(joined(what, tag(*words))[()])
 
 
 class Labels(NamedTuple):
@@ -121,8 +126,9 @@ class Selection(NamedTuple):
     """Elements of a left value and of a right one that must agree, pair by pair.
 
     ``axes``: those along which elements are named; all along the others belong to the selection.
-    ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``: the
-    two have other numbers of axes, and elements are named by their place in the flattened value.
+    ``left``, ``right``: flat indices over the sizes of ``axes``, None for all of them. ``flat``:
+    the two have other numbers of axes, and elements are named by their place in the flattened
+    value.
     """
 
     axes: tuple[int, ...]
@@ -222,7 +228,7 @@ def _matched(mine: tuple, other: tuple, left: Labels, right: Labels) -> Selectio
         hit = theirs[order][where] == ours[rest]
         found[rest[hit]] = order[where[hit]]
     kept = np.flatnonzero(found >= 0)
-    if len(kept) == ours.size == theirs.size and left.shape == right.shape:
-        if np.array_equal(found, np.arange(ours.size)):
-            return Selection((), None, None, ((), ()))
-    return Selection(axes, kept, found[kept], sizes, flat)
+    alike = len(kept) == ours.size == theirs.size and left.shape == right.shape
+    if alike and np.array_equal(found, np.arange(ours.size)):
+        return Selection((), None, None, ((), ()))
+    return Selection(axes, kept, found[kept], (sizes[0], sizes[1]), flat)

@@ -19,22 +19,23 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe import ulp
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.litert_file import DTYPES, NESTED, File
+from probe.recording.litert_file import DTYPES, File
 from probe.recording.litert_meanings import meaning
 from probe.recording.meaning import Unknown
 from probe.recording.node import Fact
 
 ENDINGS = (".tflite",)
-KEPT = 1 << 16
-"""Bytes of inputs and outputs up to which an operator's interpreter is kept for the next run."""
+KEPT = 1 << 22
+"""Bytes of inputs, outputs and constants of the operators whose interpreters stay for the next
+run."""
 
 
 class Recorder:
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
-    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where LiteRT
-    refuses the model or the inputs.
+    ``switches``: ``threads`` and ``xnnpack`` (0: LiteRT's built-in kernels). InputError where
+    LiteRT refuses the model or the inputs.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Recorder:
         except Exception as error:
             shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
             why = f"LiteRT refuses them: {' '.join(str(error).split())[:160]}"
-            raise InputError("inputs", shapes, why, "give the model's own shapes and types") from None
+            raise InputError(
+                "inputs", shapes, why, "give the model's own shapes and types"
+            ) from None
         return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -150,6 +153,7 @@ class _Cut:
         self.settled = {n for n in self.given if "float" not in file.dtype(n)}
         self.events: list[Event] = []
         self.kept: dict[int, Any] = {}
+        self.size = 0
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all operators, and returns the outputs."""
@@ -179,9 +183,13 @@ class _Cut:
             made = _started(self.file.piece(operator, fed), self.switches)
         found = _invoked(made, [self.values[n] for n in fed])
         self.values.update(zip(self.file.gives(operator), found, strict=True))
-        size = sum(one.nbytes for one in found) + sum(self.values[n].nbytes for n in fed)
-        if size <= KEPT and not any(t.isVariable for t in self._tensors(operator)):
+        if number in self.kept or any(t.isVariable for t in self._tensors(operator)):
+            return
+        size = sum(self.array(n).nbytes for n in self.file.reads(operator))
+        size += sum(one.nbytes for one in found)
+        if self.size + size <= KEPT:
             self.kept[number] = made
+            self.size += size
 
     def _tensors(self, operator: Any) -> list[Any]:
         given = [] if operator.inputs is None else operator.inputs
@@ -216,7 +224,7 @@ class _Cut:
             *(op, path, [self.seen(n) for n in reads], given),
             meaning(op, words, facts, [one.shape for one in given]),
             {name: one for name, one in words.items() if _plain(one)},
-            self._again(operator, reads, fed) if op not in NESTED else None,
+            self._again(operator, reads, fed),
         )
 
     def _fact(self, number: int, reads: list[int]) -> Fact:
@@ -252,11 +260,11 @@ def _folded(file: File) -> list[Any]:
     for operator in file.operators:
         (source, *_) = file.reads(operator) or [-1]
         constant = file.constants.get(source)
-        if file.kind(operator) == "DEQUANTIZE" and constant is not None:
-            if constant.dtype == np.float16:
-                file.constants[file.gives(operator)[0]] = constant.astype(np.float32)
-                continue
-        found.append(operator)
+        halves = constant is not None and constant.dtype == np.float16
+        if constant is not None and halves and file.kind(operator) == "DEQUANTIZE":
+            file.constants[file.gives(operator)[0]] = constant.astype(np.float32)
+        else:
+            found.append(operator)
     return found
 
 
@@ -305,7 +313,9 @@ def content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError("network", path.name, f"can't be read: {error.strerror}", "give a file") from None
+        raise InputError(
+            "network", path.name, f"can't be read: {error.strerror}", "give a file"
+        ) from None
 
 
 def unreadable(name: str, error: Exception) -> InputError:

@@ -19,10 +19,20 @@ NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstan
 DTYPES = {
     getattr(schema.TensorType, name): dtype
     for name, dtype in {
-        **{"FLOAT32": "float32", "FLOAT16": "float16", "FLOAT64": "float64", "BOOL": "bool"},
-        **{"INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64"},
-        **{"UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64"},
-        **{"COMPLEX64": "complex64", "COMPLEX128": "complex128"},
+        "FLOAT32": "float32",
+        "FLOAT16": "float16",
+        "FLOAT64": "float64",
+        "BOOL": "bool",
+        "INT8": "int8",
+        "INT16": "int16",
+        "INT32": "int32",
+        "INT64": "int64",
+        "UINT8": "uint8",
+        "UINT16": "uint16",
+        "UINT32": "uint32",
+        "UINT64": "uint64",
+        "COMPLEX64": "complex64",
+        "COMPLEX128": "complex128",
     }.items()
 }
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
@@ -30,7 +40,8 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 
 
 class File:
-    """A model as it is read. ``operators``: of its first subgraph, in the order in which they run."""
+    """A model as it is read. ``operators``: of its first subgraph, in the order in which they
+    run."""
 
     def __init__(self, content: bytes) -> None:
         root = schema.Model.GetRootAs(content, 0)
@@ -104,11 +115,14 @@ class File:
         graph.name = b"main"
         made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
         made.subgraphs = [graph]
-        if self.kind(operator) in NESTED:
+        if self.kind(operator) not in NESTED:
+            made.operatorCodes, one.opcodeIndex = [made.operatorCodes[one.opcodeIndex]], 0
+        else:
             made.subgraphs += [
                 self._copied(other, made.buffers) for other in self.model.subgraphs[1:]
             ]
-        builder = schema.flatbuffers.Builder(1024)
+        size = sum(len(one.data) for one in made.buffers if one.data is not None)
+        builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
         return bytes(builder.Output())
 
@@ -132,7 +146,7 @@ class File:
             data = self.model.buffers[self.tensors[number].buffer].data
             if number in constants or number in self.constants:
                 array = constants.get(number, self.constants.get(number))
-                data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             if data is not None and len(data):
                 tensor.buffer = len(buffers)
                 buffers.append(aligned_buffer(schema))

@@ -9,22 +9,17 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from probe.recording.labels import tag
+from probe.recording.litert_moves import MOVES, alone
 from probe.recording.meaning import (
     Contracts,
     Each,
     Meaning,
-    Moves,
     Normalises,
     Reduces,
     Reshapes,
-    Same,
     Scans,
     Step,
     Steps,
-    Turns,
     Unknown,
     Whole,
     Windows,
@@ -32,29 +27,63 @@ from probe.recording.meaning import (
 from probe.recording.node import Call, Fact, NotSettled
 
 UNARY = {
-    **{"ABS": "abs", "NEG": "negative", "SQRT": "sqrt", "EXP": "exp", "LOG": "log"},
-    **{"TANH": "tanh", "LOGISTIC": "sigmoid", "RELU": "relu", "HARD_SWISH": "hard_swish"},
-    **{"FLOOR": "floor", "CEIL": "ceil", "ROUND": "round", "SIGN": "sign", "SIN": "sin"},
-    **{"COS": "cos", "RSQRT": "rsqrt", "SQUARE": "square", "LOGICAL_NOT": "not"},
-    **{"RELU_N1_TO_1": "relu_n1_to_1", "RELU_0_TO_1": "relu_0_to_1", "ELU": "elu"},
+    "ABS": "abs",
+    "NEG": "negative",
+    "SQRT": "sqrt",
+    "EXP": "exp",
+    "LOG": "log",
+    "TANH": "tanh",
+    "LOGISTIC": "sigmoid",
+    "RELU": "relu",
+    "HARD_SWISH": "hard_swish",
+    "FLOOR": "floor",
+    "CEIL": "ceil",
+    "ROUND": "round",
+    "SIGN": "sign",
+    "SIN": "sin",
+    "COS": "cos",
+    "RSQRT": "rsqrt",
+    "SQUARE": "square",
+    "LOGICAL_NOT": "not",
+    "RELU_N1_TO_1": "relu_n1_to_1",
+    "RELU_0_TO_1": "relu_0_to_1",
+    "ELU": "elu",
 }
 STAYS = {"abs", "negative", "sqrt", "tanh", "relu", "hard_swish", "floor", "ceil", "round", "sign"}
 STAYS |= {"sin", "square", "relu_n1_to_1", "relu_0_to_1", "elu"}
 """Words of functions with f(0) = 0."""
 
 BINARY = {
-    **{"ADD": ("add", "adds"), "MUL": ("multiply", "clears"), "SUB": ("subtract", "")},
-    **{"DIV": ("divide", ""), "POW": ("power", ""), "MAXIMUM": ("maximum", "")},
-    **{"MINIMUM": ("minimum", ""), "SQUARED_DIFFERENCE": ("squared_difference", "")},
-    **{"FLOOR_DIV": ("floor_divide", ""), "FLOOR_MOD": ("mod", ""), "ATAN2": ("atan2", "")},
-    **{"EQUAL": ("equal", ""), "NOT_EQUAL": ("not_equal", ""), "LESS": ("less", "")},
-    **{"LESS_EQUAL": ("less_equal", ""), "GREATER": ("greater", ""), "PRELU": ("prelu", "")},
-    **{"GREATER_EQUAL": ("greater_equal", ""), "LOGICAL_AND": ("and", "")},
-    **{"LOGICAL_OR": ("or", ""), "SELECT_V2": ("where", "")},
+    "ADD": ("add", "adds"),
+    "MUL": ("multiply", "clears"),
+    "SUB": ("subtract", ""),
+    "DIV": ("divide", ""),
+    "POW": ("power", ""),
+    "MAXIMUM": ("maximum", ""),
+    "MINIMUM": ("minimum", ""),
+    "SQUARED_DIFFERENCE": ("squared_difference", ""),
+    "FLOOR_DIV": ("floor_divide", ""),
+    "FLOOR_MOD": ("mod", ""),
+    "ATAN2": ("atan2", ""),
+    "EQUAL": ("equal", ""),
+    "NOT_EQUAL": ("not_equal", ""),
+    "LESS": ("less", ""),
+    "LESS_EQUAL": ("less_equal", ""),
+    "GREATER": ("greater", ""),
+    "PRELU": ("prelu", ""),
+    "GREATER_EQUAL": ("greater_equal", ""),
+    "LOGICAL_AND": ("and", ""),
+    "LOGICAL_OR": ("or", ""),
+    "SELECT_V2": ("where", ""),
 }
 REDUCES = {
-    **{"MEAN": "mean", "SUM": "sum", "REDUCE_MAX": "max", "REDUCE_MIN": "min"},
-    **{"REDUCE_PROD": "prod", "REDUCE_ANY": "any", "REDUCE_ALL": "all"},
+    "MEAN": "mean",
+    "SUM": "sum",
+    "REDUCE_MAX": "max",
+    "REDUCE_MIN": "min",
+    "REDUCE_PROD": "prod",
+    "REDUCE_ANY": "any",
+    "REDUCE_ALL": "all",
 }
 FUSED = {
     1: Each("relu", "stays"),
@@ -99,11 +128,6 @@ def _activated(call: Call, first: Meaning) -> Meaning:
     return Steps((*steps, Step(FUSED[number], (every + len(steps) - 1,), shape)))
 
 
-def _alone(call: Call, what: Meaning, *reads: int) -> Meaning:
-    """An operator that reads only some inputs as arrays."""
-    return Steps((Step(what, tuple(call.at(n) for n in reads), call.gives[0]),))
-
-
 def _unary(call: Call) -> Meaning:
     word = UNARY[call.op]
     return Each(word, "stays" * (word in STAYS))
@@ -140,6 +164,7 @@ def _steps_of(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def _conv(call: Call) -> Meaning:
     shape = call.shape(1)
     rank = 3 if call.op == "CONV_3D" else 2
+    weights: tuple[int, ...]
     if call.op == "CONV_3D":
         kernel, weights, inner = shape[:3], (0, 1, 2, 3, 4), shape[3]
     elif call.op == "DEPTHWISE_CONV_2D":
@@ -206,7 +231,7 @@ def _product(call: Call) -> Meaning:
 def _reduce(call: Call) -> Meaning:
     axes = tuple(int(n) for n in call.value(1).reshape(-1))
     keep = bool(call.words.get("keepDims"))
-    return _alone(call, Reduces(axes, REDUCES[call.op], keep, call.op == "SUM"), 0)
+    return alone(call, Reduces(axes, REDUCES[call.op], keep, call.op == "SUM"), 0)
 
 
 def _softmax(call: Call) -> Meaning:
@@ -230,172 +255,11 @@ def _cast(call: Call) -> Meaning:
     return Each("cast", "stays", (call.words.get("outDataType"),))
 
 
-def _same(call: Call) -> Meaning:
-    return Same()
-
-
-def _reshape(call: Call) -> Meaning:
-    return Reshapes()
-
-
-def _transpose(call: Call) -> Meaning:
-    return Turns(tuple(int(n) for n in call.value(1)))
-
-
-def _pad(call: Call) -> Meaning:
-    around = [(int(a), int(b)) for a, b in call.value(1).reshape(-1, 2)]
-    if call.op == "MIRROR_PAD":
-        mode = "symmetric" if call.words.get("mode") == 1 else "reflect"
-        return Moves(lambda x, *_: np.pad(x, around, mode))  # type: ignore[call-overload]
-    value = float(call.value(2).reshape(-1)[0]) if call.has(2) else 0.0
-
-    def move(x: np.ndarray, *_: Any) -> np.ndarray:
-        label = tag("pad", value) if value else np.uint64(0)  # a padded zero is an exact zero
-        return np.pad(x, around, constant_values=label if x.dtype == np.uint64 else value)
-
-    return Moves(move)
-
-
-def _concat(call: Call) -> Meaning:
-    axis = int(call.words["axis"])
-    return Moves(lambda *arrays: np.concatenate(arrays, axis))
-
-
-def _pack(call: Call) -> Meaning:
-    axis = int(call.words.get("axis", 0))
-    return Moves(lambda *arrays: np.stack(arrays, axis))
-
-
-def _unpack(call: Call) -> Meaning:
-    axis = int(call.words.get("axis", 0))
-    return Moves(lambda x: list(np.moveaxis(x, axis, 0)))
-
-
-def _split(call: Call) -> Meaning:
-    first, at = (1, 0) if call.op == "SPLIT" else (0, 2)
-    axis, place = int(call.value(at).reshape(-1)[0]), call.at(first)
-    ends = np.cumsum([shape[axis] for shape in call.gives])[:-1]
-    return Moves(lambda *arrays: np.split(arrays[place], ends, axis))
-
-
-def _slice(call: Call) -> Meaning:
-    starts = [int(n) for n in call.value(1)]
-    index = tuple(slice(a, a + n) for a, n in zip(starts, call.gives[0], strict=True))
-    return Moves(lambda x, *_: x[index])
-
-
-def _strided_slice(call: Call) -> Meaning:
-    words = call.words
-    if words.get("ellipsisMask") or words.get("newAxisMask") or words.get("offset"):
-        return Unknown("its slice has an ellipsis or a new axis")
-    index: list[Any] = []
-    for axis, ends in enumerate(zip(*(call.value(n) for n in (1, 2, 3)), strict=True)):
-        start, stop, step = (int(n) for n in ends)
-        bit = 1 << axis
-        if words.get("shrinkAxisMask", 0) & bit:
-            index.append(start)
-            continue
-        open_start, open_stop = words.get("beginMask", 0) & bit, words.get("endMask", 0) & bit
-        index.append(slice(None if open_start else start, None if open_stop else stop, step))
-    return Moves(lambda x, *_: x[tuple(index)])
-
-
-def _gather(call: Call) -> Meaning:
-    if call.words.get("batchDims"):
-        return Unknown("it has batch axes")
-    axis, index = int(call.words.get("axis", 0)), call.value(1)
-    return Moves(lambda x, *_: np.take(x, index, axis))
-
-
-def _embedding(call: Call) -> Meaning:
-    index, table = call.value(0), call.at(1)
-    return Moves(lambda *arrays: arrays[table][index])
-
-
-def _gather_nd(call: Call) -> Meaning:
-    index = call.value(1)
-    return Moves(lambda x, *_: x[tuple(np.moveaxis(index, -1, 0))])
-
-
-def _broadcast(call: Call) -> Meaning:
-    shape = call.gives[0]
-    return Moves(lambda x, *_: np.broadcast_to(x, shape))
-
-
-def _tile(call: Call) -> Meaning:
-    repeats = [int(n) for n in call.value(1)]
-    return Moves(lambda x, *_: np.tile(x, repeats))
-
-
-def _reverse(call: Call) -> Meaning:
-    axes = tuple(int(n) for n in call.value(1).reshape(-1))
-    return Moves(lambda x, *_: np.flip(x, axes))
-
-
-def _depth(call: Call) -> Meaning:
-    batch, high, wide, channels = call.shape(0)
-    size, shape = int(call.words["blockSize"]), call.gives[0]
-    if call.op == "DEPTH_TO_SPACE":
-        split = (batch, high, wide, size, size, channels // size**2)
-    else:
-        split = (batch, high // size, size, wide // size, size, channels)
-    return Moves(lambda x: x.reshape(split).transpose(0, 1, 3, 2, 4, 5).reshape(shape))
-
-
-def _blocks(call: Call) -> Meaning:
-    """Space put into the batch and back, as older converters write dilated convolutions."""
-    size = [int(n) for n in call.value(1)]
-    around = [(int(a), int(b)) for a, b in call.value(2)]
-    rank, shape = len(size), call.gives[0]
-    inner = tuple(range(rank))
-
-    def apart(x: np.ndarray, *_: Any) -> np.ndarray:
-        wide = np.pad(x, [(0, 0), *around, *[(0, 0)] * (x.ndim - rank - 1)])
-        split = [wide.shape[0]]
-        for k in inner:
-            split += [wide.shape[k + 1] // size[k], size[k]]
-        axes = [2 * k + 2 for k in inner] + [0] + [2 * k + 1 for k in inner]
-        rest = list(range(2 * rank + 1, 2 * rank + x.ndim - rank))
-        return wide.reshape(*split, *wide.shape[rank + 1 :]).transpose(*axes, *rest).reshape(shape)
-
-    def together(x: np.ndarray, *_: Any) -> np.ndarray:
-        batch = x.shape[0] // prod(size)
-        split = x.reshape(*size, batch, *x.shape[1:])
-        axes = [rank]
-        for k in inner:
-            axes += [rank + 1 + k, k]
-        turned = split.transpose(*axes, *range(2 * rank + 1, split.ndim))
-        wide = turned.reshape(
-            batch, *(x.shape[k + 1] * size[k] for k in inner), *x.shape[rank + 1 :]
-        )
-        ends = [slice(a, wide.shape[k + 1] - b) for k, (a, b) in enumerate(around)]
-        return wide[(slice(None), *ends)]
-
-    return Moves(apart if call.op == "SPACE_TO_BATCH_ND" else together)
-
-
-def _resize(call: Call) -> Meaning:
-    """Nearest neighbours at whole scales are copies; anything else reads its channel's plane."""
-    (_, *ins, _), (_, *outs, _) = call.shape(0), call.gives[0]
-    whole = all(out % size == 0 for size, out in zip(ins, outs, strict=True))
-    aligned = bool(call.words.get("alignCorners"))
-    if call.op == "RESIZE_NEAREST_NEIGHBOR" and whole and not aligned:
-
-        def move(x: np.ndarray, *_: Any) -> np.ndarray:
-            for axis, (size, out) in enumerate(zip(ins, outs, strict=True), 1):
-                x = np.repeat(x, out // size, axis)
-            return x
-
-        return Moves(move)
-    numbers = (call.op, aligned, bool(call.words.get("halfPixelCenters")), tuple(outs))
-    return _alone(call, Whole(((0, 0), (3, 3)), "resize", numbers), 0)
-
-
 def _cumsum(call: Call) -> Meaning:
     if call.words.get("exclusive"):
         return Unknown("it leaves out its own element")
     axis = int(call.value(1).reshape(-1)[0])
-    return _alone(call, Scans(axis, "cumsum", bool(call.words.get("reverse"))), 0)
+    return alone(call, Scans(axis, "cumsum", bool(call.words.get("reverse"))), 0)
 
 
 def _chosen(call: Call) -> Meaning:
@@ -423,32 +287,27 @@ def _counted(call: Call) -> Meaning:
     return Each(call.op.lower())
 
 
-def _quantised(call: Call) -> Meaning:
-    return Each(call.op.lower())
-
-
 MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(UNARY, _unary),
     **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(REDUCES, _reduce),
     **dict.fromkeys(("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D"), _conv),
     **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _pool),
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshape),
-    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _pad),
-    **dict.fromkeys(("SPLIT", "SPLIT_V"), _split),
-    **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), _depth),
-    **dict.fromkeys(("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), _blocks),
-    **dict.fromkeys(("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"), _resize),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN", "TOPK_V2"), _chosen),
     **dict.fromkeys(("SHAPE", "RANK", "RANGE", "FILL", "BROADCAST_ARGS"), _counted),
-    **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), _quantised),
-    **{"TRANSPOSE_CONV": _transpose_conv, "FULLY_CONNECTED": _dense, "BATCH_MATMUL": _product},
-    **{"SOFTMAX": _softmax, "LOG_SOFTMAX": _last("log_softmax"), "GELU": _gelu},
-    **{"L2_NORMALIZATION": _last("l2_normalised"), "LEAKY_RELU": _alpha("leaky_relu", "alpha")},
-    **{"RELU6": lambda call: FUSED[3], "CAST": _cast, "TRANSPOSE": _transpose},
-    **{"CONCATENATION": _concat, "PACK": _pack, "UNPACK": _unpack, "SLICE": _slice},
-    **{"STRIDED_SLICE": _strided_slice, "GATHER": _gather, "GATHER_ND": _gather_nd},
-    **{"EMBEDDING_LOOKUP": _embedding, "BROADCAST_TO": _broadcast, "TILE": _tile},
-    **{"REVERSE_V2": _reverse, "CUMSUM": _cumsum, "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm},
+    **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), _counted),
+    "TRANSPOSE_CONV": _transpose_conv,
+    "FULLY_CONNECTED": _dense,
+    "BATCH_MATMUL": _product,
+    "SOFTMAX": _softmax,
+    "LOG_SOFTMAX": _last("log_softmax"),
+    "GELU": _gelu,
+    "L2_NORMALIZATION": _last("l2_normalised"),
+    "LEAKY_RELU": _alpha("leaky_relu", "alpha"),
+    "RELU6": lambda call: FUSED[3],
+    "CAST": _cast,
+    "CUMSUM": _cumsum,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+    **MOVES,
 }
 """Each operator's row."""

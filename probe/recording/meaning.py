@@ -1,9 +1,9 @@
 """What an operation computes, in words that all libraries share: which inputs each output reads.
 
 A library's file gives each of its operations one of these. They serve twice: labels say which
-outputs of two runs must agree (:mod:`probe.recording.labels`), and sums of products and pools become
-cases that the engine explains. An operation that nobody described is ``Unknown``: its outputs must
-agree where all that it reads does, and of others it is said that this isn't known.
+outputs of two runs must agree (:mod:`probe.recording.labels`), and sums of products and pools
+become cases that the engine explains. An operation that nobody described is ``Unknown``: its
+outputs must agree where all that it reads does, and of others it is said that this isn't known.
 
 ``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
 of the outputs, ``what`` a label of the operation's name and numbers.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from probe.recording import mixing
-from probe.recording.labels import ZERO, Labels, Name, joined, of_content, tag
+from probe.recording.labels import ZERO, Labels, Name, extended, joined, of_content, tag
 from probe.recording.sliding import Frame, divisors, grouped, slid
 
 Shapes = Sequence[tuple[int, ...]]
@@ -100,10 +100,11 @@ COMMUTE = ("add", "multiply", "maximum", "minimum")
 class Each(Meaning):
     """Every output reads the elements at its own place; inputs broadcast as NumPy's do.
 
-    ``zero``: what an exact zero does: ``adds`` nothing (addition), ``clears`` (multiplication; in a
-    division the first input alone), ``stays`` (a function of one input with f(0) = 0), or nothing of
-    the kind. ``numbers``: arguments that are not arrays. ``reads``: which inputs count; None: all.
-    ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
+    ``zero``: what an exact zero does: ``adds`` nothing (addition), ``clears`` (multiplication; in
+    a division the first input alone), ``stays`` (a function of one input with f(0) = 0), or
+    nothing of the kind. ``numbers``: arguments that are not arrays. ``reads``: which inputs count;
+    None: all. ``along``: the axis along which inputs with one axis lie, the first aside; None: the
+    last.
     """
 
     word: str = ""
@@ -121,7 +122,7 @@ class Each(Meaning):
         if self.along is not None:
             rank = len(used[0].shape)
             used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
-        what = joined(what, tag(self.numbers))[()]
+        what = extended(what, self.numbers)
         if self.word in COMMUTE and len(used) == 2:
             found = mixing.paired(used[0], used[1], what, self.zero == "adds")
         else:
@@ -213,8 +214,8 @@ class Moves(Exact):
 
 @dataclass(frozen=True)
 class Picks(Moves):
-    """Elements at ``index`` along ``axis``: a row of a table, a part, a step. ``index``: integers of
-    any shape, whose axes stand in the place of that axis (none: the axis goes).
+    """Elements at ``index`` along ``axis``: a row of a table, a part, a step. ``index``: integers
+    of any shape, whose axes stand in the place of that axis (none: the axis goes).
     """
 
     move: Callable[..., Any] = np.take
@@ -289,8 +290,8 @@ def _equal(arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Splits(Exact):
-    """Parts of these ``sizes`` one behind the other along ``axis``, an output each; ``drop``: of size 1,
-    and the axis goes.
+    """Parts of these ``sizes`` one behind the other along ``axis``, an output each; ``drop``: of
+    size 1, and the axis goes.
     """
 
     axis: int
@@ -339,8 +340,8 @@ def of_number(value: Any, dtype: str) -> np.uint64:
 
 @dataclass(frozen=True)
 class Made(Exact):
-    """The same ``value`` everywhere, of ``dtype``; or, with ``places``, numbers that depend on their
-    place alone: a range, an identity; then ``value`` says which.
+    """The same ``value`` everywhere, of ``dtype``; or, with ``places``, numbers that depend on
+    their place alone: a range, an identity; then ``value`` says which.
     """
 
     value: Any = 0
@@ -382,8 +383,8 @@ class Chooses(Exact):
 class Blends(Meaning):
     """Weighted sums of a few elements along axes: linear interpolation.
 
-    ``taps``: (axis, index, weights) for each such axis in turn; both arrays are (outputs, terms): where each
-    output reads, and by how much. Weights of zero read nothing.
+    ``taps``: (axis, index, weights) for each such axis in turn; both arrays are (outputs, terms):
+    where each output reads, and by how much. Weights of zero read nothing.
     """
 
     taps: tuple[tuple[int, np.ndarray, np.ndarray], ...]
@@ -416,7 +417,8 @@ class Turns(Exact):
 
 @dataclass(frozen=True)
 class Reshapes(Exact):
-    """The same elements in the same order (row by row), in another shape: view, flatten, squeeze."""
+    """The same elements in the same order (row by row), in another shape: view, flatten,
+    squeeze."""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         return [mixing.reshaped(reads[0], shapes[0])]
@@ -437,12 +439,12 @@ class Contracts(Meaning):
     numbers: tuple[Any, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        what = joined(what, tag(self.numbers))[()] if self.numbers else what
+        what = extended(what, self.numbers) if self.numbers else what
         one, two = (reads[n] for n in self.reads)
         letters, out = self.spelled(one.shape, two.shape)
         found = mixing.product(one, two, letters, out, what)
         if self.bias is not None:
-            added = joined(tag("add"), tag(()))[()]  # as Each(word="add") has it
+            added = extended(tag("add"), ())  # as Each(word="add") has it
             found = mixing.paired(found, reads[self.bias], added, True)
         return [_fitted(found, shapes[0], 0)]
 
@@ -464,8 +466,8 @@ class Contracts(Meaning):
 class Reduces(Meaning):
     """A sum, a mean, a norm or a maximum over ``axes``; ``keep``: they stay, of size 1.
 
-    ``zero``: added zeros change nothing (a sum; a mean names its count in ``numbers``). ``places``: an output
-    depends on where each element is: the index of the largest.
+    ``zero``: added zeros change nothing (a sum; a mean names its count in ``numbers``).
+    ``places``: an output depends on where each element is: the index of the largest.
     """
 
     axes: tuple[int, ...]
@@ -508,11 +510,12 @@ def _numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Normalises(Meaning):
-    """Every output reads all elements along ``axes``, and is at the place of one: softmax, LayerNorm.
+    """Every output reads all elements along ``axes``, and is at the place of one: softmax,
+    LayerNorm.
 
-    What is read besides (scales) broadcasts, from the last axis, or lies along ``along``. ``vanishes``: outputs
-    that are exactly zero are left out of their group, as what a mask hides is in a softmax.
-    ``groups``: (axis, n): that axis in n parts, each for itself: GroupNorm.
+    What is read besides (scales) broadcasts, from the last axis, or lies along ``along``.
+    ``vanishes``: outputs that are exactly zero are left out of their group, as what a mask hides
+    is in a softmax. ``groups``: (axis, n): that axis in n parts, each for itself: GroupNorm.
     """
 
     axes: tuple[int, ...]
@@ -539,8 +542,9 @@ class Normalises(Meaning):
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
         one, axes, rank = self._split(reads[0])
-        what = joined(what, tag(self.numbers))[()]
-        sizes = tag(*(one.shape[a] for a in axes)) if zeros is None and not self.vanishes else ZERO
+        what = extended(what, self.numbers)
+        counted = zeros is None and not self.vanishes
+        sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO
         if zeros is not None and zeros.any():
             one = one._replace(array=np.where(zeros, ZERO, mixing.visible(one.full())))
         else:
@@ -581,8 +585,8 @@ class Normalises(Meaning):
 
 @dataclass(frozen=True)
 class Attends(Meaning):
-    """Attention: queries (..., L, E), keys (..., S, E), values (..., S, F), and perhaps a mask that is
-    added to the scores (..., L, S) or, as bool, says which of them are seen.
+    """Attention: queries (..., L, E), keys (..., S, E), values (..., S, F), and perhaps a mask
+    that is added to the scores (..., L, S) or, as bool, says which of them are seen.
 
     What the mask hides by minus infinity or the lowest number of its format adds nothing.
     ``causal``: query n sees keys up to n. ``numbers``: the scale.
@@ -595,7 +599,7 @@ class Attends(Meaning):
     dtype: str = "float32"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        what = joined(what, tag(self.numbers))[()]
+        what = extended(what, self.numbers)
         letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
         spelled = (letters + "le", letters + "se")
         scores = mixing.product(reads[0], reads[1], spelled, letters + "ls", what)
@@ -649,11 +653,11 @@ def _lowest(dtype: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Encodes(Meaning):
-    """A layer of an encoder in one piece: (batch, length, features) to the same, where each position
-    reads itself and, by attention, all positions of its row that the mask shows.
+    """A layer of an encoder in one piece: (batch, length, features) to the same, where each
+    position reads itself and, by attention, all positions of its row that the mask shows.
 
-    ``mask``: the number of the input that hides, or None: (batch, length) if ``rows``, else (length,
-    length): as bool where true, or as numbers of ``dtype`` by minus infinity.
+    ``mask``: the number of the input that hides, or None: (batch, length) if ``rows``, else
+    (length, length): as bool where true, or as numbers of ``dtype`` by minus infinity.
     """
 
     word: str = ""
@@ -687,11 +691,13 @@ class Encodes(Meaning):
 
 @dataclass(frozen=True)
 class Whole(Meaning):
-    """Every output reads all of some axes of its inputs, and nothing is known of its own place there.
+    """Every output reads all of some axes of its inputs, and nothing is known of its own place
+    there.
 
     ``kept``: pairs (input axis, output axis) along which an output reads its own index alone: the
-    batch, as a rule. The first input alone has these axes; others are read whole, but for ``rows``, of
-    which the first of these axes is the first axis too: a mask with a row for each of the batch.
+    batch, as a rule. The first input alone has these axes; others are read whole, but for
+    ``rows``, of which the first of these axes is the first axis too: a mask with a row for each of
+    the batch.
     """
 
     kept: tuple[tuple[int, int], ...] = ()
@@ -756,7 +762,7 @@ class Scans(Meaning):
         lines = full.full([axis] if self.batch is None else [axis, self.batch])
         lines = np.flip(lines, axis) if self.reverse else lines
         found = np.empty_like(lines)
-        state = self._first(reads, joined(what, tag(self.numbers))[()], rank)
+        state = self._first(reads, extended(what, self.numbers), rank)
         for step in range(lines.shape[axis]):
             at = (slice(None),) * axis + (slice(step, step + 1),)
             state = joined(state, lines[at])
@@ -813,9 +819,9 @@ class Windows(Meaning):
 
     ``spatial``: the input's spatial axes; ``channels``: its channel axis. ``kernel``, ``stride``,
     ``dilation``: one a spatial axis; ``padding``: (before, after) a spatial axis. ``kind``:
-    ``convolution``, ``transposed``, ``max``, ``average`` or ``sum``. ``groups``: of a convolution. ``reads``:
-    input, weights and bias by number; a pool has its input alone. ``weights``: the
-    axes of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
+    ``convolution``, ``transposed``, ``max``, ``average`` or ``sum``. ``groups``: of a convolution.
+    ``reads``: input, weights and bias by number; a pool has its input alone. ``weights``: the axes
+    of the weights in the order (*kernel, in channels, filters). ``counts_padding``: an average
     divides by the whole window at the edges too. ``ceil``: the last window may reach beyond.
     """
 
@@ -851,7 +857,7 @@ class Windows(Meaning):
             array, each = grouped(one, self.channels, self.groups, shape[self.channels])
             one = one._replace(array=array)
         found, counts = slid(one, self.spatial, frame, sizes, self.kind != "max")
-        what = joined(what, tag(self.kind, self.kernel))[()]
+        what = extended(what, self.kind, self.kernel)
         if self.kind == "average":
             found = joined(found, self._divisors(frame, one, sizes, counts))
         found = np.where(

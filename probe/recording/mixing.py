@@ -1,12 +1,11 @@
 """How labels come together: broadcast pairs, sums over axes, products, axes split and joined.
 
-What :mod:`probe.recording.meaning` is made of. An axis along which labels are left out keeps its name as
-long as an operation works along it place by place; where two meet, the name says so.
+What :mod:`probe.recording.meaning` is made of. An axis along which labels are left out keeps its
+name as long as an operation works along it place by place; where two meet, the name says so.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +25,10 @@ def whole(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
     """Returns one label for all elements of everything that is read."""
     words = [tag(one.shape, *(_name(one, axis) for axis in range(len(one.shape)))) for one in reads]
     sums = [summed(_places(one.array), tuple(range(one.array.ndim))) for one in reads]
-    return joined(what, *itertools.chain(*zip(words, sums, strict=True)))
+    pairs: list[np.ndarray | np.uint64] = []
+    for word, total in zip(words, sums, strict=True):
+        pairs += [word, total]
+    return joined(what, *pairs)
 
 
 def _name(one: Labels, axis: int) -> Name | None:
@@ -66,7 +68,7 @@ def in_rows(one: Labels) -> np.ndarray:
 
 
 def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
-    """Returns the names of axes from those that each operand's axis has there, None where it has none.
+    """Returns the names of axes from those that each operand's axis has there, None where none.
 
     One name where all agree. Where a name stands at two axes, as in an outer product of a value
     with itself, each operand's place counts too.
@@ -90,7 +92,7 @@ def hashed(name: object) -> int:
 def aligned(
     reads: Sequence[Labels],
 ) -> tuple[tuple[int, ...], list[np.ndarray], tuple[Name, ...]]:
-    """Returns the shape to which NumPy broadcasts the inputs, arrays that broadcast alike, and names.
+    """Returns the shape to which NumPy broadcasts inputs, arrays that broadcast alike, and names.
 
     An axis along which all inputs that have it leave their labels out stays left out.
     """
@@ -201,7 +203,7 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64) -> np.ndar
     inner = tuple(range(out, len(broad)))
     shape = tuple(n if k < out else 1 for k, n in enumerate(broad))[:out]
     if not out:
-        return _mixed_pair(*arrays, inner, what)
+        return _mixed_pair(arrays[0], arrays[1], inner, what)
     found = np.empty(shape, np.uint64)
     axis = int(np.argmax(shape))
     rest = max(int(np.prod(broad, dtype=int)) // max(broad[axis], 1), 1)
@@ -209,7 +211,7 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64) -> np.ndar
     for start in range(0, shape[axis], rows):
         part = (slice(None),) * axis + (slice(start, start + rows),)
         some = [array if array.shape[axis] == 1 else array[part] for array in arrays]
-        found[part] = _mixed_pair(*some, inner, what)
+        found[part] = _mixed_pair(some[0], some[1], inner, what)
     return found
 
 
@@ -297,9 +299,9 @@ def _renamed(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Nam
         return list(names)
     merged: Name = names[0] if len(axes) == 1 else ("merged", old, *names)
     first = names[0]
-    if len(axes) > 1 and isinstance(first, tuple) and first[0] == "part":
-        if names == tuple(("part", first[1], old, k) for k in range(len(old))):
-            merged = first[1]  # type: ignore[assignment]
+    parted = len(axes) > 1 and isinstance(first, tuple) and first[0] == "part"
+    if parted and names == tuple(("part", first[1], old, k) for k in range(len(old))):  # type: ignore[index]
+        merged = first[1]  # type: ignore[index, assignment]
     if len(sizes) == 1:
         return [merged]
     if isinstance(merged, tuple) and merged[0] == "merged" and merged[1] == tuple(sizes):

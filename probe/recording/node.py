@@ -1,4 +1,5 @@
-"""A node of a model file as its meaning is asked for: attributes, shapes, and constants that it reads."""
+"""A node of a model file as its meaning is asked for: attributes, shapes, and constants that it
+reads."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ class Call:
         return content()
 
     def numbers(self, name: str, number: int) -> list[int] | None:
-        """Integers of an attribute, or of an input in newer versions; None where neither is given."""
+        """Integers of an attribute, or of an input in newer versions; None where neither is
+        given."""
         if self.has(number):
             found: list[int] = self.value(number).reshape(-1).tolist()
             return found

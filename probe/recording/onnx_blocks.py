@@ -17,13 +17,14 @@ from probe.recording.meaning import Meaning, Reshapes, Step, Steps, Turns
 DOMAIN = "com.microsoft.nchwc"
 SPLIT = -1
 
+
 @dataclass(frozen=True)
 class Block:
     """How a value's memory is ordered. ``size``: channels in a block.
 
-    ``inner``: 0 for data; for filters, whether there are blocks of input channels too (2) or not (1);
-    SPLIT for data with an axis more, which ONNX Runtime makes of blocked data to broadcast it: such a
-    value is recorded as it is.
+    ``inner``: 0 for data; for filters, whether there are blocks of input channels too (2) or not
+    (1); SPLIT for data with an axis more, which ONNX Runtime makes of blocked data to broadcast it:
+    such a value is recorded as it is.
     """
 
     size: int
@@ -68,7 +69,11 @@ class Block:
         split, axes, inverse = {
             0: (f"{first}, {second}, {size}, *rest", (0, 1, 3, 4, 2), (0, 1, 4, 2, 3)),
             1: (f"{first}, {size}, c, *rest", (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)),
-            2: (f"{first}, {size}, {second}, {size}, *rest", (0, 2, 4, 5, 3, 1), (0, 5, 1, 4, 2, 3)),
+            2: (
+                f"{first}, {size}, {second}, {size}, *rest",
+                (0, 2, 4, 5, 3, 1),
+                (0, 5, 1, 4, 2, 3),
+            ),
         }[self.inner]
         found = [f"n, c, *rest = {name}.shape  # blocks of {size} channels, ONNX Runtime's NCHWc"]
         if back:
@@ -80,7 +85,9 @@ class Block:
 def size_here(run: Any) -> int:
     """Returns the channels in a block on this processor. ``run(node type, array)``: one node."""
     channels = 64
-    found = run("ReorderInput", np.arange(channels * 2, dtype=np.float32).reshape(1, channels, 1, 2))
+    found = run(
+        "ReorderInput", np.arange(channels * 2, dtype=np.float32).reshape(1, channels, 1, 2)
+    )
     flat = found.reshape(-1)
     return int(np.argmax(flat == 1))
 

@@ -68,7 +68,7 @@ def _gather_elements(call: Call) -> Meaning:
     index = np.where(index < 0, index + call.shape(0)[axis], index)
 
     def move(x: np.ndarray, *_: Any) -> np.ndarray:
-        places = list(np.indices(index.shape, sparse=True))
+        places: list[Any] = list(np.indices(index.shape, sparse=True))
         places[axis] = index
         return x[tuple(places)]
 
@@ -115,7 +115,9 @@ def _pad(call: Call) -> Meaning:
         words: dict[str, Any] = {}
         if mode == "constant":
             labels = x.dtype == np.uint64  # a padded zero is an exact zero
-            words["constant_values"] = (tag("pad", float(value)) if value else 0) if labels else value
+            words["constant_values"] = (
+                (tag("pad", float(value)) if value else 0) if labels else value
+            )
         return np.pad(x[cropped], wider, mode, **words)  # type: ignore[call-overload]
 
     return Moves(move)
@@ -143,7 +145,8 @@ def _trilu(call: Call) -> Meaning:
 
 
 def _resize(call: Call) -> Meaning:
-    """Nearest neighbours at whole scales are copies; anything else reads its own channel's plane."""
+    """Nearest neighbours at whole scales are copies; anything else reads its own channel's
+    plane."""
     ins, outs = call.shape(0), call.gives[0]
     words = call.words
     if len(ins) < 3 or ins[:2] != outs[:2]:
@@ -236,7 +239,9 @@ def framed(kind: str, step: int = 1, size: int = 1, count: int = 1) -> Moves:
         index = np.arange(count)[:, None] * step + np.arange(size)
         return signal.reshape(signal.shape[0], -1)[:, index]
 
-    return Moves({"batch": batch, "first": first, "frames": frames}[kind])
+    kinds: dict[str, Callable[..., np.ndarray]]
+    kinds = {"batch": batch, "first": first, "frames": frames}
+    return Moves(kinds[kind])
 
 
 MOVES: dict[str, Callable[[Call], Meaning]] = {
@@ -245,8 +250,16 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys(("ReorderInput", "ReorderOutput"), _reorder),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_to_space),
-    **{"Transpose": _transpose, "Concat": _concat, "Split": _split, "Slice": _slice},
-    **{"Gather": _gather, "GatherElements": _gather_elements, "GatherND": _gather_nd},
-    **{"Expand": _expand, "Tile": _tile, "Pad": _pad, "Trilu": _trilu},
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Pad": _pad,
+    "Trilu": _trilu,
 }
 """Rows of operators that move."""

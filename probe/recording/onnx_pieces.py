@@ -41,6 +41,25 @@ def uses(node: Any) -> list[str]:
     return list(dict.fromkeys([name for name in node.input if name] + captured(node)))
 
 
+def ordered(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+    """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
+    the first output needs. ONNX Runtime saves parallel branches in another order every time."""
+    maker = {name: n for n, node in enumerate(nodes) for name in node.output if name}
+    done: dict[int, None] = {}
+    pending = [maker[name] for name in outputs if name in maker][::-1]
+    pending[:0] = range(len(nodes) - 1, -1, -1)  # what no output needs comes last
+    while pending:
+        n = pending[-1]
+        before = [maker[name] for name in uses(nodes[n]) if name in maker]
+        missing = [one for one in before if one not in done]
+        if n in done or not missing:
+            done.setdefault(n)
+            pending.pop()
+        else:
+            pending += missing[::-1]
+    return [nodes[n] for n in done]
+
+
 def branch(
     node: Any, taken: bool, mapped: np.ndarray | None = None
 ) -> tuple[list[Any], dict[str, Constant]]:
@@ -66,7 +85,8 @@ def branch(
     constants = {}
     for one in graph.initializer:
         constants[names[one.name]] = Constant.of(one, mapped)
-    return [renamed(inner, names) for inner in graph.node] + tail, constants
+    inside = [renamed(inner, names) for inner in graph.node] + tail
+    return ordered(inside, node.output), constants
 
 
 def renamed(node: Any, names: Mapping[str, str]) -> Any:
@@ -140,9 +160,7 @@ def held(node: Any) -> Constant | None:
     return Constant.of(numpy_helper.from_array(np.array(value, kind)))
 
 
-def piece(
-    nodes: Sequence[Any], fed: Mapping[str, int], weights: Iterable[Any], like: Any
-) -> bytes:
+def piece(nodes: Sequence[Any], fed: Mapping[str, int], weights: Iterable[Any], like: Any) -> bytes:
     """Returns a model of some nodes in a row, whose outputs are all outputs of the model.
 
     ``fed``: what is read from before, each with ONNX's number of its type; ``weights``: tensors;
@@ -151,9 +169,7 @@ def piece(
     inputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in fed.items()]
     outputs = [onnx.ValueInfoProto(name=name) for node in nodes for name in node.output if name]
     graph = helper.make_graph(list(nodes), "piece", inputs, outputs, list(weights))
-    made = onnx.ModelProto(
-        graph=graph, ir_version=like.ir_version, opset_import=like.opset_import
-    )
+    made = onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
     return made.SerializeToString()
 
 

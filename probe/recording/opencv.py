@@ -20,8 +20,8 @@ from probe.errors import InputError
 from probe.recording import caffe_text
 from probe.recording.caffe_text import Layer
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.meaning import Meaning
-from probe.recording.opencv_meanings import Composed, meaning
+from probe.recording.meaning import Meaning, Step, Steps, Unknown
+from probe.recording.opencv_meanings import meaning
 
 ENDINGS = (".prototxt", ".caffemodel")
 
@@ -118,7 +118,10 @@ class Recorder:
         """The weights of every layer, before OpenCV packs them."""
         net = self._net()
         return {
-            one.name: [np.array(blob) for blob in net.getLayer(one.name).blobs]
+            one.name: [
+                _vector(blob, n or one.kind not in WEIGHED)
+                for n, blob in enumerate(net.getLayer(one.name).blobs)
+            ]
             for one in self.model.layers
         }
 
@@ -234,9 +237,8 @@ class Recorder:
     ) -> Meaning:
         shapes = {name: tuple(array.shape) for name, array in values.items()}
         one = layers[0]
-        if len(layers) == 1:
-            if list(one.reads) == outer and list(one.gives) == gives:
-                return meaning(one, len(self.blobs[one.name]), len(shapes[outer[0]]))
+        if len(layers) == 1 and list(one.reads) == outer and list(one.gives) == gives:
+            return meaning(one, len(self.blobs[one.name]), shapes[outer[0]])
         hidden = [name for layer in layers for name in layer.gives if name not in shapes]
         if hidden:
             found = self._outputs([name for layer in layers for name in layer.gives])
@@ -248,15 +250,16 @@ class Recorder:
             own = len(self.blobs[layer.name])
             weights[layer.name] = tuple(range(count, count + own))
             count += own
-        parts = []
+        steps = []
         for layer in layers:
+            if len(layer.gives) > 1:
+                return Unknown(f"{layer.kind} inside of a fused operation")
             reads = (*(numbers[name] for name in layer.reads), *weights[layer.name])
-            means = meaning(layer, len(self.blobs[layer.name]), len(shapes[layer.reads[0]]))
-            parts.append((means, reads, tuple(shapes[name] for name in layer.gives), layer.kind))
-            for name in layer.gives:
-                numbers[name] = count
-                count += 1
-        return Composed(tuple(parts), tuple(numbers[name] for name in gives))
+            means = meaning(layer, len(self.blobs[layer.name]), shapes[layer.reads[0]])
+            steps.append(Step(means, reads, shapes[layer.gives[0]]))
+            numbers[layer.gives[0]] = count
+            count += 1
+        return Steps(tuple(steps), tuple(numbers[name] for name in gives))
 
     def _alone(
         self, layers: list[Layer], outer: list[str], gives: list[str]
@@ -270,8 +273,11 @@ class Recorder:
             for name, array in given.items():
                 net.setInput(np.ascontiguousarray(array), _plain(name))
             last = layers[-1]
-            pins = [last.name if len(last.gives) == 1 else f"{last.name}.{k}"
-                    for k, name in enumerate(last.gives) if name in gives]
+            pins = [
+                last.name if len(last.gives) == 1 else f"{last.name}.{k}"
+                for k, name in enumerate(last.gives)
+                if name in gives
+            ]
             return [np.array(one) for one in net.forward(pins)]
 
         return again
@@ -324,6 +330,15 @@ class Recorder:
             return [*found, f"{y} = net.forward()"]
 
         return lines
+
+
+WEIGHED = ("Convolution", "Deconvolution", "InnerProduct")
+"""Layers whose first blob is a matrix or more; all others are vectors."""
+
+
+def _vector(blob: np.ndarray, flat: object) -> np.ndarray:
+    """A blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
+    return np.array(blob).reshape(-1) if flat else np.array(blob)
 
 
 def _plain(name: str) -> str:

@@ -2,79 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+import itertools
+from collections.abc import Callable
 
 from probe.recording.caffe_text import Layer
-from probe.recording.labels import Labels
 from probe.recording.meaning import (
     Contracts,
     Each,
+    Joins,
     Meaning,
     Moves,
     Normalises,
     Reduces,
     Reshapes,
     Same,
-    Shapes,
+    Splits,
     Turns,
     Unknown,
     Whole,
     Windows,
 )
 
-
-@dataclass(frozen=True)
-class ByChannel(Meaning):
-    """A function of an element and of its channel's numbers: BatchNorm, Scale, PReLU."""
-
-    word: str = ""
-    numbers: tuple[Any, ...] = ()
-    axis: int = 1
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        rank = len(reads[0].shape)
-        turned = [reads[0]]
-        for one in reads[1:]:
-            behind = (1,) * (rank - self.axis - max(len(one.shape), 1))
-            if len(one.shape) == 2 and 1 in one.shape:  # OpenCV keeps vectors as one row
-                keep = 0 if one.shape[1] == 1 else 1
-                one = Labels(
-                    (one.shape[keep],), one.array.reshape(one.array.shape[keep]), one.known
-                )
-                behind = (1,) * (rank - self.axis - 1)
-            turned.append(
-                Labels(one.shape + behind, one.array.reshape(*one.array.shape, *behind), one.known)
-            )
-        return Each(self.word, numbers=self.numbers).labels(turned, shapes, what)
+Row = Callable[[Layer, int, tuple[int, ...]], Meaning]
 
 
-@dataclass(frozen=True)
-class Composed(Meaning):
-    """Several layers that the library runs as one.
-
-    ``parts``: (meaning, reads, shapes of results, tag's word): reads are numbers of values, first those
-    that come from outside. ``outputs``: which values it gives.
-    """
-
-    parts: tuple[tuple[Meaning, tuple[int, ...], tuple[tuple[int, ...], ...], str], ...]
-    outputs: tuple[int, ...]
-    word: str = ""
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        from probe.recording.labels import tag
-
-        values = list(reads)
-        for means, numbers, given, op in self.parts:
-            every = [values[n] for n in numbers]
-            values += means.labels(every, list(given), tag(means.word or op))
-        return [values[n] for n in self.outputs]
-
-
-def _windowed(layer: Layer, kind: str) -> Meaning:
+def _windowed(layer: Layer, kind: str, bias: bool = False) -> Meaning:
     group = "pooling_param" if kind in ("max", "average") else "convolution_param"
 
     def pair(name: str, otherwise: int, full: str) -> tuple[int, int]:
@@ -91,76 +43,41 @@ def _windowed(layer: Layer, kind: str) -> Meaning:
         tuple((one, one) for one in pads),
         kind=kind,
         groups=int(layer.given(group, "group", 1)),
-        reads=(0,) if group == "pooling_param" else (0, 1),
+        reads=(0,) if group == "pooling_param" else (0, 1, 2) if bias else (0, 1),
         weights=(2, 3, 1, 0) if kind != "transposed" else (2, 3, 0, 1),
         ceil=group == "pooling_param" and layer.given(group, "ceil_mode", True),
+        word=f"{kind} pool" if group == "pooling_param" else kind,
     )
 
 
-@dataclass(frozen=True)
-class Biased(Meaning):
-    """A layer whose last input is a bias by channel."""
-
-    inner: Meaning
-    word: str = ""
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (found,) = self.inner.labels(reads[:-1], shapes, what)
-        return ByChannel("add").labels([found, reads[-1]], shapes, what)
-
-
-def _convolution(layer: Layer, weights: int, rank: int) -> Meaning:
+def _convolution(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     kind = "convolution" if layer.kind == "Convolution" else "transposed"
-    if rank != 4:
+    if len(shape) != 4:
         return Unknown("a convolution that is not over two axes")
-    means = _windowed(layer, kind)
-    return Biased(means) if weights > 1 else means
+    return _windowed(layer, kind, weights > 1)
 
 
-def _product(layer: Layer, weights: int, rank: int) -> Meaning:
-    axis = int(layer.given("inner_product_param", "axis", 1)) % rank
+def _product(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
+    axis = int(layer.given("inner_product_param", "axis", 1)) % len(shape)
     if layer.given("inner_product_param", "transpose", False):
         return Unknown("InnerProduct with transpose")
     ahead = "abcdef"[:axis]
-    if axis == rank - 1:
-        means: Meaning = Contracts(f"{ahead}k,nk->{ahead}n")
-    else:
-        means = Whole(tuple((k, k) for k in range(axis)), "product")
-        return means
-    return Biased(means) if weights > 1 and axis == 1 else _last_bias(means, weights)
+    if axis != len(shape) - 1:
+        return Whole(tuple((k, k) for k in range(axis)), "product of all")
+    return Contracts(f"{ahead}k,nk->{ahead}n", bias=2 if weights > 1 else None)
 
 
-def _last_bias(means: Meaning, weights: int) -> Meaning:
-    if weights < 2:
-        return means
-    assert isinstance(means, Contracts)
-    return Biased(means) if False else _RowBias(means)
-
-
-@dataclass(frozen=True)
-class _RowBias(Meaning):
-    """A product whose bias lies along the last axis."""
-
-    inner: Meaning
-    word: str = ""
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (found,) = self.inner.labels(reads[:-1], shapes, what)
-        axis = len(found.shape) - 1
-        return ByChannel("add", axis=axis).labels([found, reads[-1]], shapes, what)
-
-
-def _pooling(layer: Layer, weights: int, rank: int) -> Meaning:
+def _pooling(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     pool = str(layer.given("pooling_param", "pool", "MAX"))
     word = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}.get(pool)
-    if word is None or rank != 4:
+    if word is None or len(shape) != 4:
         return Unknown(f"pooling {pool}")
     if layer.given("pooling_param", "global_pooling", False):
         return Reduces((2, 3), "mean" if word == "average" else "max", keep=True)
     return _windowed(layer, word)
 
 
-def _eltwise(layer: Layer, weights: int, rank: int) -> Meaning:
+def _eltwise(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     kind = str(layer.given("eltwise_param", "operation", "SUM"))
     words = {"SUM": "add", "PROD": "multiply", "MAX": "maximum", "1": "add", "0": "multiply"}
     coefficients = tuple(layer.every("eltwise_param", "coeff"))
@@ -172,40 +89,42 @@ def _eltwise(layer: Layer, weights: int, rank: int) -> Meaning:
     return Each(word, {"add": "adds", "multiply": "clears"}.get(word, ""))
 
 
-def _relu(layer: Layer, weights: int, rank: int) -> Meaning:
+def _relu(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     slope = layer.given("relu_param", "negative_slope", 0)
     return Each("leaky_relu", "stays", (slope,)) if slope else Each("relu", "stays")
 
 
-def _batch_norm(layer: Layer, weights: int, rank: int) -> Meaning:
-    return ByChannel("batch_norm", (layer.given("batch_norm_param", "eps", 1e-5),))
+def _batch_norm(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
+    return Each("batch_norm", "", (layer.given("batch_norm_param", "eps", 1e-5),), along=1)
 
 
-def _scale(layer: Layer, weights: int, rank: int) -> Meaning:
+def _scale(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     if not weights:
         return Unknown("Scale by another layer's result")
-    return ByChannel("scale", axis=int(layer.given("scale_param", "axis", 1)) % rank)
+    return Each("scale", along=int(layer.given("scale_param", "axis", 1)) % len(shape))
 
 
-def _concat(layer: Layer, weights: int, rank: int) -> Meaning:
-    axis = int(layer.given("concat_param", "axis", 1))
-    return Moves(lambda *arrays: np.concatenate(arrays, axis))
+def _concat(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
+    return Joins(int(layer.given("concat_param", "axis", 1)) % len(shape))
 
 
-def _slice(layer: Layer, weights: int, rank: int) -> Meaning:
-    axis, points = int(layer.given("slice_param", "axis", 1)), layer.every("slice_param", "slice_point")
-    return Moves(lambda array: np.split(array, points or len(layer.gives), axis))
+def _slice(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
+    axis = int(layer.given("slice_param", "axis", 1)) % len(shape)
+    count, size = len(layer.gives), shape[axis]
+    inside = [int(n) for n in layer.every("slice_param", "slice_point")]
+    points = [0, *(inside or (size * k // count for k in range(1, count))), size]
+    return Splits(axis, tuple(b - a for a, b in itertools.pairwise(points)))
 
 
-def _split(layer: Layer, weights: int, rank: int) -> Meaning:
+def _split(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     return Moves(lambda array: [array] * len(layer.gives))
 
 
-def _softmax(layer: Layer, weights: int, rank: int) -> Meaning:
+def _softmax(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     return Normalises((int(layer.given("softmax_param", "axis", 1)),), "softmax", vanishes=False)
 
 
-def _lrn(layer: Layer, weights: int, rank: int) -> Meaning:
+def _lrn(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     group = "lrn_param"
     if "WITHIN" in str(layer.given(group, "norm_region", "")):
         return Whole(((0, 0), (1, 1)), "lrn")
@@ -213,23 +132,23 @@ def _lrn(layer: Layer, weights: int, rank: int) -> Meaning:
     return Normalises((1,), "lrn", numbers)
 
 
-def _power(layer: Layer, weights: int, rank: int) -> Meaning:
+def _power(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     names = (("power", 1.0), ("scale", 1.0), ("shift", 0.0))
     return Each("power", numbers=tuple(layer.given("power_param", *one) for one in names))
 
 
-def _each(word: str, zero: str = "") -> Callable[[Layer, int, int], Meaning]:
+def _each(word: str, zero: str = "") -> Row:
     return lambda layer, *_: Each(word, zero, (str(layer.fields.get(f"{word}_param", "")),))
 
 
-ROWS: dict[str, Callable[[Layer, int, int], Meaning]] = {
+ROWS: dict[str, Row] = {
     "Convolution": _convolution,
     "Deconvolution": _convolution,
     "InnerProduct": _product,
     "Pooling": _pooling,
     "Eltwise": _eltwise,
     "ReLU": _relu,
-    "PReLU": lambda *_: ByChannel("prelu"),
+    "PReLU": lambda *_: Each("prelu", along=1),
     "BatchNorm": _batch_norm,
     "Scale": _scale,
     "Concat": _concat,
@@ -252,12 +171,12 @@ ROWS: dict[str, Callable[[Layer, int, int], Meaning]] = {
     "Normalize": lambda *_: Whole(((0, 0),), "normalize"),
     "MVN": lambda *_: Whole(((0, 0),), "mvn"),
 }
-"""What each type of layer computes: of the layer, its number of weights, and its input's rank."""
+"""What each type of layer computes: of the layer, its number of weights, and its input's shape."""
 
 
-def meaning(layer: Layer, weights: int, rank: int) -> Meaning:
+def meaning(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     """What a layer computes; ``Unknown`` where no row says it."""
     row = ROWS.get(layer.kind)
     if row is None:
         return Unknown(f"{layer.kind} has no description here")
-    return row(layer, weights, rank)
+    return row(layer, weights, shape)

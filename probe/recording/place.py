@@ -19,8 +19,11 @@ from probe.order.reveal import column_labels
 from probe.recording.alone import Alone, same
 from probe.recording.meaning import Normalises
 
-MOST = 128
-"""Differing outputs that are asked about; each costs a call on either side."""
+MOST, LEAST = 128, 8
+"""Differing outputs that are asked about, of small arrays and of large ones: a call a side each."""
+
+ELEMENTS = 1 << 27
+"""Elements that these calls may compute together."""
 
 SEAM = 33
 """Further elements along the last axis, one by one, that are looked through for a remainder."""
@@ -46,9 +49,12 @@ class Placed:
     replayed: int = 0
 
 
-def of_function(left: Alone, right: Alone, apart: np.ndarray) -> Placed:
-    """Why a function of each element differs. ``apart``: which of the compared outputs do."""
-    sides = _Function(left), _Function(right)
+def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Placed:
+    """Why a function of each element differs. ``apart``: which of the compared outputs do.
+
+    ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
+    """
+    sides = _Function(left, along), _Function(right, along)
     if why := sides[0].why or sides[1].why:
         return Placed("", why)
     found = _asked(sides, apart)
@@ -128,12 +134,15 @@ class _Asked:
 class _Function(_Asked):
     """A function of the elements at an output's place."""
 
-    def __init__(self, alone: Alone) -> None:
+    def __init__(self, alone: Alone, along: int | None) -> None:
         super().__init__(alone)
         self.wide: list[np.ndarray] = []
         for array in alone.reads:
+            lying = array
+            if along is not None and array.ndim == 1 and self.wide:
+                lying = array.reshape(-1, *(1,) * (len(self.shape) - along % len(self.shape) - 1))
             try:
-                self.wide.append(np.broadcast_to(array, self.shape))
+                self.wide.append(np.broadcast_to(lying, self.shape))
             except ValueError:
                 self.why = "what it reads does not stand at the outputs' places"
 
@@ -208,7 +217,9 @@ class _Rows(_Asked):
 
 def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> Placed:
     """Asks about some differing outputs, evenly among all."""
-    chosen = apart[np.unique(np.linspace(0, len(apart) - 1, min(len(apart), MOST)).astype(int))]
+    largest = max(side.recorded.size for side in sides)
+    most = min(max(ELEMENTS // max(largest, 1), LEAST), MOST, len(apart))
+    chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
     replayed = 0
     known: list[tuple[bytes, np.ndarray | None]] = [(b"", None)] * 2  # the last answer
     for number in chosen.tolist():

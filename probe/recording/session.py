@@ -21,7 +21,7 @@ from probe.errors import InputError
 from probe.launch import Answer, InlineSession
 from probe.order.functions import Own
 from probe.order.orders import Behind
-from probe.recording.cases import Again, AsCase, Function
+from probe.recording.view import Again, AsCase, Function
 from probe.worker import child
 
 FAINT = 30
@@ -41,14 +41,16 @@ class Session(InlineSession):
         self.target = Own(name)  # type: ignore[assignment]
         self.variables, self.facts = {}, {}
         self._worker, self.alive = child.Worker(), True
-        self._worker.backend = _Operations(view, reads, again)  # type: ignore[assignment]
+        self._of = _Operations(view, reads, again)
+        self._worker.backend = self._of  # type: ignore[assignment]
         self.view, self.faint = view, 0
         self.behind: Behind | None = None
         self.divisors: np.ndarray | None = None
         if view.divides:
             self.behind = self._divided()
         elif view.functions:
-            self.behind = _functions(view.functions, view.case.dtype)
+            added = {n: view.filled(reads[n], n) for n in view.added}
+            self.behind = _functions(view.functions, view.case.dtype, added)
             bounded = any(word in ("relu6", "clip") for word, _ in view.functions)
             self.faint = FAINT * (bounded and view.case.dtype != "float16")
 
@@ -60,8 +62,15 @@ class Session(InlineSession):
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
-        for answer, found in super().stream(header, given):
-            yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
+        recorded = self._of.reads
+        self._of.reads = [
+            np.zeros_like(r) if n in self.view.added else r for n, r in enumerate(recorded)
+        ]  # what is added behind answers nothing
+        try:
+            for answer, found in super().stream(header, given):
+                yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
+        finally:
+            self._of.reads = recorded
 
     def _faint(self, array: np.ndarray, power: int) -> np.ndarray:
         dtype = self.view.case.dtype
@@ -96,7 +105,7 @@ class Session(InlineSession):
         sums = self._read(window.columns(case, x), leaf)
         found = self._outputs(x, w).reshape(sums.shape)
         for apply in _divisions(self.divisors, dtype):
-            wanted = apply(floats.round_to(sums, dtype), np.arange(len(sums)))
+            wanted = apply(floats.round_to(sums, dtype), np.arange(len(sums)), np.zeros(1, int))
             if ulp.equal(wanted, found, dtype):
                 return Behind(apply, True)
         why = "its sums are divided in a way that is not known"
@@ -117,29 +126,38 @@ class Session(InlineSession):
         return np.stack(found, axis=1)
 
 
-def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[[Any, Any], np.ndarray]]:
+def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[..., np.ndarray]]:
     """Ways of dividing by counts (positions,): at once, or by their rounded reciprocals."""
     inverse = floats.widen(floats.round_to(1 / counts, dtype), dtype)
 
-    def by(array: np.ndarray, positions: np.ndarray, what: np.ndarray) -> np.ndarray:
+    def by(array: np.ndarray, positions: np.ndarray, _: np.ndarray, what: np.ndarray) -> np.ndarray:
         each = what[positions].reshape(-1, *(1,) * (array.ndim - 1))
         return floats.round_to(floats.widen(array, dtype) * each, dtype)
 
-    def divided(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    def divided(array: np.ndarray, positions: np.ndarray, _: np.ndarray) -> np.ndarray:
         each = counts[positions].reshape(-1, *(1,) * (array.ndim - 1))
         return floats.round_to(floats.widen(array, dtype) / each, dtype)
 
     return [divided, partial(by, what=inverse)]
 
 
-def _functions(functions: Sequence[Function], dtype: str) -> Behind:
-    """Functions that round nothing, one after the other."""
-    ends = [_bounds(word, numbers) for word, numbers in functions]
+def _functions(
+    functions: Sequence[Function], dtype: str, added: Mapping[int, np.ndarray]
+) -> Behind:
+    """Functions one after the other: those that round nothing, and additions.
 
-    def apply(array: np.ndarray, _: np.ndarray) -> np.ndarray:
+    ``added``: arrays (positions, filters) by the numbers of what is read.
+    """
+    steps = [numbers if word == "add" else _bounds(word, numbers) for word, numbers in functions]
+
+    def apply(array: np.ndarray, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         values = floats.widen(array, dtype)
-        for low, high in ends:
-            values = np.clip(values, low, high)
+        for (word, _), numbers in zip(functions, steps, strict=True):
+            if word == "add":
+                more = floats.widen(added[numbers[0]][positions, filters], dtype)
+                values = floats.widen(floats.round_to(values + more, dtype), dtype)
+            else:
+                values = np.clip(values, *numbers)
         return floats.round_to(values, dtype)
 
     return Behind(apply)

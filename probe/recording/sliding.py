@@ -27,8 +27,8 @@ def slid(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns a label for each output, and how many inputs it reads.
 
-    ``one``: in full along ``axes``; ``sizes``: of the outputs along them; ``zero``: whether zeros add
-    nothing.
+    ``one``: in full along ``axes``; ``sizes``: of the outputs along them; ``zero``: whether zeros
+    add nothing.
     """
     array = one.array if zero else mixing.visible(one.array)
     lengths = list(array.shape)

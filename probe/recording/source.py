@@ -9,7 +9,7 @@ neither explains has no class: it is said, and nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from probe.order.summation import Summation
 from probe.order.tree import BIAS
 from probe.recording import place
 from probe.recording.alone import Alone, same
-from probe.recording.cases import AsCase, as_case
+from probe.recording.cases import as_cases
 from probe.recording.difference import Aligned, Pair
 from probe.recording.meaning import (
     Contracts,
@@ -36,6 +36,7 @@ from probe.recording.meaning import (
 )
 from probe.recording.recording import Side
 from probe.recording.session import Session
+from probe.recording.view import AsCase
 
 ALL = 2048
 """Differing outputs that are revealed; of more, so many evenly among them."""
@@ -124,25 +125,41 @@ def explain(
     if aligned.left is None or aligned.right is None or output is None:
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]
-    sides = [
-        Alone.of(side, number, output, pair, place)
-        for place, (side, number) in enumerate(((left, aligned.left), (right, aligned.right)))
-    ]
     made = Cause("", "", pair.compared, pair.differing, output=output)
+    numbers = enumerate(((left, aligned.left), (right, aligned.right)))
+    try:
+        sides = [Alone.of(side, number, output, pair, at) for at, (side, number) in numbers]
+    except KeyError:
+        made.why = "its operands were left out of the recording"
+        return made
     if any(one.again is None for one in sides):
         made.why = "the operation can't be run alone"
+    else:
+        made.why = _other_operands(sides, aligned.reads)
+    if made.why:
         return made
-    if wrong := _other_operands(sides, aligned.reads):
-        made.why = wrong
+    try:
+        made.kind, made.why = _unlike(sides, aligned.reads)
+    except Exception as error:  # a library raises what it likes
+        made.why = f"alone, the operation raises {type(error).__name__}"
+    if made.why:
+        made.causes = {made.kind: made.differing} if made.kind else {}
         return made
-    for one in sides:
-        made.kind, made.why = one.unsteady()
-        if made.kind:
-            made.kind = "" if made.kind == "other" else made.kind
-            made.causes = {made.kind: made.differing} if made.kind else {}
-            return made
     made.alone = True
     return _classed(made, sides, most, {} if known is None else known)
+
+
+def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
+    """(class, why) where a side alone is not what was recorded, or reads more than was said."""
+    for one in sides:
+        kind, why = one.unsteady()
+        if why:
+            return ("" if kind == "other" else kind), why
+    for one in sides:
+        if one.reads_more(reads):
+            why = "its outputs follow operands that they were not said to read"
+            return "", f"on the {('left', 'right')[one.place]}, {why}: this is no source"
+    return "", ""
 
 
 def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
@@ -169,9 +186,10 @@ def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     apart = np.flatnonzero(_apart(sides))
     first = _first(meaning)
     if isinstance(first, Contracts | Windows | Reduces):
-        return _of_sums(made, sides, apart, most, known)
-    if isinstance(meaning, Each):
-        found = place.of_function(sides[0], sides[1], apart)
+        return _of_sums(made, sides, most, known)
+    if isinstance(first, Each):
+        along = getattr(first, "along", getattr(meaning, "axis", None))
+        found = place.of_function(sides[0], sides[1], apart, along)
     elif isinstance(meaning, Normalises):
         found = place.of_rows(sides[0], sides[1], meaning, apart)
     else:
@@ -184,10 +202,11 @@ def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
 
 
 def _first(meaning: Meaning) -> Meaning:
-    """What an operation that is several in one starts with."""
+    """What an operation that is several in one starts with; a function along one axis as itself."""
     steps = getattr(meaning, "steps", ())
     found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
-    return found
+    each: Meaning = getattr(found, "each", found)
+    return each
 
 
 def _apart(sides: list[Alone]) -> np.ndarray:
@@ -199,33 +218,35 @@ def _apart(sides: list[Alone]) -> np.ndarray:
     return np.asarray(ulp.apart(ours, theirs, dtype))
 
 
-def _of_sums(
-    made: Cause, sides: list[Alone], apart: np.ndarray, most: int, known: Known
-) -> Cause:
-    """Fills in how both sides add, revealed and replayed."""
+def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
+    """Fills in how both sides add, revealed and replayed: case by case, of which there is one.
+
+    (A transposed convolution has one for each of its phases.)
+    """
     try:
-        views = [_view(one) for one in sides]
-        told = _compared(sides, views)
-        chosen = told.differing
-        if len(chosen) > most:
-            chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
-        shapes = tuple(str(view.case.to_json()) for view in views)
-        revealer = known.setdefault((sides[0].operation.op, shapes), Revealer(kept=None, small=0))
-        for one, view, side, places in _each(sides, views, told):
-            revealer.reveal(side, _session(one, view), side.mask(places[chosen]))
-        examined = _settled(told, chosen)
-    except ProbeError as error:
-        made.why = f"not explained yet: {getattr(error, 'why', error)}"
-        return made
-    made.comparison = told
-    return _told(made, told, examined)
+        for views in zip(*(_views(one) for one in sides), strict=False):
+            told = _compared(sides, views)
+            if not len(told.differing):
+                continue
+            chosen = told.differing
+            if len(chosen) > most:
+                chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))]
+            shapes = tuple(str(view.case.to_json()) for view in views)
+            key = sides[0].operation.op, shapes
+            revealer = known.setdefault(key, Revealer(kept=None, small=0))
+            for one, view, side, places in _each(sides, views, told):
+                revealer.reveal(side, _session(one, view), side.mask(places[chosen]))
+            _told(made, told, _settled(told, chosen))
+    except (ProbeError, ValueError, IndexError) as error:
+        made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
+    return made
 
 
-def _view(one: Alone) -> AsCase:
+def _views(one: Alone) -> list[AsCase]:
     recording, operation = one.side.recording, one.operation
     shapes = [recording.values[n].shape for n in operation.reads]
     outputs = [recording.values[operation.gives[one.output]].shape]
-    return as_case(operation.meaning, shapes, outputs, one.dtypes)
+    return as_cases(operation.meaning, shapes, outputs, one.dtypes)
 
 
 def _session(one: Alone, view: AsCase) -> Session:
@@ -233,16 +254,17 @@ def _session(one: Alone, view: AsCase) -> Session:
     return Session(one.side.recording.target, view, one.reads, one.again)
 
 
-def _compared(sides: list[Alone], views: list[AsCase]) -> Recorded:
+def _compared(sides: list[Alone], views: Sequence[AsCase]) -> Recorded:
     runs = []
     for one, view in zip(sides, views, strict=True):
         runs.append(comparison.run(_session(one, view), view.case, view.operands(one.reads)))
     places = [view.places(one.index) for one, view in zip(sides, views, strict=True)]
-    pairs = Pairs(places[0], places[1], np.ones(len(places[0]), bool))
+    kept = (places[0][:, 0] >= 0) & (places[1][:, 0] >= 0)
+    pairs = Pairs(places[0][kept], places[1][kept], np.ones(int(kept.sum()), bool))
     return Recorded(views[0].case, runs[0], runs[1], pairs)
 
 
-def _each(sides: list[Alone], views: list[AsCase], told: Comparison) -> list[tuple[Any, ...]]:
+def _each(sides: list[Alone], views: Sequence[AsCase], told: Comparison) -> list[tuple[Any, ...]]:
     """Both sides, the shorter sums first: what is found there is tried on the other side."""
     runs, places = (told.left, told.right), (told.pairs.left, told.pairs.right)
     return list(zip(sides, views, runs, places, strict=True))
@@ -281,27 +303,27 @@ def _extended(side: comparison.Run, places: np.ndarray) -> None:
             return
 
 
-def _told(made: Cause, told: Comparison, examined: np.ndarray) -> Cause:
-    """Fills in classes and counts."""
+def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
+    """Adds a case's classes and counts; the first case is kept."""
     where = np.isin(told.differing, examined)
     names = [name for name, here in zip(told.cause, where, strict=True) if here]
-    made.examined = len(examined)
-    made.replayed = int(told.proved(examined).sum())
-    counted = Counter(names)
+    made.examined += len(examined)
+    made.replayed += int(told.proved(examined).sum())
+    counted = Counter(made.causes) + Counter(names)
     made.causes = dict(counted.most_common())
+    made.comparison = made.comparison or told
     refused = [side.refusal for side in (told.left, told.right)]
+    evidence = told.left.evidence or told.right.evidence
     if "nondeterministic" in refused:
-        made.kind, made.why = "nondeterministic", told.left.evidence or told.right.evidence
+        made.kind, made.why = "nondeterministic", evidence
     elif refused.count("not-a-sum") == 1:
         made.kind, made.causes = "algorithm", {"algorithm": made.examined}
         side = ("left", "right")[refused.index("not-a-sum")]
-        evidence = told.left.evidence or told.right.evidence
         made.why = f"the {side} side does not add the products, the other one does: {evidence}"
     elif refused.count("not-a-sum") == 2:
-        made.why = f"neither side adds the products one by one: {told.left.evidence}"
+        made.why = f"neither side adds the products one by one: {evidence}"
     else:
         _of_orders(made, told, counted)
-    return made
 
 
 def _of_orders(made: Cause, told: Comparison, counted: Counter[str]) -> None:

@@ -3,9 +3,9 @@
 A function is taken as TensorFlow itself runs it: the graph that is left when Grappler has optimised
 it, whose fused operations are nodes like others (``_FusedMatMul``). Its nodes are then run one by
 one, so that nothing has to be fetched that would break a fusion and no more than a few values are
-held. Loops and branches are written out as they run; such a function is taken as it was traced. Either
-way the outputs must have the bits that the function itself gave, or it is one operation, as are
-functions compiled by XLA and those that change a state. Which outputs of one operation must
+held. Loops and branches are written out as they run; such a function is taken as it was traced.
+Either way the outputs must have the bits that the function itself gave, or it is one operation, as
+are functions compiled by XLA and those that change a state. Which outputs of one operation must
 agree is then said by the nodes that it was traced from, :class:`Composed`.
 """
 
@@ -22,12 +22,13 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
-from probe.recording.contract import CONSTANT, Event, Seen, Visit
+from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
 from probe.recording.difference import given_labels
 from probe.recording.labels import Labels, of_content, of_digest
 from probe.recording.meaning import Meaning, Shapes, Unknown
 from probe.recording.recording import Live, Recording, digest
-from probe.recording.tensorflow import Watching, array, run, tensor_of
+from probe.recording.tensorflow_values import array, run, tensor_of
+from probe.recording.tensorflow_watch import Watching
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
@@ -63,7 +64,7 @@ class Node:
 class Graph:
     """The nodes of a function in an order in which they can run.
 
-    ``fed``: the node of each input; ``given``: the (node, output) of each of the function's outputs.
+    ``fed``: the node of each input; ``given``: the (node, output) of each output of the function.
     ``last``: the nodes that are read for the last time by a node, by its place.
     """
 
@@ -139,7 +140,9 @@ def _same(watch: Watching, graph: Graph, inputs: list[Any], outputs: list[Any]) 
 
 def walk(watch: Watching, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Runs the nodes, and lets ``watch`` see each. Returns the outputs' tensors."""
-    made: dict[str, list[Any]] = {graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed}
+    made: dict[str, list[Any]] = {
+        graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed
+    }
     for place, node in enumerate(graph.nodes):
         if node.constant is not None:
             made[node.name] = [node.constant]
@@ -167,7 +170,9 @@ def _ran(watch: Watching, node: Node, read: list[Any]) -> list[Any]:
         return read
     if node.op in BRANCHES:
         which = int(array(read[0]))
-        names = words["branches"] if "Case" in node.op else [words["else_branch"], words["then_branch"]]
+        names = (
+            words["branches"] if "Case" in node.op else [words["else_branch"], words["then_branch"]]
+        )
         return _inside(watch, names[min(max(which, 0), len(names) - 1)], read[1:])
     found = run(node.op, read, node.attributes, node.count)
     watch.met(node.op, read, node.attributes, found, node.path)
@@ -202,7 +207,11 @@ def _stateful(node: Any) -> bool:
 
 
 def _compiled(definition: Any) -> bool:
-    return bool(definition.attr["_XlaMustCompile"].b) if "_XlaMustCompile" in definition.attr else False
+    return (
+        bool(definition.attr["_XlaMustCompile"].b)
+        if "_XlaMustCompile" in definition.attr
+        else False
+    )
 
 
 def _optimised(watch: Watching, name: str, inputs: list[Any]) -> Graph | None:
@@ -251,7 +260,7 @@ def _returns(graph: Any) -> int:
 
 
 def _sorted(nodes: list[Node], order: dict[str, int]) -> list[Node]:
-    """Nodes as early as they stand in the graph before it was optimised, each behind what it reads."""
+    """Nodes in the order of the program, each behind what it reads."""
     by_name = {node.name: node for node in nodes}
     needs = {
         node.name: {name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name}
@@ -346,22 +355,23 @@ def _one(
 ) -> None:
     """A function as one operation."""
     path = path or watch.names.path((context.context().scope_name or "").rstrip("/"))
-    reads = [watch.seen(one, path) for one in inputs if _readable(one)]
-    kinds = [one for one in inputs if _readable(one)]
-    gives = [watch.seen(one, path) for one in outputs if one.dtype.name not in ("resource", "variant")]
+    places = _places(watch, inputs)
+    reads = [watch.seen(inputs[n], path) for n in places]
+    gives = [
+        watch.seen(one, path) for one in outputs if one.dtype.name not in ("resource", "variant")
+    ]
     plain = re.sub(r"^_*(inference_)?|_\d+$", "", name)
     attributes = _options()
 
     def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        fed, given = list(inputs), iter(arrays)
-        for n, one in enumerate(inputs):
-            if _readable(one):
-                bits = next(given)
-                fed[n] = one if one.dtype == tf.resource else tensor_of(bits, one.dtype)
+        fed = list(inputs)
+        for n, bits in zip(places, arrays, strict=True):
+            if inputs[n].dtype != tf.resource:
+                fed[n] = tensor_of(bits, inputs[n].dtype)
         return [np.array(array(one)) for one in run(name, fed, attributes, len(outputs))]
 
     watch.computed.update(one.key for one in gives)
-    if gives and kinds:
+    if gives and reads:
         for one in gives:
             if one.shape in watch.wanted:
                 watch.numpy[one.shape, one.dtype, digest(one.array())] = one.key
@@ -382,6 +392,12 @@ def _readable(one: Any) -> bool:
     return one.dtype.name not in ("variant", "string")
 
 
+def _places(watch: Watching, inputs: list[Any]) -> list[int]:
+    """The inputs that are read, weights last: the order of the others is the program's."""
+    places = [n for n, one in enumerate(inputs) if _readable(one)]
+    return sorted(places, key=lambda n: watch.seen(inputs[n]).role == WEIGHT)
+
+
 class _Inside:
     """The nodes of a function as a recorder of its own."""
 
@@ -389,6 +405,7 @@ class _Inside:
 
     def __init__(self, watch: Watching, graph: Graph, inputs: list[Any]) -> None:
         self.names, self.graph, self.inputs = watch.names, graph, inputs
+        self.places = _places(watch, inputs)
         self.keys: list[Any] = []
 
     def plain(self) -> list[np.ndarray]:
@@ -398,7 +415,7 @@ class _Inside:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the nodes one by one."""
         watch = Watching(visit, self.names)
-        self.keys = [watch.seen(one).key for one in self.inputs if _readable(one)]
+        self.keys = [watch.seen(self.inputs[n]).key for n in self.places]
         found = walk(watch, self.graph, self.inputs)
         return [watch.seen(one) for one in found]
 
@@ -428,10 +445,10 @@ class Composed(Meaning):
                 found[number] = of_digest(value.shape, value.digest)
         for each in self.inside.operations:
             labels = given_labels(self.inside, each, found)
-            for number, label in zip(each.gives, labels, strict=True):
-                if found[number] is None:
-                    found[number] = label
-        return [one for n in self.inside.outputs if (one := found[n]) is not None]
+            for given, label in zip(each.gives, labels, strict=True):
+                if found[given] is None:
+                    found[given] = label
+        return [label for n in self.inside.outputs if (label := found[n]) is not None]
 
 
 def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
@@ -447,4 +464,3 @@ def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
         if number is not None and live.recording.values[number].floating:
             live.recording.values[number].content = None
     return Composed(live.recording, numbers)
-

@@ -41,9 +41,9 @@ from probe.recording.meaning import (
 class Call:
     """One call of an operation.
 
-    ``attributes``: text, numbers, lists of them. ``inputs``: the shapes of all inputs; ``arguments``:
-    the values of those that ``STRUCTURE`` names, by number. ``values``: gives the value of any other
-    input, as it was in this run, None where it was computed from floating-point numbers.
+    ``attributes``: text, numbers, lists of them. ``inputs``: the shapes of all inputs;
+    ``arguments``: the values of those that ``STRUCTURE`` names, by number. ``values``: gives the
+    value of any other input in this run, None where it comes from floating-point numbers.
     """
 
     op: str
@@ -60,11 +60,13 @@ class Call:
 
 STRUCTURE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Mean", "Sum", "Max", "Min", "Prod", "All", "Any", "EuclideanNorm"), (1,)),
-    **dict.fromkeys(("Reshape", "Transpose", "ExpandDims", "Tile", "BroadcastTo", "ReverseV2"), (1,)),
+    **dict.fromkeys(
+        ("Reshape", "Transpose", "ExpandDims", "Tile", "BroadcastTo", "ReverseV2"), (1,)
+    ),
     **dict.fromkeys(("Pad", "MirrorPad", "Cumsum", "Cumprod", "ArgMax", "ArgMin", "TopKV2"), (1,)),
     **dict.fromkeys(("PadV2", "ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), (1,)),
     **dict.fromkeys(("Slice", "SpaceToBatchND", "BatchToSpaceND", "SplitV"), (1, 2)),
-    **dict.fromkeys(("GatherV2", "ResourceGather"), (2,)),
+    "GatherV2": (2,),
     **dict.fromkeys(("Conv2DBackpropInput", "Fill", "Split", "Conv3DBackpropInputV2"), (0,)),
     "StridedSlice": (1, 2, 3),
     "ConcatV2": (-1,),
@@ -74,28 +76,82 @@ STRUCTURE: dict[str, tuple[int, ...]] = {
 
 
 KEEPS_ZERO = {
-    **{"Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Selu": "selu", "LeakyRelu": "leaky_relu"},
-    **{"Tanh": "tanh", "Sqrt": "sqrt", "Neg": "negative", "Abs": "abs", "Square": "square"},
-    **{"Erf": "erf", "Softsign": "softsign", "Sin": "sin", "Tan": "tan", "Atan": "atan"},
-    **{"Sinh": "sinh", "Asinh": "asinh", "Atanh": "atanh", "Sign": "sign", "Expm1": "expm1"},
-    **{"Log1p": "log1p", "Round": "round", "Rint": "rint", "Floor": "floor", "Ceil": "ceil"},
-    **{"Cast": "cast", "Asin": "asin"},
+    "Relu": "relu",
+    "Relu6": "relu6",
+    "Elu": "elu",
+    "Selu": "selu",
+    "LeakyRelu": "leaky_relu",
+    "Tanh": "tanh",
+    "Sqrt": "sqrt",
+    "Neg": "negative",
+    "Abs": "abs",
+    "Square": "square",
+    "Erf": "erf",
+    "Softsign": "softsign",
+    "Sin": "sin",
+    "Tan": "tan",
+    "Atan": "atan",
+    "Sinh": "sinh",
+    "Asinh": "asinh",
+    "Atanh": "atanh",
+    "Sign": "sign",
+    "Expm1": "expm1",
+    "Log1p": "log1p",
+    "Round": "round",
+    "Rint": "rint",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Cast": "cast",
+    "Asin": "asin",
 }
 """Functions of one element that make zero of zero, by type."""
 
 FUNCTIONS = {
-    **{"Sigmoid": "sigmoid", "Exp": "exp", "Log": "log", "Cos": "cos", "Rsqrt": "rsqrt"},
-    **{"Reciprocal": "reciprocal", "Inv": "reciprocal", "Softplus": "softplus", "Erfc": "erfc"},
-    **{"Cosh": "cosh", "Acos": "acos", "Lgamma": "lgamma", "Digamma": "digamma"},
-    **{"IsNan": "isnan", "IsInf": "isinf", "IsFinite": "isfinite", "LogicalNot": "not"},
-    **{"Invert": "invert", "Acosh": "acosh", "Erfinv": "erfinv", "Ndtri": "ndtri"},
-    **{"Sub": "subtract", "Pow": "power", "Maximum": "maximum", "Minimum": "minimum"},
-    **{"SquaredDifference": "squared_difference", "Atan2": "atan2", "Mod": "mod"},
-    **{"FloorMod": "floor_mod", "FloorDiv": "floor_divide", "TruncateDiv": "truncate_divide"},
-    **{"Equal": "equal", "NotEqual": "not_equal", "Less": "less", "LessEqual": "less_equal"},
-    **{"Greater": "greater", "GreaterEqual": "greater_equal", "LogicalAnd": "and"},
-    **{"LogicalOr": "or", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or"},
-    **{"ClipByValue": "clip", "Xdivy": "xdivy", "Xlogy": "xlogy", "TruncateMod": "truncate_mod"},
+    "Sigmoid": "sigmoid",
+    "Exp": "exp",
+    "Log": "log",
+    "Cos": "cos",
+    "Rsqrt": "rsqrt",
+    "Reciprocal": "reciprocal",
+    "Inv": "reciprocal",
+    "Softplus": "softplus",
+    "Erfc": "erfc",
+    "Cosh": "cosh",
+    "Acos": "acos",
+    "Lgamma": "lgamma",
+    "Digamma": "digamma",
+    "IsNan": "isnan",
+    "IsInf": "isinf",
+    "IsFinite": "isfinite",
+    "LogicalNot": "not",
+    "Invert": "invert",
+    "Acosh": "acosh",
+    "Erfinv": "erfinv",
+    "Ndtri": "ndtri",
+    "Sub": "subtract",
+    "Pow": "power",
+    "Maximum": "maximum",
+    "Minimum": "minimum",
+    "SquaredDifference": "squared_difference",
+    "Atan2": "atan2",
+    "Mod": "mod",
+    "FloorMod": "floor_mod",
+    "FloorDiv": "floor_divide",
+    "TruncateDiv": "truncate_divide",
+    "Equal": "equal",
+    "NotEqual": "not_equal",
+    "Less": "less",
+    "LessEqual": "less_equal",
+    "Greater": "greater",
+    "GreaterEqual": "greater_equal",
+    "LogicalAnd": "and",
+    "LogicalOr": "or",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "ClipByValue": "clip",
+    "Xdivy": "xdivy",
+    "Xlogy": "xlogy",
+    "TruncateMod": "truncate_mod",
 }
 """Functions of the elements at one place, by type."""
 
@@ -165,7 +221,9 @@ def _einsum(call: Call) -> Meaning | None:
     equation = str(call.get("equation", "")).replace(" ", "")
     ins, _, out = equation.partition("->")
     if "," in ins:
-        repeated = any(len(set(t.replace(".", ""))) < len(t.replace(".", "")) for t in ins.split(","))
+        repeated = any(
+            len(set(t.replace(".", ""))) < len(t.replace(".", "")) for t in ins.split(",")
+        )
         return None if repeated or ins.count(",") > 1 else Contracts(equation)
     if "." in ins or sorted(ins) != sorted(out) or len(set(ins)) < len(ins):
         return None
@@ -178,15 +236,20 @@ def _layout(call: Call, rank: int) -> tuple[tuple[int, ...], int]:
     return (tuple(range(1, rank + 1)), rank + 1) if last else (tuple(range(2, rank + 2)), 1)
 
 
+Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Kernel, stride and dilation, a number a spatial axis."""
+
+
 def _padding(
-    call: Call, spatial: tuple[int, ...], sizes: Sequence[int], options: tuple[tuple[int, ...], ...]
+    call: Call, spatial: tuple[int, ...], sizes: Sequence[int], options: Options
 ) -> tuple[tuple[int, int], ...]:
     """The padding (before, after) of every spatial axis, in numbers."""
     name = str(call.get("padding", "VALID"))
     if name == "EXPLICIT":
         flat = call.get("explicit_paddings", [])
         return tuple((int(flat[2 * a]), int(flat[2 * a + 1])) for a in spatial)
-    windows = geometry.Windows(*options, padding=name.lower())
+    kernel, stride, dilation = options
+    windows = geometry.Windows(kernel, stride, dilation, name.lower())
     return windows.pads(tuple(sizes))
 
 
@@ -212,7 +275,7 @@ def _convolution(call: Call) -> Meaning:
 
 
 def _transposed(call: Call) -> Meaning:
-    """Reads the weights, then what is spread; its padding is that of the convolution it turns round."""
+    """Reads the weights, then what is spread; the padding is of the convolution it turns round."""
     rank = len(call.inputs[1]) - 2
     spatial, channels = _layout(call, rank)
     kernel = call.inputs[1][:rank]
@@ -275,7 +338,10 @@ def _function(name: str, numbers: tuple[Any, ...] = ()) -> Meaning:
 
 
 def _steps(
-    call: Call, first: Meaning, reads: tuple[int, ...], behind: list[tuple[Meaning, tuple[int, ...]]]
+    call: Call,
+    first: Meaning,
+    reads: tuple[int, ...],
+    behind: list[tuple[Meaning, tuple[int, ...]]],
 ) -> Meaning:
     """A fused operation: ``first``, and meanings with the numbers of what they read besides."""
     if not behind:
@@ -422,14 +488,19 @@ def _resized(call: Call) -> Meaning:
     """Nearest: each axis by its own index, which is found by TensorFlow's rule."""
     sizes = call.inputs[0][1:3], call.outputs[0][1:3]
     index = [
-        _nearest(was, now, bool(call.get("align_corners", False)), bool(call.get("half_pixel_centers", False)))
+        _nearest(
+            was,
+            now,
+            bool(call.get("align_corners", False)),
+            bool(call.get("half_pixel_centers", False)),
+        )
         for was, now in zip(*sizes, strict=True)
     ]
     return Moves(lambda a: a[:, index[0]][:, :, index[1]], (0, 3))
 
 
 def _nearest(was: int, now: int, corners: bool, half: bool) -> np.ndarray:
-    """Which of ``was`` elements each of ``now`` copies (resize_nearest_neighbor_op.cc), in float32."""
+    """Which of ``was`` elements each of ``now`` copies (resize_nearest_neighbor_op.cc)."""
     scale = np.float32((was - 1) / (now - 1)) if corners and now > 1 else np.float32(was / now)
     at = np.arange(now, dtype=np.float32)
     place = (at + np.float32(0.5)) * scale if half else at * scale
@@ -473,8 +544,15 @@ def _batches(call: Call) -> Meaning:
         split = a.reshape(*blocks, batch, *a.shape[1:])
         order = [rank, *(n for k in range(rank) for n in (rank + 1 + k, k))]
         split = split.transpose(*order, *range(2 * rank + 1, split.ndim))
-        wide = split.reshape(batch, *(a.shape[k + 1] * b for k, b in enumerate(blocks)), *a.shape[rank + 1 :])
-        return wide[(slice(None), *(slice(p, n - q) for (p, q), n in zip(pairs, wide.shape[1:], strict=False)))]
+        wide = split.reshape(
+            batch, *(a.shape[k + 1] * b for k, b in enumerate(blocks)), *a.shape[rank + 1 :]
+        )
+        return wide[
+            (
+                slice(None),
+                *(slice(p, n - q) for (p, q), n in zip(pairs, wide.shape[1:], strict=False)),
+            )
+        ]
 
     return Moves(move)
 
@@ -510,43 +588,65 @@ def _always(made: Meaning) -> Callable[[Call], Meaning]:
 
 ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     **dict.fromkeys(("Add", "AddV2"), _always(Each("add", zero="adds"))),
-    **{"Mul": _always(Each("multiply", zero="clears")), "AddN": _added, "BiasAdd": _bias},
-    **dict.fromkeys(
-        ("RealDiv", "Div"), _always(Each("divide"))
-    ),
+    "Mul": _always(Each("multiply", zero="clears")),
+    "AddN": _added,
+    "BiasAdd": _bias,
+    **dict.fromkeys(("RealDiv", "Div"), _always(Each("divide"))),
     **dict.fromkeys(("Select", "SelectV2"), _chosen),
     **dict.fromkeys(("Identity", "Snapshot", "StopGradient", "PreventGradient"), _always(Same())),
-    **{"Mean": _reduced("mean", True), "Sum": _reduced("sum", True), "Max": _reduced("max")},
-    **{"Min": _reduced("min"), "Prod": _reduced("prod"), "All": _reduced("all")},
-    **{"Any": _reduced("any"), "EuclideanNorm": _reduced("euclidean_norm", True)},
-    **{"ArgMax": _picked, "ArgMin": _picked, "TopKV2": _last_whole},
+    "Mean": _reduced("mean", True),
+    "Sum": _reduced("sum", True),
+    "Max": _reduced("max"),
+    "Min": _reduced("min"),
+    "Prod": _reduced("prod"),
+    "All": _reduced("all"),
+    "Any": _reduced("any"),
+    "EuclideanNorm": _reduced("euclidean_norm", True),
+    "ArgMax": _picked,
+    "ArgMin": _picked,
+    "TopKV2": _last_whole,
     **dict.fromkeys(("Softmax",), _always(Normalises((-1,), "softmax", vanishes=True))),
-    **{"LogSoftmax": _always(Normalises((-1,), "log_softmax"))},
+    "LogSoftmax": _always(Normalises((-1,), "log_softmax")),
     **dict.fromkeys(("MatMul", "_FusedMatMul", "BatchMatMul", "BatchMatMulV2"), _product),
-    **{"BatchMatMulV3": _product, "Einsum": _einsum},
+    "BatchMatMulV3": _product,
+    "Einsum": _einsum,
     **dict.fromkeys(
         ("Conv2D", "_FusedConv2D", "Conv3D", "_FusedConv3D", "DepthwiseConv2dNative"), _convolution
     ),
-    **{"_FusedDepthwiseConv2dNative": _convolution},
+    "_FusedDepthwiseConv2dNative": _convolution,
     **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), _transposed),
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _pool),
     **dict.fromkeys(("FusedBatchNormV3", "FusedBatchNorm", "_FusedBatchNormEx"), _batch_norm),
     **dict.fromkeys(("Reshape", "Squeeze", "ExpandDims"), _always(Reshapes())),
-    **{"Transpose": lambda c: Turns(tuple(map(int, c.arguments[1].reshape(-1))))},
-    **{"StridedSlice": _strided, "Slice": _sliced, "ConcatV2": _joined},
-    **{"Split": _split, "SplitV": _split, "Pack": _stacked, "Unpack": _unstacked},
+    "Transpose": lambda c: Turns(tuple(map(int, c.arguments[1].reshape(-1)))),
+    "StridedSlice": _strided,
+    "Slice": _sliced,
+    "ConcatV2": _joined,
+    "Split": _split,
+    "SplitV": _split,
+    "Pack": _stacked,
+    "Unpack": _unstacked,
     **dict.fromkeys(("Pad", "PadV2", "MirrorPad"), _padded),
-    **{"Tile": _tiled, "ReverseV2": _flipped, "GatherNd": _gathered_points},
-    **{"_UnaryOpsComposition": _unary_chain, "DivNoNan": _always(Each("divide_no_nan"))},
-    **{"MulNoNan": _always(Each("multiply_no_nan"))},
+    "Tile": _tiled,
+    "ReverseV2": _flipped,
+    "GatherNd": _gathered_points,
+    "_UnaryOpsComposition": _unary_chain,
+    "DivNoNan": _always(Each("divide_no_nan")),
+    "MulNoNan": _always(Each("multiply_no_nan")),
     **dict.fromkeys(
         ("BroadcastTo", "Fill"), lambda c: Moves(lambda a: np.broadcast_to(a, c.outputs[0]))
     ),
     **dict.fromkeys(("GatherV2", "Gather", "ResourceGather"), _gathered),
-    **{"ResizeNearestNeighbor": _resized, "ResizeBilinear": _interpolated},
-    **{"ResizeBicubic": _interpolated, "DepthToSpace": _depth_to_space},
-    **{"SpaceToDepth": _depth_to_space, "SpaceToBatchND": _batches, "BatchToSpaceND": _batches},
-    **{"Cumsum": _cumulated, "Cumprod": _cumulated, "OneHot": _one_hot},
+    "ResizeNearestNeighbor": _resized,
+    "ResizeBilinear": _interpolated,
+    "ResizeBicubic": _interpolated,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _depth_to_space,
+    "SpaceToBatchND": _batches,
+    "BatchToSpaceND": _batches,
+    "Cumsum": _cumulated,
+    "Cumprod": _cumulated,
+    "OneHot": _one_hot,
 }
 """The other operations, by type."""
 

@@ -7,18 +7,18 @@ operation (:mod:`probe.recording.torch_compiled`). What an operation means stand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from probe.recording.contract import Event, Seen, Visit
 from probe.recording.meaning import Unknown
-from probe.recording.torch_calls import Call
+from probe.recording.torch_calls import Call, replaced
 from probe.recording.torch_compiled import compiled_as_one
 from probe.recording.torch_files import ENDINGS, opened
 from probe.recording.torch_meanings import meaning, skipped, written
@@ -43,9 +43,10 @@ class Recorder:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs."""
         mode = _Mode(visit)
-        with torch.no_grad(), mode.paths.watched(), compiled_as_one(mode.compiled), mode:
+        with torch.no_grad(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
-        self.note = COMPILED if mode.regions else ""
+        if mode.regions and COMPILED not in self.note:
+            self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
 
 
@@ -67,69 +68,81 @@ def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
         for one in found:
             _gather(one, every, met)
     elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
-        if id(found) not in met:
-            met.add(id(found))
-            _gather(vars(found), every, met)
+        if id(found) in met:
+            return
+        met.add(id(found))
+        _gather(vars(found), every, met)
+
+
+CALL = torch.nn.Module._call_impl.__code__
+"""What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
+would be compiled into compiled functions, and change them.
+"""
 
 
 class Paths:
-    """Where in its model a run is, by hooks before and behind every module's forward."""
+    """Where in its model a run is."""
 
     def __init__(self, values: Values) -> None:
-        self.values, self.stack = values, list[str]()
+        self.values = values
         self.names: dict[int, str] = {}
         self.roots = list[torch.nn.Module]()
 
-    @property
     def now(self) -> str:
-        """The path of the innermost module that runs; empty outside and in the outermost."""
-        return self.stack[-1] if self.stack else ""
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Has hooks on all modules as long as it is entered."""
-        hooks = torch.nn.modules.module
-        with ExitStack() as stack:
-            for handle in (
-                hooks.register_module_forward_pre_hook(self._enter),
-                hooks.register_module_forward_hook(self._leave, always_call=True),
-            ):
-                stack.callback(handle.remove)
-            yield
-
-    def _enter(self, module: torch.nn.Module, _: Any) -> None:
-        if not self.stack and not any(module is root for root in self.roots):
-            self._named(module)
-        above = f"{self.now}." if self.now else ""
-        self.stack.append(self.names.get(id(module), f"{above}{type(module).__name__}"))
-
-    def _leave(self, *_: Any) -> None:
-        self.stack.pop()
+        """Returns the path of the innermost module that runs; empty outside and in the
+        outermost."""
+        frame: FrameType | None = sys._getframe(1)
+        modules = list[torch.nn.Module]()
+        while frame is not None:
+            if frame.f_code is CALL:
+                modules.append(frame.f_locals["self"])
+            frame = frame.f_back
+        if modules and not any(modules[-1] is root for root in self.roots):
+            self._named(modules[-1])
+        path = ""
+        for module in reversed(modules):
+            name = self.names.get(id(module))
+            path = f"{path}.{type(module).__name__}".strip(".") if name is None else name
+        return path
 
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
         front = f"{type(root).__name__}{len(self.roots)}" if self.roots else ""
         self.roots.append(root)  # alive, so that no other object gets its id
         for name, module in root.named_modules():
-            self.names.setdefault(id(module), ".".join(filter(None, (front, name))))
+            self.names.setdefault(id(module), _joined(front, name))
         for name, tensor in (*root.named_parameters(), *root.named_buffers()):
-            self.values.weigh(tensor, ".".join(filter(None, (front, name))))
+            self.values.weigh(tensor, _joined(front, name))
+
+
+def _joined(front: str, name: str) -> str:
+    """A path; what torch.compile puts around a module is left out."""
+    return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
 
 class _Mode(TorchDispatchMode):
     def __init__(self, visit: Visit) -> None:
         super().__init__()
         self.visit, self.regions = visit, 0
+        self.compiling: Callable[[], bool] = lambda: False
         self.values = Values(visit)
         self.paths = Paths(self.values)
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled functions run as they are."""
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.compiling():
+            return func(*args, **kwargs)
         call = Call(func, args, kwargs)
         values = self.values
         changed, wholly = call.changed(), written(call)
         reads = [t for t in call.tensors if not any(t is other for other in wholly)]
-        seen = [values.seen(t, self.paths.now, any(t is one for one in changed)) for t in reads]
+        path = self.paths.now()
+        seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
         given = func(*args, **kwargs)
         every = tensors(given)
         every += [t for t in changed if not any(t is one for one in every)]
@@ -141,7 +154,7 @@ class _Mode(TorchDispatchMode):
         keys = {one.key for one in seen}
         fresh = [one for one in every if values.key(one) not in keys]
         if fresh:
-            self._visit(call, reads, seen, fresh, every)
+            self._visit(call, path, reads, seen, fresh, every)
         for one in changed:
             values.written(one)
         return given
@@ -149,6 +162,7 @@ class _Mode(TorchDispatchMode):
     def _visit(
         self,
         call: Call,
+        path: str,
         reads: Sequence[torch.Tensor],
         seen: Sequence[Seen],
         fresh: Sequence[torch.Tensor],
@@ -162,21 +176,28 @@ class _Mode(TorchDispatchMode):
         again = None if call.random else _again(call, at)
         self.visit(
             Event(
-                *(call.op, self.paths.now, seen, gives, meaning(call), call.attributes()),
+                *(call.op, path, seen, gives, meaning(call), call.attributes()),
                 *(again, call.writer() if len(every) == 1 else None, ("import torch",)),
             )
         )
 
-    def compiled(self, reads: Sequence[Any], run: Callable[[], Any], name: str) -> Any:
+    def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """One compiled region: an operation that nobody can look into."""
         self.regions += 1
-        into = [one for one in reads if isinstance(one, torch.Tensor)]
-        seen = [self.values.seen(one, self.paths.now) for one in into]
+        path = self.paths.now()
+        values, into = self.values, [one for one in reads if isinstance(one, torch.Tensor)]
+        written = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
+        seen = [values.seen(t, path, any(t is one for one in written)) for t in into]
         given = run()
-        fresh = tensors(given)
-        gives = [self.values.given(one) for one in fresh]
+        for one in written:
+            values.change(one)
+        keys = {one.key for one in seen}
+        fresh = [one for one in (*tensors(given), *written) if values.key(one) not in keys]
+        gives = [values.given(one) for one in fresh]
+        for one in written:
+            values.written(one)
         why = "it is compiled, and what happens inside can't be watched"
-        self.visit(Event(name, self.paths.now, seen, gives, Unknown(why)))
+        self.visit(Event("compiled", path, seen, gives, Unknown(why)))
         return given
 
 
@@ -188,12 +209,11 @@ def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], li
     def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         operands = [placed(a, slot) for a, slot in zip(arrays, slots, strict=True)]
         fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
-        args, kwargs = tree_map(fill, tree, is_leaf=lambda one: isinstance(one, Slot))
+        args, kwargs = replaced(tree, fill)
         with torch.no_grad():
             given = func(*args, **kwargs)
         every = tensors(given)
-        tensors_in = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        changed = Call(func, args, kwargs).changed() if tensors_in else []
+        changed = Call(func, args, kwargs).changed()
         every += [one for one in changed if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in at]
 

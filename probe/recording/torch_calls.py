@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 from probe.recording.torch_values import Slot, array, slot_of
 
@@ -27,6 +27,54 @@ NO_CONTENTS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_s
 """Operations whose results hold nothing yet."""
 
 
+class Facts(NamedTuple):
+    """What an operation's schema says: its arguments' names and defaults, which of them it writes,
+    and which it only writes."""
+
+    base: str
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    writes: tuple[int, ...]
+    writes_only: tuple[int, ...]
+    random: bool
+
+
+@cache
+def facts(func: Any) -> Facts:
+    """Returns what an operation's schema says."""
+    schema = func._schema
+    base = schema.name.partition("::")[2]
+    arguments = schema.arguments
+    writes = tuple(n for n, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write)
+    only = {n for n in writes if arguments[n].kwarg_only}
+    only |= {0} if base in SHAPE_ALONE or base in WRITTEN else set()
+    defaults = tuple(a.default_value if a.has_default_value() else None for a in arguments)
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    return Facts(base, tuple(a.name for a in arguments), defaults, writes, tuple(only), random)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yields what lists, tuples and dictionaries of arguments hold."""
+    if isinstance(value, list | tuple) and not isinstance(value, Slot):
+        for one in value:
+            yield from leaves(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from leaves(one)
+    else:
+        yield value
+
+
+def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
+    """Returns arguments with each leaf replaced."""
+    if isinstance(value, list | tuple) and not isinstance(value, Slot):
+        found = [replaced(one, to) for one in value]
+        return found if isinstance(value, list) else tuple(found)
+    if isinstance(value, dict):
+        return {name: replaced(one, to) for name, one in value.items()}
+    return to(value)
+
+
 class Call:
     """A call: ``tensors`` are its arrays in the order in which they stand.
 
@@ -35,14 +83,21 @@ class Call:
 
     def __init__(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, tuple(args), dict(kwargs)
-        self.op = str(func).removesuffix(".default")
-        self.base = func._schema.name.partition("::")[2]
-        leaves = tree_leaves((self.args, self.kwargs))
-        self.tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+        self.facts = facts(func)
+        self.base = self.facts.base
+        self.tensors = [
+            one for one in leaves((self.args, self.kwargs)) if isinstance(one, torch.Tensor)
+        ]
         self.reads: list[Slot] = []
         self.shapes: list[tuple[int, ...]] = []
         self._numbers: list[int | None] = []
         self._bound: dict[str, Any] | None = None
+        self._tree: Any = None
+
+    @property
+    def op(self) -> str:
+        """ATen's name of the operation, with its overload."""
+        return str(self.func).removesuffix(".default")
 
     @property
     def name(self) -> str:
@@ -52,8 +107,7 @@ class Call:
     @property
     def random(self) -> bool:
         """Whether it draws random numbers."""
-        drops = self._values().get("dropout_p", 1) != 0
-        return torch.Tag.nondeterministic_seeded in self.func.tags and drops
+        return self.facts.random and self._values().get("dropout_p", 1) != 0
 
     def number(self, reads: Sequence[torch.Tensor]) -> None:
         """Says which arguments are read, in order."""
@@ -65,50 +119,40 @@ class Call:
 
     def changed(self) -> list[torch.Tensor]:
         """Returns the tensors that it changes in place."""
-        found: list[torch.Tensor] = []
-        for name, value in self._values().items():
-            if self._info(name) and self._info(name).is_write:
-                found += [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
+        found = self._tensors_at(self.facts.writes)
         if self.base == "native_batch_norm" and self._values()["training"]:
             means = self._values()["running_mean"], self._values()["running_var"]
             found += [one for one in means if one is not None]
         return found
 
-    def _info(self, name: str) -> Any:
-        return next(
-            (one.alias_info for one in self.func._schema.arguments if one.name == name), None
-        )
+    def written(self) -> list[torch.Tensor]:
+        """Returns the tensors whose contents it doesn't read."""
+        return self._tensors_at(self.facts.writes_only)
+
+    def _tensors_at(self, places: Sequence[int]) -> list[torch.Tensor]:
+        if not places:
+            return []
+        values = self._values()
+        every = (leaves(values[self.facts.names[n]]) for n in places)
+        return [one for some in every for one in some if isinstance(one, torch.Tensor)]
 
     def _values(self) -> dict[str, Any]:
         """Arguments by name, with the tensors themselves."""
-        found = {}
-        for n, one in enumerate(self.func._schema.arguments):
-            if n < len(self.args):
-                found[one.name] = self.args[n]
-            else:
-                default = one.default_value if one.has_default_value() else None
-                found[one.name] = self.kwargs.get(one.name, default)
-        return found
-
-    def written(self) -> list[torch.Tensor]:
-        """Returns the tensors whose contents it doesn't read."""
-        values = self._values()
-        found = []
-        if self.base in SHAPE_ALONE or self.base in WRITTEN:
-            found += [self.args[0]]
-        for one in self.func._schema.arguments:
-            value = values[one.name]
-            if one.kwarg_only and one.alias_info and one.alias_info.is_write:
-                found += [t for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
+        names, defaults = self.facts.names, self.facts.defaults
+        found = dict(zip(names, defaults, strict=True))
+        found.update(zip(names, self.args, strict=False))
+        found.update(self.kwargs)
         return found
 
     def tree(self) -> Any:
         """Returns (arguments, keywords) with a ``Slot`` in the place of each tensor."""
-        numbers = iter(self._numbers)
-        return tree_map(
-            lambda one: slot_of(one, next(numbers)) if isinstance(one, torch.Tensor) else one,
-            (self.args, self.kwargs),
-        )
+        if self._tree is None:
+            numbers = iter(self._numbers)
+            self._tree = replaced(
+                (self.args, self.kwargs),
+                lambda one: slot_of(one, next(numbers)) if isinstance(one, torch.Tensor) else one,
+            )
+        return self._tree
 
     def bound(self) -> dict[str, Any]:
         """Returns its arguments by name, with ``Slot`` in the place of each tensor."""
@@ -135,21 +179,19 @@ class Call:
         """Returns all arguments that aren't arrays, plain enough for JSON."""
         found = {}
         for name, value in self.bound().items():
-            leaves = tree_leaves(value, is_leaf=lambda one: isinstance(one, Slot))
-            if value is not None and not any(isinstance(one, Slot) for one in leaves):
+            if value is not None and not any(isinstance(one, Slot) for one in leaves(value)):
                 found[name] = _plain(value)
         return found
 
     def numbers(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays and not as by default."""
         found = []
-        for one in self.func._schema.arguments:
-            value = self.bound()[one.name]
-            if one.name in leave_out or isinstance(value, Slot):
+        for name, default in zip(self.facts.names, self.facts.defaults, strict=True):
+            value = self.bound()[name]
+            if name in leave_out or any(isinstance(one, Slot) for one in leaves(value)):
                 continue
-            default = one.default_value if one.has_default_value() else None
             if value is not None and value != default:
-                found.append((one.name, _plain(value)))
+                found.append((name, _plain(value)))
         return tuple(found)
 
     def writer(self) -> Callable[[Sequence[str], str], list[str]]:

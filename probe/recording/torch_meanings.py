@@ -1,4 +1,4 @@
-"""What ATen's operations compute: a row for each, in the words of :mod:`probe.recording.meaning`."""
+"""What ATen's operations compute: a row for each, in words of :mod:`probe.recording.meaning`."""
 
 from __future__ import annotations
 
@@ -323,6 +323,11 @@ def _batch_norm(call: Call) -> Meaning:
     rank = len(bound["input"].shape)
     axes = tuple(axis for axis in range(rank) if axis != 1)
     return Normalises(axes, "batch_norm", ("training", *numbers), along=1)
+
+
+@_row("_weight_norm_interface", "_weight_norm")
+def _weight_norm(call: Call) -> Meaning:
+    return Whole(((call["dim"], call["dim"]),), "weight_norm")
 
 
 @_row("_softmax", "softmax", "_safe_softmax")

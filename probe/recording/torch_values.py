@@ -1,8 +1,8 @@
 """Which value a tensor is: by its memory, how often that was changed, and where in it it lies.
 
-Views share memory, and a change through one of them changes all others: each is another value from then on,
-put together from what was there and what was written. Addresses are never mistaken for each other:
-of every memory that a run meets a weak reference is kept, which keeps no contents.
+Views share memory, and a change through one of them changes all others: each is another value from
+then on, put together from what was there and what was written. Addresses are never mistaken for
+each other: of every memory that a run meets a weak reference is kept, which keeps no contents.
 """
 
 from __future__ import annotations
@@ -175,8 +175,9 @@ class Values:
     def _geometry(tensor: torch.Tensor) -> Geometry:
         if tensor.layout != torch.strided or tensor.is_nested:
             return Geometry((), (), 0, dtype(tensor))
-        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-        strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        if 1 in shape:  # their steps say nothing
+            strides = tuple(0 if n == 1 else s for n, s in zip(shape, strides, strict=True))
         return Geometry(shape, strides, tensor.storage_offset(), dtype(tensor))
 
     def seen(self, tensor: torch.Tensor, path: str = "", changes: bool = False) -> Seen:

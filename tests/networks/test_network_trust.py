@@ -9,10 +9,10 @@ import zipfile
 import numpy as np
 import pytest
 
+from probe import trust as files
 from probe.cli import shell
 from probe.errors import InputError
 from probe.network import Network
-from probe.network import trust as files
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

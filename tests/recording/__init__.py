@@ -1,1 +1,1 @@
-"""Where networks change with their padding, and what keeps the bits."""
+"""Programs recorded operation by operation."""

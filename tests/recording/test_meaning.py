@@ -1,4 +1,4 @@
-"""Meanings against the truth: equal labels are equal numbers, and what is the same has equal labels."""
+"""Meanings against the truth: equal labels are equal numbers, and the same has equal labels."""
 
 from __future__ import annotations
 

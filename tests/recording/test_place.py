@@ -69,7 +69,17 @@ def test_another_formula_is_never_an_order() -> None:
 
 def test_numbers_beside_the_own_place_are_no_place() -> None:
     x = normal(5, 20)
-    found = cause(lambda x: x * np.float32(np.abs(x).sum()), x[:1], x)
+    sides = [
+        Live(
+            Doubles(
+                {"x": x}, [Step("f", Each("f"), lambda x, n=n: x * np.abs(x[0, :n]).sum(), ["x"])]
+            )
+        )
+        for n in (7, 8)
+    ]
+    first = compare(sides[0], sides[1]).first
+    assert first is not None
+    found = source.explain(sides[0], sides[1], first)
     assert found.kind == "" and found.replayed < found.examined
 
 

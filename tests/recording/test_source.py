@@ -132,6 +132,25 @@ class TestSums:
         _, cause = explained(meaning, convolved, {"x": x[:1], "w": w}, {"x": x, "w": w})
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
+    @pytest.mark.parametrize(("kernel", "stride", "pad"), [(4, 2, 1), (3, 2, 0), (2, 2, 0)])
+    def test_transposed_convolutions_have_a_case_a_phase(
+        self, kernel: int, stride: int, pad: int
+    ) -> None:
+        x, w = normal(2, 4, 6), normal(4, 3, kernel)
+
+        def spread(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+            y = np.zeros((len(x), 3, (6 - 1) * stride + kernel), np.float32)
+            terms = [(c, i, k) for c in range(4) for i in range(6) for k in range(kernel)]
+            for c, i, k in terms if len(x) == 1 else terms[::-1]:
+                y[:, :, i * stride + k] += x[:, c, i, None] * w[c, :, k]
+            return y[..., pad : y.shape[-1] - pad]
+
+        more: Any = {"kind": "transposed", "weights": (2, 0, 1)}
+        meaning = Windows((2,), 1, (kernel,), (stride,), (1,), ((pad, pad),), **more)
+        _, cause = explained(meaning, spread, {"x": x[:1], "w": w}, {"x": x, "w": w})
+        assert cause.kind == "order" and cause.examined == cause.differing
+        assert cause.replayed == cause.examined > 0
+
     @pytest.mark.parametrize("word", ["sum", "mean"])
     def test_sums_and_means_are_asked_through_their_input(self, word: str) -> None:
         x = normal(9, 5, 16)
@@ -193,8 +212,8 @@ class TestSums:
             size = [ones[k * stride : k * stride + 4].sum() for k in range(outputs)]
             return (y / np.array(size)).astype(np.float32)
 
-        sizes: Any = ((2,), 1, (4,), (stride,), (1,), ((1, 1),))
-        meaning = Windows(*sizes, "average", reads=(0,), counts_padding=counts)
+        more: Any = {"kind": "average", "reads": (0,), "counts_padding": counts}
+        meaning = Windows((2,), 1, (4,), (stride,), (1,), ((1, 1),), **more)
         _, cause = explained(meaning, pooled, {"x": x[:1]}, {"x": x})
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
@@ -212,6 +231,18 @@ class TestSums:
         _, cause = explained(meaning, fused, given | {"x": x[:1]}, given)
         assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
+    def test_what_is_added_to_a_sum_is_its_last_addition(self) -> None:
+        x, w, b, z = normal(8, 20), normal(20, 16), normal(16), normal(8, 16)
+
+        def residual(x: Any, w: Any, b: Any, z: Any) -> np.ndarray:
+            return np.maximum(product(x, w, b) + z, np.float32(0))
+
+        behind = tuple((Each("add", "adds"), (n,)) for n in (2, 3))
+        meaning = Fused(Contracts("mk,kn->mn"), (*behind, (Each("relu", "stays"), ())))
+        given = {"x": x, "w": w, "b": b, "z": z}
+        _, cause = explained(meaning, residual, given | {"x": x[:1], "z": z[:1]}, given)
+        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+
     def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
         x, w = normal(8, 20), normal(20, 16)
         meaning = Fused(Contracts("mk,kn->mn"), ((Each("tanh"), ()),))
@@ -219,6 +250,26 @@ class TestSums:
             meaning, lambda x, w: np.tanh(product(x, w)), {"x": x[:1], "w": w}, {"x": x, "w": w}
         )
         assert cause.kind == "" and "behind" in cause.why
+
+    def test_a_librarys_own_products_are_explained(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> Any:
+            with torch.no_grad():
+                return torch.nn.functional.linear(*map(torch.from_numpy, (x, w, b))).numpy()
+
+        for k in (24, 65, 384):
+            x, w, b = normal(8, k), normal(40, k), normal(40)
+            one, many = linear(x[:1], w, b), linear(x, w, b)
+            if (one != many[:1]).any():
+                break
+        else:
+            pytest.skip("one row and eight have the same bits here")
+        given = {"x": x, "w": w, "b": b}
+        meaning = Contracts("mk,nk->mn", (0, 1), 2)
+        _, cause = explained(meaning, linear, given | {"x": x[:1]}, given)
+        assert cause.kind in ("order", "rounding", "order+rounding")
+        assert cause.replayed == cause.examined == cause.differing > 0
 
 
 class TestAlone:
@@ -260,6 +311,16 @@ class TestAlone:
             Each("f"), lambda x: x * np.float32(len(x)), {"x": x[:1]}, {"x": x}, again=np.negative
         )
         assert cause.kind == "" and not cause.alone and "alone" in cause.why
+
+    def test_what_reads_more_than_was_said_is_no_source(self) -> None:
+        x, w = normal(4, 6), normal(6, 30)
+        _, cause = explained(
+            Contracts("mk,kn->mn"),
+            lambda x, w: product(x - x[-1:], w),
+            {"x": x[:1], "w": w},
+            {"x": x, "w": w},
+        )
+        assert cause.kind == "" and "not said to read" in cause.why and not cause.alone
 
 
 class TestNoWord:

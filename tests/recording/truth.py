@@ -1,7 +1,8 @@
 """The truth about labels: elements that have the same label must be the same number.
 
 Both sides run in float64, so that no order of additions moves a number by more than ``NEAR``; what
-is computed differently moves by far more. All values of both runs share one table from labels to numbers.
+is computed differently moves by far more. All values of both runs share one table from labels to
+numbers.
 """
 
 from __future__ import annotations

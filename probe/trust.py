@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from probe.errors import InputError
-from probe.network.reading import EXPORTED, TO_ONNX, missing
 
+EXPORTED = "programs of torch.export (.pt2) are not supported; loading one may unpickle, so none is"
+TO_ONNX = "export the model to ONNX"
 IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
 FOREIGN = ("Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
 """Keras' own classes that hold code, or another library's."""
@@ -35,6 +36,12 @@ OWN = {
 """Modules of Keras whose classes and functions need no trust. Others may load files."""
 
 WEIGHTS = "it holds weights alone, and they say no architecture"
+
+
+def missing(library: str) -> InputError:
+    """Returns the library of a model isn't installed."""
+    why = f"{library} is needed to read this model, and is not installed"
+    return InputError("network", library, why, f"pip install {library}")
 
 
 class Named(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from probe.recording.difference import Difference, compare
-from probe.recording.meaning import Contracts, Each, Meaning, Reduces, Turns, Windows
-from probe.recording.numpy import Recorder, operation, relu, scope, softmax, softmax_meaning
+from probe.recording.meaning import Chooses, Contracts, Each, Reduces, Turns, Windows
+from probe.recording.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
 from probe.recording.recording import Live
 
 CASES = 30
@@ -79,7 +79,7 @@ OPERATIONS: dict[str, tuple[Any, Callable[..., np.ndarray]]] = {
     "mean": (Reduces((2,), "mean", True), mean),
     "convolution": (WINDOW, convolution),
     "softmax": (softmax_meaning, normalised),
-    "where": (Each("where"), masked),
+    "where": (Chooses((1, 0, -1), -np.inf), masked),
     "relu": (Each("relu", "stays"), lambda x: np.maximum(x, x.dtype.type(0))),
     "add": (Each("add", "adds"), np.add),
     "multiply": (Each("multiply", "clears"), np.multiply),
@@ -129,9 +129,11 @@ class _Making:
 
     def __init__(self, planted: str) -> None:
         self.planted = planted
+        self.names: list[str] = []
 
     def __call__(self, name: str, *arrays: np.ndarray) -> np.ndarray:
         meaning, plain = OPERATIONS[name]
+        self.names.append(name)
 
         def nudged(*given: np.ndarray) -> np.ndarray:
             found = np.array(plain(*given))
@@ -187,7 +189,7 @@ def compared(
     batch: int,
     behind: int,
 ) -> Difference:
-    """A program alone, against another with the whole batch and positions behind that a mask hides."""
+    """A program alone, against another with the whole batch and masked positions behind."""
     weights = {name: given[name] for name in "wbk"}
     x = given["x"]
     length = x.shape[1]
@@ -203,17 +205,11 @@ def candidates(program: Sequence[Step]) -> list[tuple[int, str]]:
     """The operations of a program in which a rounding can be planted."""
     found: list[tuple[int, str]] = []
     for number, step in enumerate(program):
-        names: list[str] = []
-
-        class Names(_Making):
-            def __call__(self, name: str, *arrays: np.ndarray) -> np.ndarray:
-                names.append(name)
-                return super().__call__(name, *arrays)
-
+        made = _Making("")
         given = operands(np.random.default_rng(0), 1, 5)
         mask = np.ones(5, bool)
-        step_of(step.kind, Names(""), given["x"], given["x"], mask, given)
-        found += [(number, name) for name in names if names.count(name) == 1]
+        step_of(step.kind, made, given["x"], given["x"], mask, given)
+        found += [(number, name) for name in made.names if made.names.count(name) == 1]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Plain NumPy functions, watched by NumPy's own protocol: arrays that report what is done with them.
+"""Plain NumPy functions, watched by NumPy's protocol: arrays report what is done with them.
 
 The function takes its arrays as arguments. It also stands in for any library where none is
 installed: :func:`operation` makes one operation of any Python function, with a meaning.
@@ -17,6 +17,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import (
+    Chooses,
     Contracts,
     Each,
     Meaning,
@@ -120,7 +121,12 @@ class _Run:
     ) -> Any:
         """Runs an operation on plain arrays and reports it; ``into``: is changed in place."""
         reads: list[Any] = []
-        held = _replaced((args, words), lambda one: reads.append(one) or _Hole(len(reads) - 1))
+
+        def put(one: Any) -> _Hole:
+            reads.append(one)
+            return _Hole(len(reads) - 1)
+
+        held = _replaced((args, words), put)
         seen = [self.seen(one) for one in reads]
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -178,7 +184,7 @@ def _attributes(held: Any) -> dict[str, Any]:
 
 
 def _holes(value: Any) -> bool:
-    return isinstance(value, _Hole) or isinstance(value, tuple | list) and any(map(_holes, value))
+    return isinstance(value, _Hole) or (isinstance(value, tuple | list) and any(map(_holes, value)))
 
 
 def _lines(name: str, held: Any) -> Callable[[Sequence[str], str], list[str]] | None:
@@ -236,7 +242,9 @@ class Watched(np.ndarray):
         function = ufunc
         if into is args[0]:  # x += y
             return self._in_place(run, name, function, args, words, means)
-        raise InputError("out", name, "results into another array are not watched", "leave out out=")
+        raise InputError(
+            "out", name, "results into another array are not watched", "leave out out="
+        )
 
     def _in_place(
         self, run: _Run, name: str, function: Any, args: Any, words: Any, means: Meaning
@@ -295,7 +303,9 @@ def _method(name: str) -> Callable[..., Any]:
     return called
 
 
-for _name in "reshape transpose sum mean max min prod var std argmax cumsum squeeze swapaxes".split():
+for (
+    _name
+) in "reshape transpose sum mean max min prod var std argmax cumsum squeeze swapaxes".split():
     setattr(Watched, _name, _method(_name))
 Watched.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
 
@@ -353,7 +363,7 @@ def _moved(function: Callable[..., Any]) -> Callable[..., Meaning]:
     return row
 
 
-def _pad(array: Any, width: Any, mode: str = "constant", **words: Any) -> Meaning:
+def _pad(array: Any, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
     if mode == "constant" and words.get("constant_values", 0) != 0:
         return Unknown("padding with a number")
     return Moves(lambda one: np.pad(one, width, mode, **words))
@@ -373,7 +383,16 @@ def softmax_meaning(array: Any, axis: int = -1) -> Meaning:
     return Normalises(_axes(array, axis), "softmax", vanishes=True)
 
 
-QUERIES = ("ndim", "shape", "size", "result_type", "can_cast", "array_equal", "array_repr", "array_str")
+QUERIES = (
+    "ndim",
+    "shape",
+    "size",
+    "result_type",
+    "can_cast",
+    "array_equal",
+    "array_repr",
+    "array_str",
+)
 """Functions that ask about arrays and compute none."""
 
 UFUNCS: dict[str, Callable[..., Meaning]] = {
@@ -410,7 +429,7 @@ FUNCTIONS: dict[str, Callable[..., Meaning]] = {
     "transpose": _transpose,
     "einsum": _einsum,
     "pad": _pad,
-    "where": lambda *_: Each("where"),
+    "where": lambda *given: Chooses() if len(given) == 3 else Unknown("where it is true"),
     "copy": lambda *_: Same(),
     "cumsum": lambda array, axis=None: (
         Scans(axis, "cumsum") if axis is not None else Unknown("cumsum of all axes")

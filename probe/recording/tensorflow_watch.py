@@ -1,0 +1,332 @@
+"""One watched run of TensorFlow: which values are the same, which are constants, and the events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import op_callbacks
+
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
+from probe.recording.meaning import Moves
+from probe.recording.recording import digest
+from probe.recording.tensorflow_lines import alone, kinds, plain, shown, written
+from probe.recording.tensorflow_meanings import STRUCTURE, Call, meaning
+from probe.recording.tensorflow_values import UNREAD, Names, array, arrays, run
+
+READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
+SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
+"""What they give depends on no element, or on sizes alone: it is a constant of the run."""
+
+COMMUTE = ("Add", "AddV2", "Mul", "Maximum", "Minimum")
+SMALL_SHAPE = 16
+"""Elements of what is taken for a shape."""
+
+
+class Watching:
+    """One watched run: the keys of its values, and what is known of them."""
+
+    def __init__(
+        self,
+        visit: Visit,
+        names: Names,
+        functions: dict[Hashable, Any] | None = None,
+        called: Callable[[Watching, str, list[Any], list[Any]], None] | None = None,
+    ) -> None:
+        self.visit, self.names, self.called = visit, names, called
+        self.functions: dict[Hashable, Any] = {} if functions is None else functions
+        self.aliases: dict[int, Hashable] = {}
+        self.variables: dict[int, Hashable] = {}
+        self.lists: dict[int, list[Seen | None]] = {}
+        self.shapes: set[int] = set()
+        self.computed: set[Hashable] = set()
+        self.given: dict[Hashable, int] = {}
+        self.roles: dict[Hashable, tuple[str, str]] = {}
+        self.writes, self.graphs, self.busy = 0, 0, False
+        self.said: list[str] = []
+        self.memory: dict[tuple[Any, ...], Any] | None = None
+        self.wanted: set[tuple[int, ...]] = set()
+        self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watches what this thread runs eagerly."""
+        op_callbacks.add_op_callback(self.callback)
+        try:
+            yield
+        finally:
+            op_callbacks.remove_op_callback(self.callback)
+
+    def outputs(self, found: Any) -> list[Seen]:
+        """What a function returned; an array of NumPy's is the last value that had its bits."""
+        seen = []
+        for one in arrays(found):
+            tensor = tf.convert_to_tensor(one)
+            if isinstance(one, np.ndarray):
+                made = self.numpy.get((one.shape, tensor.dtype.name, digest(array(tensor))))
+                if made is None:
+                    self.said.append("an output was computed outside of TensorFlow, after it")
+                else:
+                    self.aliases[tensor._id] = made
+            seen.append(self.seen(tensor))
+        return seen
+
+    def callback(
+        self, op: Any, inputs: Any, attributes: Any, outputs: Any, *more: Any, **words: Any
+    ) -> None:
+        """Is called behind each operation; those of which a graph is being built are skipped."""
+        if self.busy or words.get("graph") is not None or not context.executing_eagerly():
+            return
+        self.busy = True
+        try:
+            ctx, name = context.context(), op.decode() if isinstance(op, bytes) else op
+            given = list(outputs) if isinstance(outputs, list | tuple) else []
+            if ctx.has_function(name) and self.called is not None:
+                self.graphs += 1
+                self.called(self, name, list(inputs), given)
+            else:
+                path = self.names.path((ctx.scope_name or "").rstrip("/"))
+                self.met(name, list(inputs), _set(attributes or ()), given, path)
+        finally:
+            self.busy = False
+
+    def met(
+        self, op: str, inputs: list[Any], attributes: tuple[Any, ...], outputs: list[Any], path: str
+    ) -> None:
+        """An operation has run."""
+        if op in ("Identity", "StopGradient", "Snapshot", "ReadVariableOp") and outputs:
+            held = inputs[0]
+            if op == "ReadVariableOp":
+                self.aliases[outputs[0]._id] = self.variable(held, path)
+            elif held.dtype.name == "variant":
+                self._same_list(held, outputs[0])
+            else:
+                self.aliases[outputs[0]._id] = self.key(held)
+            return
+        if op.startswith("TensorList"):
+            self._listed(op, inputs, outputs, path)
+            return
+        if op not in READS:
+            self._written(op, inputs)
+        read, given = self._read(op, inputs), _given(op, attributes, outputs)
+        shapes = self._of_shapes([inputs[n] for n in read], outputs)
+        if self._fixed(op, inputs) or not read or shapes:
+            self._constant(op, outputs)
+        elif given:
+            self._event(op, inputs, attributes, outputs, read, given, path)
+
+    @staticmethod
+    def _fixed(op: str, inputs: list[Any]) -> bool:
+        return op in SHAPES and (op != "Range" or all(one.dtype.is_integer for one in inputs))
+
+    def _constant(self, op: str, outputs: list[Any]) -> None:
+        for one in outputs:
+            if op in SHAPES or one.dtype.is_integer or one.dtype.is_bool:
+                self.shapes.add(one._id)
+                self.roles[one._id] = CONSTANT, op
+
+    def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
+        """Whether an operation only calculates with shapes, or with numbers of the program."""
+        return all(
+            (one.dtype.is_integer or one.dtype.is_bool)
+            and (
+                one._id in self.shapes or (one.shape.rank == 0 and self.key(one) not in self.given)
+            )
+            for one in inputs
+        ) and all(
+            (one.dtype.is_integer or one.dtype.is_bool) and one.shape.num_elements() <= SMALL_SHAPE
+            for one in outputs
+        )
+
+    def _read(self, op: str, inputs: list[Any]) -> list[int]:
+        """The numbers of the inputs that are arrays."""
+        arguments = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
+        found = [
+            n
+            for n, one in enumerate(inputs)
+            if n not in arguments
+            and (one.dtype.name not in UNREAD or (op == "ResourceGather" and n == 0))
+        ]
+        if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
+            found.sort(key=lambda n: self._age(inputs[n]))
+        return found
+
+    def _age(self, tensor: Any) -> int:
+        return self.given.get(self.key(tensor), len(self.given))
+
+    def _written(self, op: str, inputs: list[Any]) -> None:
+        """A variable that is written has another key from now on."""
+        for one in inputs:
+            if one.dtype == tf.resource and op != "ResourceGather":
+                self.writes += 1
+                self.memory = None
+                assigned = op == "AssignVariableOp"
+                key = self.key(inputs[1]) if assigned else ("variable", one._id, self.writes)
+                self.variables[one._id] = key
+
+    def variable(self, handle: Any, path: str) -> Hashable:
+        """The key of what a variable holds now."""
+        key = self.variables.setdefault(handle._id, ("variable", handle._id, 0))
+        self.roles.setdefault(key, (WEIGHT, self.names.variable(handle._id) or path))
+        return key
+
+    def key(self, tensor: Any) -> Hashable:
+        """The key of a tensor; one that is merely handed on keeps that of what it was.
+
+        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then the
+        tensor has the variable's own memory.
+        """
+        if tensor._id not in self.aliases and tensor._id not in self.given:
+            handle = self._held(tensor) if tensor.dtype.is_floating else None
+            key = tensor._id if handle is None else self.variable(handle, "")
+            self.aliases[tensor._id] = key
+        return self.aliases.get(tensor._id, tensor._id)
+
+    def _held(self, tensor: Any) -> Any:
+        """The handle of the variable whose memory a tensor has, or None."""
+        if self.memory is None:
+            self.memory = {_place(one): handle for handle, one in self.names.held()}
+        return self.memory.get(_place(tensor))
+
+    def seen(self, tensor: Any, path: str = "") -> Seen:
+        """What the contract says of a value. A variable's handle stands for what it holds."""
+        if tensor.dtype == tf.resource:
+            key = self.variable(tensor, path)
+            kind = tensor._handle_data.shape_and_type[0].dtype
+            tensor = run("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(kind)), 1)[0]
+        else:
+            key = self.key(tensor)
+        role, name = self.roles.get(key, (INPUT, ""))
+        shape = tuple(tensor.shape.as_list())
+        return Seen(key, shape, tensor.dtype.name, lambda: array(tensor), role, name)
+
+    def _event(
+        self,
+        op: str,
+        inputs: list[Any],
+        attributes: tuple[Any, ...],
+        outputs: list[Any],
+        read: list[int],
+        given: list[int],
+        path: str,
+    ) -> None:
+        called = self.call(op, inputs, attributes, outputs)
+        reads = [self.seen(inputs[n], path) for n in read]
+        gives = [self.seen(outputs[n], path) for n in given]
+        self.given.update((one.key, len(self.given)) for one in gives)
+        for one in gives:
+            if one.shape in self.wanted:
+                self.numpy[one.shape, one.dtype, digest(one.array())] = one.key
+        floating = any(one.dtype.is_floating for one in inputs)
+        if floating or any(one.key in self.computed for one in reads):
+            self.computed.update(one.key for one in gives)
+        self.visit(
+            Event(
+                *(op, path, reads, gives, meaning(called), shown(called)),
+                again=alone(op, inputs, attributes, len(outputs), read, given),
+                lines=written(called, read, given, len(outputs)),
+                imports=("import tensorflow as tf",),
+            )
+        )
+
+    def call(
+        self, op: str, inputs: list[Any], attributes: tuple[Any, ...], outputs: list[Any]
+    ) -> Call:
+        """An operation's call without TensorFlow's own types."""
+        pairs = zip(attributes[::2], attributes[1::2], strict=True)
+        of = kinds(op)
+        simple = {
+            name: tf.as_dtype(value).name if of.get(name) == "type" else plain(value)
+            for name, value in pairs
+        }
+        numbers = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
+
+        def value(number: int) -> np.ndarray | None:
+            one = inputs[number]
+            if one.dtype.is_floating or self.key(one) in self.computed:
+                return None
+            return np.array(array(one))
+
+        shapes = [
+            tuple(tf.TensorShape(one._handle_data.shape_and_type[0].shape).as_list())
+            if one.dtype == tf.resource and one._handle_data is not None
+            else tuple(one.shape.as_list())
+            for one in inputs
+        ]
+        given = [tuple(one.shape.as_list()) for one in outputs]
+        arguments = {n: np.array(array(inputs[n])) for n in sorted(numbers) if n < len(inputs)}
+        return Call(op, simple, shapes, given, arguments, value)
+
+    def _same_list(self, old: Any, new: Any) -> None:
+        if old._id in self.lists:
+            self.lists[new._id] = self.lists[old._id]
+
+    def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
+        """A list of tensors, as loops of a graph have it: its elements keep their keys."""
+        if op == "TensorListReserve":
+            self.lists[outputs[0]._id] = [None] * int(array(inputs[1]))
+        elif op == "TensorListFromTensor":
+            one = inputs[0]
+            parts = [_part(self.seen(one, path), n) for n in range(int(one.shape[0]))]
+            self.lists[outputs[0]._id] = list(parts)
+            self._moved(op, path, [self.seen(one, path)], parts, lambda a: list(a))
+        elif op == "TensorListGetItem" and (held := self._element(inputs)) is not None:
+            self.aliases[outputs[0]._id] = held.key
+            self.roles[held.key] = held.role, held.name
+        elif op == "TensorListSetItem" and inputs[0]._id in self.lists:
+            made = list(self.lists[inputs[0]._id])
+            made[int(array(inputs[1]))] = self.seen(inputs[2], path)
+            self.lists[outputs[0]._id] = made
+        elif op == "TensorListStack" and inputs[0]._id in self.lists:
+            every = [one for one in self.lists[inputs[0]._id] if one is not None]
+            gives = [self.seen(outputs[0], path)]
+            self._moved(op, path, every, gives, lambda *parts: np.stack(parts))
+        elif op not in ("TensorListLength", "TensorListElementShape"):
+            self.said.append(f"{op}: what it gives is taken as an input")
+
+    def _element(self, inputs: list[Any]) -> Seen | None:
+        held = self.lists.get(inputs[0]._id)
+        return None if held is None else held[int(array(inputs[1]))]
+
+    def _moved(
+        self, op: str, path: str, reads: list[Seen], gives: list[Seen], move: Callable[..., Any]
+    ) -> None:
+        if any(one.key in self.computed for one in reads):
+            self.computed.update(one.key for one in gives)
+
+        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            found = move(*arrays)
+            return found if isinstance(found, list) else [found]
+
+        self.visit(Event(op, path, reads, gives, Moves(move), again=again))
+
+
+def _set(attributes: Sequence[Any]) -> tuple[Any, ...]:
+    """The attributes that were given; None stands for TensorFlow's default."""
+    pairs = zip(attributes[::2], attributes[1::2], strict=True)
+    return tuple(one for name, value in pairs if value is not None for one in (name, value))
+
+
+def _place(tensor: Any) -> tuple[Any, ...]:
+    """Where an array is in memory, and its kind."""
+    plain = array(tensor)
+    return plain.ctypes.data, plain.shape, plain.dtype.str
+
+
+def _part(whole: Seen, number: int) -> Seen:
+    """One element along the first axis."""
+    key = ("part", whole.key, number)
+    return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
+
+
+def _given(op: str, attributes: tuple[Any, ...], outputs: list[Any]) -> list[int]:
+    """The numbers of the outputs that are arrays; of a norm that isn't trained the first alone."""
+    if "FusedBatchNorm" in op:
+        words = dict(zip(attributes[::2], attributes[1::2], strict=True))
+        if not words.get("is_training", True):
+            return [0]
+    return [n for n, one in enumerate(outputs) if one.dtype.name not in UNREAD]

@@ -1,0 +1,117 @@
+"""Labels: what an index that is left out means, and which elements have equal ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.recording.labels import ZERO, Labels, agreeing, of_content, of_digest
+from probe.recording.mixing import aligned, groups, product, reshaped, whole
+
+RNG = np.random.default_rng(4)
+
+
+def _weights(*shape: int, digest: str = "w") -> Labels:
+    return of_digest(shape, digest)
+
+
+def test_content_has_equal_labels_where_bits_are_equal() -> None:
+    array = np.array([1.0, 2.0, 1.0, 0.0, -0.0], np.float32)
+    one = of_content(array).array
+    assert one[0] == one[2] != one[1]
+    assert (one[3:] == ZERO).all()
+    assert of_content(np.float32(2.0)).array[()] == one[1]
+    assert of_content(array.astype(np.float64)).array[0] != one[0]
+
+
+def test_axes_are_filled_in_in_any_order() -> None:
+    one = _weights(3, 4)
+    first = one._replace(array=one.full([0])).full([1])
+    assert np.array_equal(first, one._replace(array=one.full([1])).full([0]))
+    assert np.array_equal(first, one.full())
+    assert len(np.unique(one.full())) == 12
+
+
+def test_a_transpose_has_labels_of_its_own() -> None:
+    one = _weights(3, 3)
+    turned = one._replace(names=(1, 0))
+    assert np.array_equal(one.full().T, turned.full())
+    assert agreeing(one, turned).left is not None
+    assert agreeing(one, one).whole
+
+
+def test_an_outer_sum_of_a_value_with_itself_knows_its_sides() -> None:
+    one = _weights(4)
+    column = reshaped(one, (4, 1))
+    _, arrays, names = aligned([column, one])
+    assert names[0] != names[1]
+    found = Labels((4, 4), arrays[0] * np.uint64(3) + arrays[1], True, names).full()
+    assert found[1, 2] != found[2, 1]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [((6, 4), (2, 3, 4)), ((2, 3, 4), (6, 4)), ((24,), (2, 3, 4)), ((2, 12), (2, 3, 4))],
+)
+def test_splitting_and_merging_keeps_the_elements(one: tuple, two: tuple) -> None:
+    labels = _weights(*one)
+    there = reshaped(labels, two)
+    back = reshaped(there, one)
+    assert np.array_equal(back.full(), labels.full())
+    full = labels._replace(array=labels.full())
+    assert np.array_equal(reshaped(full, two).array.reshape(one), full.array)
+
+
+def test_groups_of_axes() -> None:
+    assert groups((2, 6), (2, 2, 3)) == [([0], [0]), ([1], [1, 2])]
+    assert groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
+
+
+def test_a_product_knows_a_matrix_from_its_transpose() -> None:
+    rows = of_content(RNG.normal(size=(2, 3)))
+    one = _weights(3, 3)
+    turned = one._replace(names=(1, 0))
+    found = [product(rows, w, ("ik", "kj"), "ij", np.uint64(7)).full() for w in (one, turned)]
+    assert not np.isin(found[0], found[1]).any()
+    other = product(rows, turned, ("ik", "jk"), "ij", np.uint64(7)).full()
+    assert np.array_equal(other, found[0])
+
+
+def test_zeros_add_nothing_to_a_product() -> None:
+    array = RNG.normal(size=(2, 3))
+    padded = np.pad(array, ((0, 0), (0, 2)))
+    wide = RNG.normal(size=(5, 4))
+    one = product(of_content(array), of_content(wide[:3]), ("ik", "kj"), "ij", np.uint64(1))
+    two = product(of_content(padded), of_content(wide), ("ik", "kj"), "ij", np.uint64(1))
+    assert np.array_equal(one.array, two.array)
+
+
+def test_everything_together_knows_the_order() -> None:
+    array = RNG.normal(size=(2, 3))
+    one, two = of_content(array), of_content(array[::-1])
+    assert whole([one], np.uint64(1)) != whole([two], np.uint64(1))
+    assert whole([one, two], np.uint64(1)) != whole([two, one], np.uint64(1))
+
+
+def test_what_agrees_is_taken_and_put_back() -> None:
+    left, right = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 3, 4))
+    right[3], right[1, 1] = left[0], left[1, 1]
+    chosen = agreeing(of_content(left), of_content(right))
+    assert np.array_equal(chosen.taken(left, 0), chosen.taken(right, 1))
+    mask = chosen.mask(left.shape, 0)
+    assert mask[0].all()
+    assert mask[1].any(-1).tolist() == [False, True, False]
+    assert np.array_equal(chosen.put(np.zeros_like(left), chosen.taken(left, 0), 0), left * mask)
+
+
+def test_values_of_other_ranks_agree_element_by_element() -> None:
+    left = RNG.normal(size=(2, 3))
+    chosen = agreeing(of_content(left), of_content(left.reshape(6)))
+    assert chosen.flat
+    assert np.array_equal(chosen.taken(left, 0), chosen.taken(left.reshape(6), 1))
+
+
+def test_other_sizes_along_an_axis_that_is_left_out() -> None:
+    chosen = agreeing(_weights(3, 4), _weights(5, 4))
+    assert chosen.mask((3, 4), 0).all()
+    assert agreeing(_weights(3, 4), _weights(3, 4, digest="v")).empty

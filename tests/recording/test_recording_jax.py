@@ -1,0 +1,259 @@
+"""JAX runs, recorded: the same bits, the same operations, and what must agree in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.recording.difference import Difference, compare
+from probe.recording.recording import Live
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+jnp = jax.numpy
+lax = jax.lax
+
+from probe.recording.jax import Recorder  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quickly() -> Iterator[None]:
+    """Programs are compiled without most optimisations: in a third of the time."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def of(*shape: int) -> Any:
+    """Normal numbers in float32."""
+    return jnp.asarray(RANDOM.normal(size=shape).astype(np.float32))
+
+
+def watched(function: Callable[[], Any]) -> Live:
+    """A function recorded, with the bits of the unrecorded one."""
+    live = Live(Recorder(function))
+    plain = live.recorder.plain()
+    assert [one.tobytes() for one in live.outputs] == [one.tobytes() for one in plain]
+    return live
+
+
+def compared(left: Callable[[], Any], right: Callable[[], Any]) -> Difference:
+    """Two functions, recorded and compared."""
+    return compare(watched(left), watched(right))
+
+
+def kinds(live: Live) -> list[str]:
+    """The operations of a run."""
+    return [one.op for one in live.recording.operations]
+
+
+PARAMETERS = {"w": of(6, 8), "b": of(8), "v": of(8, 3)}
+
+
+def perceptron(parameters: dict[str, Any], x: Any) -> Any:
+    """Two dense layers and a softmax."""
+    y = jax.nn.relu(x @ parameters["w"] + parameters["b"])
+    return jax.nn.softmax(y @ parameters["v"])
+
+
+def test_eager_operations_are_seen_by_name_with_concrete_values() -> None:
+    """Code that depends on values runs too, which tracing couldn't do."""
+    x = of(2, 6)
+
+    def run() -> Any:
+        y = x @ PARAMETERS["w"]
+        return jnp.tanh(y) if float(y.sum()) < 1e9 else y
+
+    live = watched(run)
+    assert kinds(live) == ["dot_general", "reduce_sum", "tanh"]
+    assert live.recording.target.startswith("jax")
+
+
+def test_every_operation_alone_gives_what_was_recorded_and_so_do_its_lines() -> None:
+    """``again``, and the text that a user would write."""
+    x, k = of(2, 9, 9, 3), of(3, 3, 3, 4)
+
+    def run() -> Any:
+        y = lax.conv_general_dilated(
+            x, k, (2, 1), [(1, 1), (0, 2)], dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        y = jax.nn.relu(y - y.mean((1, 2), keepdims=True))
+        y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        y = jnp.concatenate([y, y[..., ::-1] ** 3], -1).reshape(2, -1)
+        return jnp.cumsum(jnp.where(y > 0, y, 0.5), axis=1).astype(jnp.bfloat16)
+
+    live, written = watched(run), 0
+    for one in live.recording.operations:
+        arrays = live.arrays({*one.reads, *one.gives})
+        event = live.event(one.number)
+        assert event.again is not None
+        found = event.again([arrays[n] for n in one.reads])
+        for array, number in zip(found, one.gives, strict=True):
+            assert array.tobytes() == arrays[number].tobytes(), one.op
+        if event.lines is not None and live.recording.values[one.gives[0]].dtype == "float32":
+            names = [f"x{n}" for n in range(len(one.reads))]
+            space = {"jax": jax, "jnp": jnp, "lax": lax}
+            space |= {k: jnp.asarray(arrays[n]) for k, n in zip(names, one.reads, strict=True)}
+            exec("\n".join(event.lines(names, "y")), space)
+            assert np.asarray(space["y"]).tobytes() == arrays[one.gives[0]].tobytes(), one.op
+            written += 1
+    assert written > 8
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_a_batch_is_compared_row_by_row(rows: int) -> None:
+    """All that both runs have must agree, whatever the batch and though the slice is inside."""
+    x = of(rows, 6)
+    found = compared(lambda: perceptron(PARAMETERS, x[:1]), lambda: perceptron(PARAMETERS, x))
+    assert not [one.op for one in found.operations if one.verdict == "unknown"]
+    (output,) = found.outputs
+    assert output.compared == 3 and output.known
+
+
+def test_weights_in_a_dictionary_are_named() -> None:
+    """And bare arrays are inputs; the name is that of the variable."""
+    x = of(2, 6)
+    values = watched(lambda: perceptron(PARAMETERS, x)).recording.values
+    named = {value.name: value.role for value in values if value.name}
+    assert named["x"] == "input"
+    assert named["PARAMETERS['w']"] == "weight"
+
+
+def test_another_input_that_is_taken_for_a_weight_is_compared_all_the_same() -> None:
+    """A role is a guess: inputs in a dictionary, one row against three."""
+    x = of(3, 6)
+    one, all_ = {"x": x[:1]}, {"x": x}
+    found = compared(lambda: jnp.tanh(one["x"]) * 2, lambda: jnp.tanh(all_["x"]) * 2)
+    assert found.outputs[0].compared == 6
+
+
+def attention(x: Any, mask: Any) -> Any:
+    """Attention behind a mask."""
+    scores = x @ x.transpose(0, 2, 1) / 2.0
+    weights = jax.nn.softmax(jnp.where(mask[:, None, :], scores, -1e9))
+    return weights @ x
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_padding_behind_a_mask_must_not_matter(jitted: bool) -> None:
+    """A sequence alone, and in a padded batch: its own positions are compared, all of them."""
+    x, lengths = of(3, 6, 4), np.array([6, 4, 2])
+    mask = jnp.asarray(np.arange(6) < lengths[:, None])
+    function = jax.jit(attention) if jitted else attention
+    alone, ones = x[1:2, :4], jnp.ones((1, 4), bool)
+    found = compared(lambda: function(alone, ones), lambda: function(x, mask))
+    assert found.outputs[0].compared == 4 * 4
+    assert found.outputs[0].known
+
+
+def test_a_compiled_function_is_one_operation_at_least_and_agrees_with_its_equations() -> None:
+    """Compiled against eager: the outputs are compared, whatever can be seen inside."""
+    x = of(4, 6)
+    compiled = jax.jit(perceptron)
+    live = watched(lambda: compiled(PARAMETERS, x))
+    assert "jit perceptron" in kinds(live)
+    assert len(kinds(live)) > 1 or "jit perceptron" in live.recording.note
+    found = compared(lambda: perceptron(PARAMETERS, x), lambda: compiled(PARAMETERS, x))
+    assert found.outputs[0].compared == 12
+    assert found.outputs[0].known
+
+
+def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its labels are those of its equations all the same."""
+    import probe.recording.jax as module
+
+    monkeypatch.setattr(module, "_same", lambda *_: False)
+    x = of(4, 6)
+    compiled = jax.jit(perceptron)
+    live = watched(lambda: compiled(PARAMETERS, x))
+    assert kinds(live) == ["jit perceptron"]
+    assert "jit perceptron" in live.recording.note
+    found = compared(lambda: compiled(PARAMETERS, x[:2]), lambda: compiled(PARAMETERS, x))
+    assert found.outputs[0].compared == 6
+    found = compared(lambda: perceptron(PARAMETERS, x), lambda: compiled(PARAMETERS, x))
+    assert found.outputs[0].compared == 12
+
+
+def test_loops_are_labelled_step_by_step() -> None:
+    """The first steps of a scan do not depend on how many follow; the last state does."""
+    x, w = of(2, 7, 4), of(4, 4)
+
+    def run(x: Any) -> Any:
+        def step(state: Any, line: Any) -> Any:
+            state = jnp.tanh(state @ w + line)
+            return state, state
+
+        return lax.scan(step, jnp.zeros((x.shape[0], 4)), x.transpose(1, 0, 2))
+
+    found = compared(lambda: run(x), lambda: run(x[:, :5]))
+    last, lines = found.outputs
+    assert (last.compared, lines.compared) == (0, 5 * 2 * 4)
+
+
+def test_values_that_are_only_moved_agree_where_they_went() -> None:
+    """Gathers, dynamic slices, updates, padding, reversal: elements keep their labels."""
+    x = of(5, 4)
+    at = jnp.asarray([3, 1, 3])
+
+    def run(x: Any) -> Any:
+        y = x[at].at[0].set(7.0)
+        y = lax.dynamic_update_slice(y, y[:1] * 2, (1, 0))
+        y = jnp.pad(lax.rev(y, (1,)), ((0, 1), (2, 0)))
+        return lax.dynamic_slice(y, (0, 1), (3, 5))
+
+    longer = jnp.concatenate([x, of(2, 4)])
+    found = compared(lambda: run(x), lambda: run(longer))
+    assert found.verdict == "equal"
+    assert found.outputs[0].compared == 15
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"lhs_dilation": (2, 1)},
+        {"lhs_dilation": (2, 2), "window_strides": (2, 1)},
+        {"feature_group_count": 2},
+        {"batch_group_count": 2},
+        {"rhs_dilation": (2, 1)},
+        {"dimension_numbers": ("NHWC", "OIHW", "NCHW")},
+    ],
+)
+def test_every_convolution_has_the_windows_that_numbers_show(words: dict[str, Any]) -> None:
+    """One input is changed: outputs whose labels stay must stay, and those that move must move."""
+    given: dict[str, Any] = {
+        "window_strides": (1, 1),
+        "padding": [(1, 1), (0, 2)],
+        "dimension_numbers": ("NHWC", "OIHW", "NHWC"),
+        **words,
+    }
+    inside = 2 if words.get("feature_group_count") == 2 else 4
+    x, w = jnp.abs(of(2, 6, 5, 4)) + 0.5, jnp.abs(of(4, inside, 3, 2)) + 0.5
+    other = x.at[1, 2, 3, 1].add(1)
+    found = compared(
+        lambda: lax.conv_general_dilated(x, w, **given),
+        lambda: lax.conv_general_dilated(other, w, **given),
+    )
+    sides = [lax.conv_general_dilated(one, w, **given) for one in (x, other)]
+    same = np.asarray(sides[0] == sides[1])
+    assert not found.sources
+    selection = found.outputs[0].selection
+    agree = selection.mask(same.shape, 0)
+    assert (agree == same).mean() > 0.5 and not (agree & ~same).any()
+    assert agree.sum() >= 0.9 * same.sum()
+
+
+def test_shared_arrays_and_formats_travel_as_containers() -> None:
+    """bfloat16 as uint16, random keys as their data."""
+    x = of(3, 3).astype(jnp.bfloat16)
+    live = watched(lambda: (x @ x, jax.random.key(0)))
+    assert live.outputs[0].dtype == np.uint16
+    (first, *_) = live.recording.operations
+    assert live.recording.values[first.gives[0]].dtype == "bfloat16"

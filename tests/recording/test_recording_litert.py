@@ -1,0 +1,203 @@
+"""LiteRT recorded operator by operator: its bits, and what its operators mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import ulp
+from probe.errors import InputError
+from probe.recording import difference
+from probe.recording.recording import Live
+
+pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
+
+from probe.backends import litert_model
+from probe.recording import litert
+
+RNG = np.random.default_rng(6)
+MORE = {
+    "MEAN": "Reducer",
+    "SUM": "Reducer",
+    "TRANSPOSE": "Transpose",
+    "RESHAPE": "Reshape",
+    "GATHER": "Gather",
+    "TILE": "Tile",
+    "TRANSPOSE_CONV": "TransposeConv",
+    "DEPTH_TO_SPACE": "DepthToSpace",
+    "SPACE_TO_DEPTH": "SpaceToDepth",
+    "CUMSUM": "Cumsum",
+    "RESIZE_BILINEAR": "ResizeBilinear",
+    "RESIZE_NEAREST_NEIGHBOR": "ResizeNearestNeighbor",
+    "STRIDED_SLICE": "StridedSlice",
+    "SPACE_TO_BATCH_ND": "SpaceToBatchND",
+    "BATCH_TO_SPACE_ND": "BatchToSpaceND",
+    "MIRROR_PAD": "MirrorPad",
+}
+"""Options that the models of whole layers have no use for."""
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def ints(*numbers) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+def one(monkeypatch, op, shape, constants, out, words) -> bytes:
+    """A model of one operator: its inputs are ``x`` and constants; ``x`` where a constant is
+    None."""
+    monkeypatch.setattr(litert_model, "OPTIONS", {**litert_model.OPTIONS, **MORE})
+    graph = litert_model.Graph("float32", shape)
+    graph.flat = False
+    graph.tensors[0] = graph.tensors[0]._replace(shape=list(shape))
+    held = [graph.x if a is None else graph.constant(f"c{n}", a) for n, a in enumerate(constants)]
+    y = graph.operator(op, held, out, **words)
+    return litert_model.Model(graph, y)({})["model"]
+
+
+def residual() -> bytes:
+    """A convolution, a residual branch, a concatenation, a mean and a product."""
+    graph = litert_model.Graph("float32", (1, 9, 9, 3))
+    w1, b1 = graph.constant("w1", normal(16, 3, 3, 3)), graph.constant("b1", normal(16))
+    w2, b2 = graph.constant("w2", normal(16, 3, 3, 16)), graph.constant("b2", normal(16))
+    words = {"padding": "SAME", "strideW": 1, "strideH": 1}
+    words |= {"dilationWFactor": 1, "dilationHFactor": 1}
+    c1 = graph.operator("CONV_2D", [graph.x, w1, b1], (1, 9, 9, 16), **words)
+    r1 = graph.each("RELU", c1)
+    c2 = graph.operator("CONV_2D", [r1, w2, b2], (1, 9, 9, 16), **words)
+    s = graph.each("ADD", c2, r1)
+    j = graph.operator("CONCATENATION", [s, r1], (1, 9, 9, 32), axis=3)
+    return litert_model.Model(graph, graph.each("TANH", j))({})["model"]
+
+
+@pytest.mark.parametrize("switches", [{}, {"xnnpack": "0"}, {"threads": "2"}], ids=str)
+def test_the_recorded_run_gives_the_unrecorded_bits(switches):
+    recorder = litert.Recorder(residual(), {"x": normal(4, 9, 9, 3)}, switches)
+    for _ in range(2):
+        (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
+        assert ulp.equal(found, recorder.plain()[0], "float32")
+    assert not recorder.note
+
+
+def test_one_row_alone_must_agree_with_the_same_row_of_four():
+    model, x = residual(), normal(4, 9, 9, 3)
+    sides = [Live(litert.Recorder(model, {"x": one})) for one in (x[:1], x)]
+    found = difference.compare(*sides)
+    assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
+    assert found.outputs[0].compared == 9 * 9 * 32
+
+
+def test_every_operator_alone_gives_the_recorded_bits():
+    recorder = litert.Recorder(residual(), {"x": normal(2, 9, 9, 3)})
+    wrong, ran = [], []
+
+    def visit(event):
+        found = event.again([np.array(one.array()) for one in event.reads])
+        for got, due in zip(found, event.gives, strict=True):
+            ran.append(event.op)
+            if not ulp.equal(got, np.array(due.array()), due.dtype):
+                wrong.append(event.op)
+
+    recorder.record(visit)
+    assert ran == ["CONV_2D", "CONV_2D", "ADD", "CONCATENATION", "TANH"]
+    assert not wrong
+
+
+POOL = {"filterWidth": 2, "filterHeight": 2}
+SQUARE = {"strideW": 1, "strideH": 1, "padding": "SAME"}
+UNDILATED = {"dilationWFactor": 1, "dilationHFactor": 1}
+CASES = [
+    ("CONV_2D", (1, 6, 7, 4), [None, normal(5, 3, 2, 4), normal(5)], (1, 3, 4, 5),
+     {"strideW": 2, "strideH": 2, "padding": "SAME", **UNDILATED,
+      "fusedActivationFunction": "RELU"}),
+    ("CONV_2D", (1, 6, 6, 4), [None, normal(6, 3, 3, 2), normal(6)], (1, 6, 6, 6),
+     {**SQUARE, **UNDILATED}),
+    ("DEPTHWISE_CONV_2D", (1, 6, 6, 3), [None, normal(1, 3, 3, 6), normal(6)], (1, 6, 6, 6),
+     {**SQUARE, **UNDILATED, "depthMultiplier": 2}),
+    ("TRANSPOSE_CONV", (1, 3, 3, 4), [ints(1, 6, 6, 2), normal(2, 3, 3, 4), None], (1, 6, 6, 2),
+     {"strideW": 2, "strideH": 2, "padding": "SAME"}),
+    ("FULLY_CONNECTED", (3, 4), [None, normal(5, 4), normal(5)], (3, 5), {}),
+    ("FULLY_CONNECTED", (2, 3, 4), [None, normal(5, 4), normal(5)], (6, 5), {}),
+    ("BATCH_MATMUL", (2, 3, 4), [None, normal(2, 5, 4)], (2, 3, 5), {"adjY": True}),
+    ("MAX_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
+     {**SQUARE, "filterWidth": 3, "filterHeight": 2}),
+    ("AVERAGE_POOL_2D", (1, 5, 5, 2), [None], (1, 5, 5, 2),
+     {**SQUARE, **POOL}),
+    ("MEAN", (2, 3, 3, 4), [None, ints(1, 2)], (2, 4), {"keepDims": False}),
+    ("SUM", (2, 3, 4), [None, ints(-1)], (2, 3, 1), {"keepDims": True}),
+    ("SOFTMAX", (3, 5), [None], (3, 5), {"beta": 1.0}),
+    ("ADD", (2, 3), [None, normal(3)], (2, 3), {"fusedActivationFunction": "RELU6"}),
+    ("CONCATENATION", (2, 3), [None, normal(2, 2)], (2, 5), {"axis": 1}),
+    ("PAD", (2, 3), [None, ints((0, 1), (2, 0))], (3, 5), {}),
+    ("PADV2", (2, 3), [None, ints((0, 1), (2, 0)), np.array(1.5, np.float32)], (3, 5), {}),
+    ("MIRROR_PAD", (2, 4), [None, ints((0, 0), (2, 1))], (2, 7), {}),
+    ("SLICE", (3, 4), [None, ints(1, 0), ints(2, 2)], (2, 2), {}),
+    ("STRIDED_SLICE", (4, 6), [None, ints(1, 5), ints(3, 0), ints(1, -2)], (2, 3), {}),
+    ("STRIDED_SLICE", (4, 6), [None, ints(2, 0), ints(3, 4), ints(1, 1)], (4,),
+     {"shrinkAxisMask": 1}),
+    ("TRANSPOSE", (2, 3, 4), [None, ints(2, 0, 1)], (4, 2, 3), {}),
+    ("RESHAPE", (2, 3, 4), [None, ints(6, 4)], (6, 4), {}),
+    ("GATHER", (4, 3), [None, ints(2, 0)], (2, 3), {"axis": 0}),
+    ("TILE", (2, 3), [None, ints(1, 2)], (2, 6), {}),
+    ("DEPTH_TO_SPACE", (1, 2, 3, 8), [None], (1, 4, 6, 2), {"blockSize": 2}),
+    ("SPACE_TO_DEPTH", (1, 4, 6, 2), [None], (1, 2, 3, 8), {"blockSize": 2}),
+    ("SPACE_TO_BATCH_ND", (1, 4, 5, 2), [None, ints(2, 2), ints((0, 0), (0, 1))], (4, 2, 3, 2), {}),
+    ("BATCH_TO_SPACE_ND", (4, 2, 3, 2), [None, ints(2, 2), ints((0, 0), (0, 1))], (1, 4, 5, 2), {}),
+    ("RESIZE_NEAREST_NEIGHBOR", (1, 2, 3, 2), [None, ints(4, 6)], (1, 4, 6, 2), {}),
+    ("RESIZE_BILINEAR", (1, 2, 3, 2), [None, ints(4, 5)], (1, 4, 5, 2), {}),
+    ("CUMSUM", (3, 4), [None, np.array(1, np.int32)], (3, 4), {}),
+    ("LEAKY_RELU", (2, 3), [None], (2, 3), {"alpha": 0.2}),
+    ("GELU", (2, 3), [None], (2, 3), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "constants", "out", "words"),
+    CASES,
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+@pytest.mark.parametrize("xnnpack", ["0", "1"])
+def test_an_output_that_must_agree_does_when_one_input_changes(
+    monkeypatch, op, shape, constants, out, words, xnnpack
+):
+    """Of one operator, run twice at the same shapes, what an input does not reach keeps its
+    bits."""
+    model = one(monkeypatch, op, shape, constants, out, words)
+    x, every = normal(*shape), 0
+    first = Live(litert.Recorder(model, {"x": x}, {"xnnpack": xnnpack}))
+    assert not first.recorder.note
+    for place in (0, x.size - 1):
+        other = x.copy()
+        other.reshape(-1)[place] += np.float32(1.5)
+        changed = Live(litert.Recorder(model, {"x": other}, {"xnnpack": xnnpack}))
+        found = difference.compare(first, changed)
+        (only,) = found.operations
+        assert only.verdict == "equal", (op, place, only.verdict)
+        assert all(pair.known for pair in only.gives), op
+        every += only.compared
+    assert every, f"{op}: no output is ever said to agree"
+
+
+def test_wrong_inputs_are_one_line():
+    model = residual()
+    with pytest.raises(InputError, match="x is missing"):
+        litert.Recorder(model, {"z": normal(1, 9, 9, 3)}).plain()
+    with pytest.raises(InputError, match="LiteRT refuses them"):
+        litert.Recorder(model, {"x": normal(1, 9, 9, 2)}).plain()
+
+
+def test_a_file_says_its_inputs(tmp_path):
+    path = tmp_path / "model.tflite"
+    path.write_bytes(residual())
+    found = litert.opened(path)
+    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [
+        ("x", (1, 9, 9, 3), "float32")
+    ]
+    assert found.recorder({"x": normal(2, 9, 9, 3)}).plain()[0].shape == (2, 9, 9, 32)
+    path.write_bytes(b"not a model")
+    with pytest.raises(InputError, match="can't be read"):
+        litert.opened(path)
+    with pytest.raises(InputError, match="can't be read"):
+        litert.opened(tmp_path / "none.tflite")

@@ -1,0 +1,430 @@
+"""ONNX Runtime recorded node by node: its bits, its branches, and what its operators mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from probe import ulp
+from probe.errors import InputError
+from probe.recording import difference, meaning
+from probe.recording.recording import Live
+
+onnx = pytest.importorskip("onnx", reason="models are made with onnx")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from probe.recording import onnx_pieces, onnxruntime  # noqa: E402
+
+RNG = np.random.default_rng(5)
+KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def info(name, array, opened=()):
+    shape = [f"{name}{n}" if n in opened else size for n, size in enumerate(array.shape)]
+    return helper.make_tensor_value_info(name, KINDS[str(array.dtype)], shape)
+
+
+def model(nodes, inputs, outputs, constants=None, opset=18, opened=(0,)):
+    """The bytes of a model; ``opened``: the axes of all inputs that have no fixed size."""
+    held = [numpy_helper.from_array(one, name) for name, one in (constants or {}).items()]
+    given = [info(name, one, opened) for name, one in inputs.items()]
+    gives = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(nodes, "model", given, gives, held)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def compared(content, ours, theirs, **words):
+    sides = [onnxruntime.Recorder(content, one, words) for one in (ours, theirs)]
+    return difference.compare(*map(Live, sides)), sides
+
+
+def residual():
+    """A convolution, a residual branch, a concatenation, a pool and a product."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], ["c1"], name="first", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"], name="act"),
+        node("Conv", ["r1", "w2"], ["c2"], name="second", pads=[1, 1, 1, 1]),
+        node("Add", ["c2", "r1"], ["s"], name="residual"),
+        node("Concat", ["s", "r1"], ["j"], name="join", axis=1),
+        node("GlobalAveragePool", ["j"], ["g"], name="pool"),
+        node("Flatten", ["g"], ["f"], name="flat"),
+        node("Gemm", ["f", "w3", "b3"], ["y"], name="last"),
+    ]
+    constants = {"w1": normal(16, 3, 3, 3), "b1": normal(16), "w2": normal(16, 16, 3, 3)}
+    constants |= {"w3": normal(32, 5), "b3": normal(5)}
+    x = normal(4, 3, 9, 9)
+    return model(nodes, {"x": x}, ["y"], constants), x
+
+
+def test_the_recorded_run_gives_the_unrecorded_bits():
+    content, x = residual()
+    for level in onnxruntime.LEVELS:
+        recorder = onnxruntime.Recorder(content, {"x": x}, {"optimisation": level})
+        for _ in range(2):  # node by node, then in pieces
+            (found,) = [np.array(one.array()) for one in recorder.record(lambda _: None)]
+            assert ulp.equal(found, recorder.plain()[0], "float32"), level
+        assert not recorder.note
+
+
+def test_one_row_alone_must_agree_with_the_same_row_of_four():
+    content, x = residual()
+    found, _ = compared(content, {"x": x[:1]}, {"x": x})
+    assert found.verdict in ("equal", "differs")
+    assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
+    assert found.outputs[0].compared == 5
+
+
+def test_every_node_alone_gives_the_recorded_bits():
+    content, x = residual()
+    recorder = onnxruntime.Recorder(content, {"x": x})
+    wrong, ran = [], []
+
+    def visit(event):
+        reads = [np.array(one.array()) for one in event.reads]
+        found = event.again(reads)
+        for got, due in zip(found, event.gives, strict=True):
+            ran.append(event.op)
+            if not ulp.equal(np.ascontiguousarray(got), np.array(due.array()), due.dtype):
+                wrong.append(event.op)
+
+    recorder.record(visit)
+    assert ran and not wrong
+
+
+def test_the_lines_of_a_node_compute_its_bits():
+    content, x = residual()
+    recorder = onnxruntime.Recorder(content, {"x": x}, {"threads": "1"})
+    ran = []
+
+    def visit(event):
+        names = [f"a{n}" for n in range(len(event.reads))]
+        given = {name: np.array(one.array()) for name, one in zip(names, event.reads, strict=True)}
+        text = ["import numpy as np", *event.imports, *event.lines(names, "y")]
+        exec("\n".join(text), given)
+        assert ulp.equal(
+            np.ascontiguousarray(given["y"]), np.array(event.gives[0].array()), "float32"
+        )
+        ran.append(event.op)
+
+    recorder.record(visit)
+    assert {"Conv", "Gemm"} <= set(ran)
+
+
+def test_padding_behind_a_mask_must_not_change_what_is_before_it():
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "wq"], ["q"], name="query"),
+        node("MatMul", ["x", "wk"], ["k"], name="key"),
+        node("MatMul", ["x", "wv"], ["v"], name="value"),
+        node("Transpose", ["k"], ["t"], name="turned", perm=[0, 2, 1]),
+        node("MatMul", ["q", "t"], ["s"], name="scores"),
+        node("Add", ["s", "mask"], ["m"], name="masked"),
+        node("Softmax", ["m"], ["p"], name="shares", axis=-1),
+        node("MatMul", ["p", "v"], ["a"], name="mixed"),
+        node("Add", ["a", "x"], ["r"], name="residual"),
+        node("LayerNormalization", ["r", "g"], ["y"], name="norm"),
+    ]
+    constants = {name: normal(16, 16) for name in ("wq", "wk", "wv")} | {"g": normal(16)}
+    x = normal(2, 12, 16)
+    mask = np.zeros((2, 1, 12), np.float32)
+    mask[:, :, 7:] = -1e9
+    ours = {"x": x[:, :7], "mask": mask[:, :, :7]}
+    content = model(nodes, ours, ["y"], constants, opened=(0, 1, 2))
+    found, _ = compared(content, ours, {"x": x, "mask": mask}, threads="1")
+    by = {one.path: one for one in found.operations}
+    assert by["mixed"].compared == by["residual"].compared == 2 * 7 * 16
+    assert found.outputs[0].compared == 2 * 7 * 16
+
+
+def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
+    """Where this processor's kernels have blocks of channels: each blocked convolution's operands,
+    as recorded, give its outputs by ONNX's own convolution. Integers: no rounding is involved."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], name="few", pads=[1, 1, 1, 1]),
+        node("Conv", ["a", "w2", "b2"], ["b"], name="many", strides=[2, 2]),
+        node("Conv", ["b", "w3"], ["c"], name="deep", group=32, pads=[1, 1, 1, 1]),
+        node("Mul", ["c", "k"], ["d"], name="scaled"),
+        node("MaxPool", ["d"], ["e"], name="pool", kernel_shape=[2, 2]),
+        node("Conv", ["e", "w4"], ["y"], name="last"),
+    ]
+    shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (32, 1, 3, 3), "w4": (5, 32, 1, 1)}
+    whole = {name: RNG.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
+    whole |= {"b2": np.arange(32, dtype=np.float32), "k": np.full((1, 32, 1, 1), 2, np.float32)}
+    x = RNG.integers(-4, 5, (2, 3, 9, 9)).astype(np.float32)
+    recorder = onnxruntime.Recorder(model(nodes, {"x": x}, ["y"], whole), {"x": x})
+    blocked, wrong = [], []
+
+    def visit(event):
+        if event.op != "Conv" or "domain" not in event.attributes:
+            return
+        arrays = {f"i{n}": np.array(one.array()) for n, one in enumerate(event.reads)}
+        words = {k: v for k, v in event.attributes.items() if k in ("pads", "strides", "group")}
+        alone = model([node("Conv", list(arrays), ["y"], **words)], arrays, ["y"])
+        (due,) = onnxruntime.Recorder(alone, arrays, {"optimisation": "none"}).plain()
+        blocked.append(event.path)
+        if not ulp.equal(np.ascontiguousarray(event.gives[0].array()), due, "float32"):
+            wrong.append(event.path)
+
+    recorder.record(visit)
+    assert not wrong
+    if not blocked:
+        pytest.skip("this processor's convolutions have no blocked layout")
+
+
+def test_a_loop_is_one_operation():
+    node = helper.make_node
+    info_ = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [node("Identity", ["c"], ["d"]), node("Add", ["a", "x"], ["b"])],
+        "body",
+        [info_("i", TensorProto.INT64, []), info_("c", TensorProto.BOOL, [])]
+        + [info_("a", TensorProto.FLOAT, None)],
+        [info_("d", TensorProto.BOOL, []), info_("b", TensorProto.FLOAT, None)],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["y"], name="loop", body=body)]
+    x, seen = normal(3), []
+    content = model(nodes, {"x": x}, ["y"], {"n": np.array(3)})
+    recorder = onnxruntime.Recorder(content, {"x": x})
+    recorder.record(seen.append)
+    assert not recorder.note
+    assert [(one.op, [read.name for read in one.reads]) for one in seen] == [("Loop", ["n", "x"])]
+
+
+def test_of_an_if_the_branch_that_runs_is_recorded():
+    node = helper.make_node
+    y = [onnx.ValueInfoProto(name="y")]
+    twice = helper.make_graph([node("Add", ["x", "x"], ["y"], name="twice")], "then", [], y)
+    same = helper.make_graph([node("Identity", ["x"], ["y"], name="same")], "else", [], y)
+    nodes = [node("If", ["c"], ["out"], then_branch=twice, else_branch=same)]
+    x = normal(3)
+    content = model(nodes, {"c": np.array([True]), "x": x}, ["out"])
+    for condition, name in ((True, "twice"), (False, "same")):
+        seen = []
+        recorder = onnxruntime.Recorder(content, {"c": np.array([condition]), "x": x})
+        recorder.record(lambda event, seen=seen: seen.append(event.path))
+        assert not recorder.note
+        assert seen == [name]
+
+
+def test_a_branch_keeps_its_names_apart():
+    node = helper.make_node
+    value = numpy_helper.from_array(np.float32([2]), "two")
+    y = [onnx.ValueInfoProto(name="y")]
+    inner = [node("Mul", ["x", "two"], ["h"]), node("Add", ["h", "z"], ["y"])]
+    graph = helper.make_graph(inner, "then", [], y, [value])
+    one = node("If", ["c"], ["out"], then_branch=graph, else_branch=graph)
+    assert onnx_pieces.captured(one) == ["x", "z"]
+    nodes, constants = onnx_pieces.branch(one, True)
+    assert [list(n.input) for n in nodes] == [["x", "out/two"], ["out/h", "z"]]
+    assert list(nodes[1].output) == ["out"]
+    assert list(constants) == ["out/two"]
+
+
+class Planted(onnxruntime.Recorder):
+    """A recorder of a run in which one node gave the next number everywhere."""
+
+    def record(self, visit):
+        def planted(event):
+            if event.path == "b":
+                (own,) = event.gives
+                given = replace(own, array=lambda: np.nextafter(own.array(), np.float32(9)))
+                event = replace(event, gives=[given])
+            visit(event)
+
+        return super().record(planted)
+
+
+def test_a_planted_difference_is_found_where_it_is():
+    node = helper.make_node
+    nodes = [
+        node("Tanh", ["x"], ["a"], name="a"),
+        node("Mul", ["a", "a"], ["b"], name="b"),
+        node("Exp", ["b"], ["y"], name="c"),
+    ]
+    x = normal(2, 6)
+    content = model(nodes, {"x": x}, ["y"])
+    sides = [kind(content, {"x": x}) for kind in (onnxruntime.Recorder, Planted)]
+    found = difference.compare(*map(Live, sides))
+    assert [one.verdict for one in found.operations] == ["equal", "source", "healed"]
+    assert found.first is not None
+    assert (found.first.name, found.first.differing, found.first.max_ulp) == ("b", 12, 1)
+
+
+CASES = [
+    ("Conv", [normal(2, 4, 7, 6), normal(6, 2, 3, 2)], {"group": 2, "pads": [1, 0, 1, 1]}),
+    ("Conv", [normal(1, 3, 9), normal(4, 3, 3), normal(4)], {"auto_pad": "SAME_UPPER"}),
+    ("Conv", [normal(1, 3, 9), normal(4, 3, 3)], {"dilations": [2], "strides": [2]}),
+    ("ConvTranspose", [normal(1, 4, 5), normal(4, 3, 4)], {"strides": [2], "pads": [1, 1]}),
+    ("MaxPool", [normal(1, 2, 7)], {"kernel_shape": [3], "strides": [2], "ceil_mode": 1}),
+    ("AveragePool", [normal(1, 2, 7)], {"kernel_shape": [3], "pads": [1, 1]}),
+    ("GlobalAveragePool", [normal(2, 3, 4, 4)], {}),
+    ("BatchNormalization", [normal(2, 3, 4), *normal(3, 3), np.float32([1, 2, 3])], {}),
+    ("InstanceNormalization", [normal(2, 3, 4), *normal(2, 3)], {}),
+    ("GroupNormalization", [normal(2, 4, 5), *normal(2, 4)], {"num_groups": 2}),
+    ("LayerNormalization", [normal(2, 3, 6), *normal(2, 6)], {}),
+    ("Gemm", [normal(3, 4), normal(5, 4), normal(5)], {"transB": 1}),
+    ("Gemm", [normal(3, 4), normal(4, 5)], {"alpha": 0.5}),
+    ("MatMul", [normal(2, 3, 4), normal(2, 4, 5)], {}),
+    ("MatMul", [normal(4), normal(4, 5)], {}),
+    ("Softmax", [normal(2, 5)], {"axis": -1}),
+    ("LogSoftmax", [normal(2, 5)], {"axis": 0}),
+    ("ReduceMean", [normal(2, 3, 4), np.int64([1])], {"keepdims": 0}),
+    ("ReduceSum", [normal(2, 3, 4), np.int64([-1])], {}),
+    ("ReduceMax", [normal(2, 3, 4), np.int64([0, 2])], {}),
+    ("ArgMax", [normal(3, 4)], {"axis": 1}),
+    ("CumSum", [normal(3, 4), np.array(1)], {"reverse": 1}),
+    ("Concat", [normal(2, 3), normal(2, 2)], {"axis": 1}),
+    ("Split", [normal(2, 6)], {"axis": 1, "num_outputs": 3}),
+    (
+        "Slice",
+        [normal(3, 8), np.int64([7, 0]), np.int64([-9, 2]), np.int64([1, 0]), np.int64([-2, 1])],
+        {},
+    ),
+    ("Gather", [normal(4, 3), np.int64([[2, 0], [1, 1]])], {}),
+    ("GatherElements", [normal(4, 3), np.int64([[2, 0, 1]])], {}),
+    ("Expand", [normal(3, 1), np.int64([2, 3, 4])], {}),
+    ("Tile", [normal(2, 3), np.int64([2, 2])], {}),
+    ("Pad", [normal(2, 3), np.int64([0, 1, 0, 2]), np.float32(1.5)], {}),
+    ("Pad", [normal(2, 4), np.int64([0, 1, 0, 2])], {"mode": "reflect"}),
+    ("Where", [np.array([[True, False, True]]), normal(2, 3), normal(3)], {}),
+    ("Transpose", [normal(2, 3, 4)], {"perm": [2, 0, 1]}),
+    ("Reshape", [normal(2, 3, 4), np.int64([4, -1])], {}),
+    ("DepthToSpace", [normal(1, 8, 2, 3)], {"blocksize": 2, "mode": "CRD"}),
+    ("SpaceToDepth", [normal(1, 2, 4, 6)], {"blocksize": 2}),
+    ("Trilu", [normal(4, 4)], {"upper": 0}),
+    ("Resize", [normal(1, 2, 3, 3), np.float32([]), np.float32([1, 1, 2, 2])], {}),
+    (
+        "Resize",
+        [normal(1, 2, 3, 3), np.float32([]), np.float32([1, 1, 2, 1.5])],
+        {"mode": "linear"},
+    ),
+    (
+        "LSTM",
+        [normal(5, 2, 3), normal(1, 8, 3), normal(1, 8, 2), normal(1, 16)],
+        {"hidden_size": 2},
+    ),
+    (
+        "GRU",
+        [normal(5, 2, 3), normal(2, 6, 3), normal(2, 6, 2)],
+        {"hidden_size": 2, "direction": "bidirectional"},
+    ),
+    (
+        "LSTM",
+        [normal(5, 2, 3), normal(1, 8, 3), normal(1, 8, 2)],
+        {"hidden_size": 2, "direction": "reverse"},
+    ),
+    ("STFT", [normal(2, 16, 1), np.array(3), normal(6)], {}),
+    ("Clip", [normal(2, 3), np.float32(-0.5), np.float32(0.5)], {}),
+    ("Cast", [normal(2, 3)], {"to": TensorProto.FLOAT16}),
+    ("PRelu", [normal(2, 3), normal(3)], {}),
+    ("HardSigmoid", [normal(4)], {}),
+    ("Sum", [normal(3), normal(3), normal(3)], {}),
+    ("LRN", [normal(1, 5, 2, 2)], {"size": 3}),
+    ("Einsum", [normal(2, 3), normal(3, 4)], {"equation": "ij,jk->ki"}),
+    ("FusedMatMul", [normal(2, 3, 4), normal(5, 4)], {"transB": 1, "alpha": 0.25}),
+    ("FusedConv", [normal(1, 2, 6), normal(3, 2, 3), normal(3)], {"activation": "Relu"}),
+    ("SkipLayerNormalization", [*normal(2, 1, 2, 8), normal(8), normal(8), normal(8)], {}),
+    ("BiasGelu", [normal(2, 8), normal(8)], {}),
+    ("QuickGelu", [normal(2, 8)], {"alpha": 1.702}),
+]
+OUTPUTS = {"Split": 3, "LSTM": 3, "GRU": 2}
+MICROSOFT = ("FusedMatMul", "FusedConv", "SkipLayerNormalization", "BiasGelu", "QuickGelu")
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "words"), CASES, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words):
+    """Of one node, run twice at the same shapes, what an input does not reach keeps its bits: a
+    meaning that leaves out what an output reads would call such a node a source."""
+    domain = "com.microsoft" if op in MICROSOFT else ""
+    names = [f"i{n}" if one.size else "" for n, one in enumerate(arrays)]
+    outs = [f"y{n}" for n in range(OUTPUTS.get(op, 1))]
+    opset = 21 if op == "GroupNormalization" else 18
+    node = helper.make_node(op, names, outs, name="node", domain=domain, **words)
+    small = {n for n, one in enumerate(arrays) if one.dtype != np.float32 or one.size == 1}
+    small |= {2} if op == "Resize" else set()
+    constants = {names[n]: arrays[n] for n in small if names[n]}
+    given = {
+        name: one for name, one in zip(names, arrays, strict=True) if name and name not in constants
+    }
+    content = model([node], given, outs, constants, opset)
+    every, plain = 0, {"optimisation": "none", "threads": "1"}
+    first = Live(onnxruntime.Recorder(content, given, plain))
+    for name, array in given.items():
+        for place in {0, array.size - 1}:
+            other = array.copy()
+            other.reshape(-1)[place] += np.float32(1.5)
+            changed = onnxruntime.Recorder(content, {**given, name: other}, plain)
+            found = difference.compare(first, Live(changed))
+            for one in found.operations:  # several, where ONNX Runtime spells the operator out
+                assert one.verdict == "equal", (op, name, place, one.verdict)
+                assert all(pair.known for pair in one.gives), op
+            every += found.operations[-1].compared
+    assert every, f"{op}: no output is ever said to agree"
+
+
+def test_what_nobody_described_is_unknown():
+    node = helper.make_node("NonZero", ["x"], ["y"], name="node")
+    x = normal(2, 3)
+    found, _ = compared(model([node], {"x": x}, ["y"]), {"x": x}, {"x": x + 1})
+    assert [one.verdict for one in found.operations] == ["unknown"]
+
+
+def test_indices_that_numbers_decide_are_not_guessed():
+    node = helper.make_node
+    nodes = [
+        node("ArgMax", ["x"], ["i"], name="best", axis=1, keepdims=0),
+        node("Gather", ["t", "i"], ["y"], name="pick"),
+    ]
+    x = normal(2, 3)
+    content = model(nodes, {"x": x}, ["y"], {"t": normal(3, 4)})
+    recorder, seen = onnxruntime.Recorder(content, {"x": x}), {}
+    recorder.record(lambda event: seen.update({event.path: event.meaning}))
+    assert isinstance(seen["pick"], meaning.Unknown)
+
+
+def test_shapes_are_read_without_the_numbers():
+    node = helper.make_node
+    nodes = [
+        node("Shape", ["x"], ["s"], name="shape"),
+        node("ConstantOfShape", ["s"], ["y"], name="zeros"),
+    ]
+    x = normal(2, 3)
+    found, _ = compared(model(nodes, {"x": x}, ["y"]), {"x": x}, {"x": x + 1}, optimisation="none")
+    assert [(one.verdict, one.compared) for one in found.operations] == [("equal", 2), ("equal", 6)]
+
+
+def test_wrong_inputs_are_one_line():
+    content, x = residual()
+    with pytest.raises(InputError, match="x is missing"):
+        onnxruntime.Recorder(content, {"z": x}).plain()
+    with pytest.raises(InputError, match="ONNX Runtime refuses them"):
+        onnxruntime.Recorder(content, {"x": x[:, :2]}).plain()
+    with pytest.raises(InputError, match="use one of"):
+        onnxruntime.Recorder(content, {"x": x}, {"optimisation": "most"})
+
+
+def test_a_file_says_its_inputs(tmp_path):
+    content, x = residual()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    found = onnxruntime.opened(path)
+    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [
+        ("x", (None, 3, 9, 9), "float32")
+    ]
+    assert found.recorder({"x": x}).plain()[0].shape == (4, 5)
+    path.write_bytes(b"not a model")
+    with pytest.raises(InputError, match="can't be read"):
+        onnxruntime.opened(path)

@@ -1,0 +1,180 @@
+"""Caffe models in OpenCV, recorded: their text, fused layers, and what must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.backends import caffe
+from probe.errors import InputError
+from probe.recording import caffe_text
+from probe.recording.difference import compare
+from probe.recording.recording import Live
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+if not hasattr(cv2.dnn, "readNetFromCaffe"):
+    pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
+
+from probe.recording.opencv import Opened, Recorder, opened  # noqa: E402
+
+SIZE = 12
+
+
+def model() -> Opened:
+    """A stem with BatchNorm and Scale, two branches, Eltwise, Concat, pools and a classifier."""
+    random = np.random.default_rng(0)
+
+    def blob(*shape: int) -> Callable[[Any], np.ndarray]:
+        array = (random.normal(size=shape) * 0.3).astype(np.float32)
+        return lambda _: array
+
+    made = caffe.Model((1, SIZE, SIZE, 3))
+    plane = (1, 8, SIZE, SIZE)
+    three = "convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: true }"
+    one = "convolution_param { num_output: 8 kernel_size: 1 bias_term: false }"
+    ones: Callable[[Any], np.ndarray] = lambda _: np.ones(8, np.float32)  # noqa: E731
+    x = made.layer("Convolution", [made.x], plane, three, [blob(8, 3, 3, 3), blob(8)])
+    spread = [blob(8), ones, lambda _: np.ones(1, np.float32)]
+    x = made.layer("BatchNorm", [x], plane, "batch_norm_param { eps: 0.001 }", spread)
+    x = made.layer("Scale", [x], plane, "scale_param { bias_term: true }", [blob(8), blob(8)])
+    x = made.layer("ReLU", [x], plane)
+    left = made.layer("Convolution", [x], plane, three, [blob(8, 8, 3, 3), blob(8)])
+    right = made.layer("Convolution", [x], plane, one, [blob(8, 8, 1, 1)])
+    y = made.layer("Eltwise", [left, right], plane, "eltwise_param { operation: SUM }")
+    y = made.layer("ReLU", [y], plane)
+    wide = (1, 16, SIZE, SIZE)
+    y = made.layer("Concat", [y, x], wide, "concat_param { axis: 1 }")
+    y = made.layer("LRN", [y], wide, "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }")
+    half = (1, 16, SIZE // 2, SIZE // 2)
+    y = made.layer("Pooling", [y], half, "pooling_param { pool: MAX kernel_size: 2 stride: 2 }")
+    y = made.layer("Pooling", [y], half, "pooling_param { pool: AVE kernel_size: 3 stride: 3 }")
+    dense = "inner_product_param { num_output: 5 }"
+    y = made.layer("InnerProduct", [y], (1, 5), dense, [blob(5, 64), blob(5)])
+    made.layer("Softmax", [y], (1, 5))
+    return Opened(made.prototxt(), made.caffemodel({})["caffemodel"])
+
+
+MODEL = model()
+IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.float32)
+
+
+def live(count: int, winograd: bool = True) -> Live:
+    """The model on the first images, with the bits of an unrecorded run."""
+    found = Live(Recorder(MODEL, {"x": IMAGES[:count]}, winograd))
+    plain = found.recorder.plain()
+    assert [one.tobytes() for one in found.outputs] == [one.tobytes() for one in plain]
+    return found
+
+
+def test_every_operation_alone_gives_what_was_recorded() -> None:
+    """Fused layers too: results that OpenCV never wrote are no operations of their own."""
+    for run in (live(1), live(4), live(2, winograd=False)):
+        for one in run.recording.operations:
+            arrays = run.arrays({*one.reads, *one.gives})
+            again = run.again(one.number)
+            assert again is not None
+            for array, number in zip(again([arrays[n] for n in one.reads]), one.gives, strict=True):
+                assert array.tobytes() == arrays[number].tobytes(), one.name
+
+
+def test_fused_layers_are_one_operation_and_the_note_says_which() -> None:
+    """All layers are in some operation."""
+    recording = live(2).recording
+    kinds = [kind for one in recording.operations for kind in one.op.split("+")]
+    assert len(kinds) == len(MODEL.model.layers)
+    if len(recording.operations) < len(kinds):
+        assert "fused" in recording.note
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_batch_is_compared_image_by_image(count: int) -> None:
+    """One image against several: everything that it has must agree, and nothing is unknown."""
+    found = compare(live(1), live(count))
+    for one in found.operations:
+        assert one.verdict not in ("unknown", "left", "right"), one
+        left = found.left.operations[one.left or 0]
+        assert one.compared == sum(np.prod(found.left.values[n].shape) for n in left.gives)
+
+
+def test_values_that_were_never_written_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer's result that its layer alone doesn't give belongs to the layer behind it."""
+    plain = Recorder._outputs
+
+    def faulty(self: Recorder, values: Any) -> list[np.ndarray]:
+        found = plain(self, values)
+        return [
+            one + 1 if name.startswith("lrn") else one
+            for name, one in zip(values, found, strict=True)
+        ]
+
+    monkeypatch.setattr(Recorder, "_outputs", faulty)
+    run = live(1)
+    assert any("LRN+Pooling" in one.op for one in run.recording.operations)
+    assert "lrn" in run.recording.note
+
+
+def test_layers_without_weights_have_lines_that_run() -> None:
+    """The text that a user writes gives the bits of the run."""
+    run, seen = live(2), 0
+    for one in run.recording.operations:
+        lines = run.event(one.number).lines
+        if lines is None:
+            continue
+        arrays = run.arrays({*one.reads, *one.gives})
+        names = [f"x{n}" for n in range(len(one.reads))]
+        space = {"cv2": cv2, "np": np}
+        space |= {name: arrays[n] for name, n in zip(names, one.reads, strict=True)}
+        exec("\n".join(lines(names, "y")), space)
+        assert space["y"].tobytes() == arrays[one.gives[0]].tobytes(), one.name
+        seen += 1
+    assert seen >= 4
+
+
+TEXT = """
+name: "net"  # a comment
+input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
+layer { name: 'conv' type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 2, kernel_size: [3, 3]; pad: 1 } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "drop" type: "Dropout" bottom: "conv" top: "conv" include { phase: TRAIN } }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param < pool: AVE > }
+"""
+
+
+def test_a_prototxt_is_read_with_layers_in_place() -> None:
+    """Every value has one name, layers of training are left out."""
+    found = caffe_text.read(TEXT)
+    assert found.inputs == {"data": (1, 3, 8, 8)}
+    assert [one.kind for one in found.layers] == ["Convolution", "ReLU", "Pooling"]
+    assert found.layers[2].reads == ("conv@relu",)
+    assert found.outputs == ("pool",)
+    assert found.layers[0].every("convolution_param", "kernel_size") == [3, 3]
+    again = caffe_text.parsed(caffe_text.written(found.layers[0].fields))
+    assert again == found.layers[0].fields
+
+
+@pytest.mark.parametrize("text", ["", "layer {", "layers { name: 'x' }", "{ }"])
+def test_what_is_no_caffe_model_is_refused(text: str) -> None:
+    """In one line that says what to do."""
+    with pytest.raises(InputError):
+        caffe_text.read(text)
+
+
+def test_files_are_opened_by_either_name(tmp_path: Path) -> None:
+    """And a missing half is named."""
+    (tmp_path / "net.prototxt").write_text(MODEL.text)
+    (tmp_path / "net.caffemodel").write_bytes(MODEL.weights)
+    for ending in (".prototxt", ".caffemodel"):
+        found = opened(tmp_path / f"net{ending}")
+        assert [(one.name, one.shape) for one in found.inputs] == [("x", (None, 3, SIZE, SIZE))]
+    arrays = {"x": IMAGES[:1]}
+    assert found.recorder(arrays).plain()[0].shape == (1, 5)
+    with pytest.raises(InputError, match="inputs"):
+        found.recorder({"y": IMAGES})
+    (tmp_path / "net.prototxt").unlink()
+    with pytest.raises(InputError, match="beside"):
+        opened(tmp_path / "net.caffemodel")

@@ -1,0 +1,267 @@
+"""PyTorch's recorder: the same bits as unwatched, each value once, each operation alone again."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
+
+from probe.errors import InputError  # noqa: E402
+from probe.recording.contract import WEIGHT, Event  # noqa: E402
+from probe.recording.meaning import Moves, Unknown  # noqa: E402
+from probe.recording.recording import Live, Watch  # noqa: E402
+from probe.recording.torch import Recorder, opened, tensors  # noqa: E402
+from probe.recording.torch_values import placed, slot_of  # noqa: E402
+
+nn, F = torch.nn, torch.nn.functional
+G = torch.Generator().manual_seed(3)
+X = torch.randn(2, 6, 9, 9, generator=G)
+Y = torch.randn(2, 7, 12, generator=G)
+
+
+class Block(nn.Module):
+    """A residual block with a norm over channels last, as a user writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(6, 6, 3, padding=1)
+        self.norm = nn.LayerNorm(6)
+        self.register_buffer("shift", torch.randn(6, 1, 1, generator=G))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return (x + self.shift + F.gelu(y)).relu_()
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
+    "residual": (lambda: nn.Sequential(Block(), Block(), nn.AvgPool2d(2)), X),
+    "channels last": (
+        lambda: nn.Sequential(Block(), nn.Conv2d(6, 3, 1)).to(memory_format=torch.channels_last),
+        X.to(memory_format=torch.channels_last),
+    ),
+    "encoder": (lambda: nn.TransformerEncoderLayer(12, 3, 16, batch_first=True), Y),
+    "lstm": (lambda: nn.LSTM(12, 5, 2, batch_first=True, bidirectional=True), Y),
+    "gru": (lambda: nn.GRU(12, 5, batch_first=True), Y),
+    "picture": (
+        lambda: nn.Sequential(
+            *(nn.ConvTranspose2d(6, 4, 2, 2), nn.BatchNorm2d(4), nn.Upsample(scale_factor=2)),
+            *(nn.Conv2d(4, 4, 3, groups=2), nn.MaxPool2d(2), nn.Flatten(), nn.Softmax(1)),
+        ),
+        X,
+    ),
+}
+
+
+def _events(function: Callable[[], Any]) -> list[tuple[Event, list[np.ndarray], list[np.ndarray]]]:
+    """Returns every operation with the bits that it read and gave."""
+    arrays: dict[int, np.ndarray] = {}
+    found = []
+
+    def met(number: int, seen: Any, _: int) -> None:
+        arrays[number] = np.array(seen.array(), order="C")
+
+    def done(_: int, event: Event, reads: Any, gives: Any) -> None:
+        found.append((event, [arrays[n] for n in reads], [arrays[n] for n in gives]))
+
+    Recorder(function).record(Watch(met, done))
+    return found
+
+
+def _bits(arrays: list[np.ndarray]) -> list[bytes]:
+    return [np.ascontiguousarray(one).tobytes() for one in arrays]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str) -> None:
+    make, x = MODELS[name]
+    torch.manual_seed(1)
+    model = make().eval()
+    live = Live(Recorder(lambda: model(x)))
+    assert _bits(live.outputs) == _bits(Recorder(lambda: model(x)).plain())
+    assert not [o.op for o in live.recording.operations if isinstance(o.meaning, Unknown)]
+    for event, reads, gives in _events(lambda: model(x)):
+        assert event.again is not None, event.op
+        assert _bits(event.again(reads)) == _bits(gives), event.op
+
+
+@pytest.mark.parametrize("name", ["residual", "picture", "encoder"])
+def test_lines_compute_what_the_operation_computed(name: str) -> None:
+    make, x = MODELS[name]
+    torch.manual_seed(1)
+    model = make().eval()
+    written = 0
+    for event, reads, gives in _events(lambda: model(x)):
+        if event.lines is None:
+            continue
+        names = [f"x{n}" for n in range(len(reads))]
+        scope: dict[str, Any] = {n: torch.from_numpy(a) for n, a in zip(names, reads, strict=True)}
+        with torch.no_grad():
+            exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
+        assert _bits([scope["y"].numpy()]) == _bits(gives), event.lines(names, "y")
+        written += 1
+    assert written
+
+
+def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
+    model = nn.Sequential(Block(), Block()).eval()
+    recording = Live(Recorder(lambda: model(X))).recording
+    convolution = next(o for o in recording.operations if o.op == "aten.convolution")
+    assert convolution.path == "0.conv"
+    names = {v.name for v in recording.values if v.role == WEIGHT}
+    assert {"0.conv.weight", "0.norm.bias", "1.shift"} <= names
+    assert sum(v.role == "input" for v in recording.values) == 1
+
+
+def test_a_change_through_a_view_makes_new_values() -> None:
+    def run() -> Any:
+        base = torch.zeros(3, 4)
+        row = base[1]
+        row += 2
+        base[:, 2:].copy_(Y[0, :3, :2])
+        return base * 1, row * 1, base.T[1] * 1
+
+    live = Live(Recorder(run))
+    assert _bits(live.outputs) == _bits(Recorder(run).plain())
+    renewed = [o for o in live.recording.operations if o.op == "changed through a view"]
+    assert renewed
+    for event, reads, gives in _events(run):
+        if event.op == "changed through a view":
+            assert isinstance(event.meaning, Moves)
+            assert _bits([event.meaning.move(*reads)]) == _bits(gives)
+
+
+def test_an_input_that_the_run_changes_is_read_before() -> None:
+    given = torch.ones(3)
+
+    def run() -> torch.Tensor:
+        return given.mul_(2) + 0
+
+    (first, *_) = _events(run)
+    assert first[1][0].tolist() == [1, 1, 1]
+    assert first[2][0].tolist() == [2, 2, 2]
+
+
+def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
+    died = []
+
+    def run() -> torch.Tensor:
+        total = torch.zeros(1000)
+        for n in range(20):
+            one = Y.sum() + torch.full((1000,), float(n))
+            reference = weakref.ref(one)
+            total = total + one
+            del one
+            died.append(reference() is None)
+        return total
+
+    live = Live(Recorder(run))
+    assert all(died)
+    assert len(live.recording.operations) == 1 + 20 * 4
+    assert live.recording.operations[-1].reads[0] == live.recording.operations[-5].gives[0]
+
+
+@dataclass
+class Answer:
+    """As transformers' models give it."""
+
+    hidden: torch.Tensor
+    pooled: tuple[torch.Tensor, ...] = ()
+
+
+def test_outputs_of_any_kind_are_found() -> None:
+    found = tensors({"a": Answer(X, (Y, X[0])), "b": [Y[0], 3, None]})
+    assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
+    live = Live(Recorder(lambda: Answer(X + 1, (Y * 2,))))
+    assert len(live.outputs) == 2
+
+
+def test_inference_mode_and_random_numbers() -> None:
+    def run() -> torch.Tensor:
+        with torch.inference_mode():
+            return F.dropout(Y.clone().add_(1), 0.5)
+
+    torch.manual_seed(0)
+    (*_, drawn) = [e for e, *_ in _events(run) if "bernoulli" in e.op or "dropout" in e.op]
+    assert isinstance(drawn.meaning, Unknown)
+    assert drawn.again is None
+
+
+def test_what_nothing_was_written_into_is_no_value() -> None:
+    recording = Live(Recorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
+    assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
+    assert not recording.operations[0].reads
+
+
+def test_operands_lie_in_memory_as_they_did() -> None:
+    wide = torch.arange(60, dtype=torch.float32)
+    for one in (wide[1:25].view(4, 6).T, wide[:6].expand(3, 6), X.permute(0, 2, 3, 1), wide[7]):
+        other = placed(one.numpy(), slot_of(one))
+        assert torch.equal(one, other)
+        assert one.stride() == other.stride()
+    assert placed(np.ones((5, 6), np.float32), slot_of(wide[:24].view(6, 4).T)).stride() == (1, 5)
+    uneven = placed(np.arange(18, dtype=np.float32).reshape(3, 6), slot_of(wide[:6].expand(3, 6)))
+    assert uneven[2, 5] == 17
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_model_files_need_trust(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(12, 3), nn.Tanh()).eval()
+    script, pickled, weights = (tmp_path / f"{name}.pt" for name in ("script", "whole", "weights"))
+    torch.jit.save(torch.jit.trace(model, Y), str(script))
+    torch.save(model, pickled)
+    torch.save(model.state_dict(), weights)
+    for path, name in ((script, "input"), (pickled, "input")):
+        with pytest.raises(InputError, match="--trust"):
+            opened(path)
+        found = opened(path, trust=True)
+        assert [one.name for one in found.inputs] == [name]
+        recorder = found.recorder({name: Y.numpy()})
+        assert _bits(Live(recorder).outputs) == _bits([model(Y).detach().numpy()])
+        with pytest.raises(InputError, match="no such input"):
+            found.recorder({"other": Y.numpy()})
+        with pytest.raises(InputError, match="needs it"):
+            found.recorder({})
+    with pytest.raises(InputError, match="weights alone"):
+        opened(weights, trust=True)
+    with pytest.raises(InputError, match="no such file"):
+        opened(tmp_path / "missing.pt", trust=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(6, 3, 3), nn.ReLU()).eval()
+    sizes = {0: torch.export.Dim("batch"), 3: torch.export.Dim("width", min=4)}
+    torch.export.save(torch.export.export(model, (X,), dynamic_shapes=(sizes,)), tmp_path / "m.pt2")
+    with pytest.raises(InputError, match="--trust"):
+        opened(tmp_path / "m.pt2")
+    found = opened(tmp_path / "m.pt2", trust=True)
+    assert found.inputs[0].shape == (None, 6, 9, None)
+    assert found.inputs[0].dtype == "float32"
+    recorder = found.recorder({found.inputs[0].name: X.numpy()})
+    assert _bits(recorder.plain()) == _bits(Live(recorder).outputs)
+    with pytest.raises(InputError, match="has shape"):
+        found.recorder({found.inputs[0].name: X.numpy()[0]})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
+    model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
+    compiled = torch.compile(model)
+    try:
+        plain = Recorder(lambda: compiled(Y)).plain()
+    except Exception as error:  # no C++ compiler here
+        pytest.skip(f"torch.compile doesn't work here: {str(error)[:80]}")
+    recorder = Recorder(lambda: compiled(Y) + 1)
+    live = Live(recorder)
+    assert [o.op for o in live.recording.operations] == ["compiled", "aten.add.Tensor"]
+    assert _bits(live.outputs) == _bits([plain[0] + np.float32(1)])
+    assert "compiled" in recorder.note
