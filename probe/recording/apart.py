@@ -320,8 +320,9 @@ class Recording(child.Worker):
         given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
         model = opened(request["model"], request["trust"], request["within"])
         recorder = model.recorder(given)
-        recorder.target = request["target"]
-        kept = write(recorder, Path(request["out"]), request["model"], request["most"])
+        named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
+        options = {"most": request["most"], "target": request["target"]}
+        kept = write(recorder, Path(request["out"]), named, **options)
         self.side = kept.side
         told = {"left_out": kept.left_out, "left_out_bytes": kept.left_out_bytes}
         return {"bytes": kept.bytes, **told, "done": True}, {}

@@ -54,15 +54,18 @@ class Kept:
     notes: list[str]
 
 
-def write(recorder: Recorder, out: Path, subject: str = "", most: int = MOST) -> Kept:
+def write(
+    recorder: Recorder, out: Path, subject: str = "", most: int = MOST, target: str = ""
+) -> Kept:
     """Runs something five times and keeps it in the folder ``out``, which must not exist yet.
 
-    ``subject``: what is recorded, in words. ``most``: bytes of values. Errors: InputError;
-    Nondeterministic where two runs differ.
+    ``subject``: what is recorded, in words. ``most``: bytes of values. ``target``: where it runs;
+    the recorder's own if not given. Errors: InputError; Nondeterministic where two runs differ.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("out", out, "it exists already", "give the name of a new folder")
     side, notes = watched(recorder, "the run")
+    side.recording.target = target or side.recording.target
     out.mkdir(parents=True, exist_ok=True)
     files = _Files(out, most)
     _structure(files, side.recording)

@@ -206,7 +206,8 @@ class File:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """As of ``Opened``."""
-        return Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+        made: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+        return made  # type: ignore[no-any-return]
 
 
 class Guarded:
@@ -214,7 +215,16 @@ class Guarded:
 
     def __init__(self, recorder: Recorder) -> None:
         self.inner = recorder
-        self.target, self.note = recorder.target, recorder.note
+
+    @property
+    def target(self) -> str:
+        """As of ``Recorder``; some know it after the first run."""
+        return self.inner.target
+
+    @property
+    def note(self) -> str:
+        """As of ``Recorder``; some know it after the first run."""
+        return self.inner.note
 
     def plain(self) -> list[np.ndarray]:
         """As of ``Recorder``."""

@@ -27,7 +27,7 @@ def planted(monkeypatch: Any) -> list[Any]:
 
     asked: list[Any] = []
 
-    def explain(left: Any, right: Any, aligned: Any) -> Cause:
+    def explain(left: Any, right: Any, aligned: Any, **_: Any) -> Cause:
         asked.append(aligned)
         return Cause()
 
