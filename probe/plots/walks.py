@@ -142,7 +142,7 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
             trees.draw(panel, summation)
         else:
             title += f": {counted(trees.draw_turns(panel, summation.tree), 'running sum')}"
-        panel.set_title(title, fontsize=9)
+        panel.set_title(title, fontsize=9, loc="left")
     figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
     there = [name for name in WORDS if any(row.verdict == name for row in rows)]
     patches: list[Any] = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]

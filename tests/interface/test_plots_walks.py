@@ -88,7 +88,7 @@ def test_the_two_sides_stand_beside_when_their_sums_are_known(monkeypatch):
     sums = [("left", trees[0]), ("right", trees[1])]
     monkeypatch.setattr(walks, "_summations", lambda _: sums)
     figure = walks.walked(one, ("a", "b", "c"))
-    assert [axes.get_title() for axes in figure.axes[1:]] == [
+    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == [
         "how the first source adds, left side",
         "how the first source adds, right side",
     ]
