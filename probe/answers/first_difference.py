@@ -16,7 +16,7 @@ import numpy as np
 from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
-from probe.printing import counted
+from probe.printing import counted, differ
 from probe.recording import own
 from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
@@ -166,8 +166,7 @@ class Walked(Answer):
         if not worst.differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             return f"all {worst.compared:,} outputs that must agree do{more}"
-        text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
-        text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
+        text = differ(worst.differing, worst.compared, worst.max_ulp)
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
         report = [f"{how} writes a report"] if self.found.first and how else []
@@ -265,8 +264,8 @@ def first_difference(
     ``left``, ``right``: functions of no arguments, such as ``lambda: model(x[:1])`` and ``lambda:
     model(x)``; they are run as often as is needed, some ten times. They return arrays of PyTorch,
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
-    functions that take arguments. ``explain``: seek the causes. ``progress``: is called with what
-    is done now. Which outputs must agree is found from the operations: the same rows of a batch,
+    functions that take arguments, as those of plain NumPy have to. ``explain``: seek the causes.
+    ``progress``: is called with what is done now. Which outputs must agree is found from the operations: the same rows of a batch,
     what padding doesn't reach, all of them where the inputs are the same. Errors: InputError where
     the sides have different weights or inputs; Nondeterministic where one does not repeat.
 
@@ -276,7 +275,11 @@ def first_difference(
     """
     functions = [_bound(one, inputs) for one in (left, right)]
     names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
-    recorders = [of_function(one) for one in functions]
+    given = () if inputs is None else tuple(inputs)
+    recorders = [
+        of_function(one, bare=(raw, given))
+        for one, raw in zip(functions, (left, right), strict=True)
+    ]
     found = walk(recorders[0], recorders[1], explain, progress or _silent)
     return Walked(found, Asked("", *names))
 

@@ -165,7 +165,7 @@ class Called:
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]
-        return of_function(lambda: self.function(*given), self.name)
+        return of_function(lambda: self.function(*given), self.name, (self.function, given))
 
 
 def _is_a(given: object, module: str, name: str) -> bool:
@@ -247,11 +247,16 @@ def guarded(call: Callable[[], Any], target: str) -> Any:
         raise TargetError(target, "error", why) from None
 
 
-def of_function(function: Callable[[], Any], name: str = "") -> Recorder:
+def of_function(
+    function: Callable[[], Any],
+    name: str = "",
+    bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
+) -> Recorder:
     """Returns a recorder of a function of no arguments, by the library of what it returns.
 
     Costs one call. ``name``: of a function that is asked for by name; then what it raises becomes a
-    TargetError. Errors: InputError where it returns nothing that a library can be told from.
+    TargetError. ``bare``: the same as a function of arrays, and these; so that plain NumPy can be
+    watched. Errors: InputError where it returns nothing that a library can be told from.
     """
     if hasattr(function, "plain") and hasattr(function, "record"):
         return function  # type: ignore[return-value]
@@ -265,12 +270,28 @@ def of_function(function: Callable[[], Any], name: str = "") -> Recorder:
     if kinds:
         made: Recorder = recorders(kinds[0]).Recorder(function)
         return made
-    if any(isinstance(one, np.ndarray) for one in leaves):
+    if any(isinstance(one, np.ndarray | np.generic) for one in leaves):
+        if bare is not None and bare[1] and (plain := _of_numpy(*bare)):
+            return plain
         why = "it returns NumPy arrays, which do not say which library computed them"
-        todo = "return the library's own arrays (without .numpy()), or give the model file"
+        todo = (
+            "return the library's own arrays (without .numpy()), give the model file, or, if it is "
+            "NumPy itself, take the arrays as arguments: inputs=(x,)"
+        )
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(one).__name__ for one in leaves)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
+
+
+def _of_numpy(function: Callable[..., Any], given: Sequence[Any]) -> Recorder | None:
+    """Returns a recorder of plain NumPy; None where the outputs do not come from NumPy's calls."""
+    made: Recorder = import_module("probe.recording.ndarray").Recorder(function, *given)
+    gave: set[Any] = set()
+    try:
+        outputs = made.record(lambda event: gave.update(seen.key for seen in event.gives))
+    except Exception:  # another library takes no watched arrays
+        return None
+    return made if outputs and all(one.key in gave for one in outputs) else None
 
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"

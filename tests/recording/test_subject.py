@@ -94,6 +94,15 @@ def test_functions_are_found_in_the_current_folder(module):
         subject.opened("given_model:works").recorder({"x": np.ones(2)})
 
 
+def test_plain_numpy_is_watched_where_it_takes_its_arrays():
+    made = subject.opened(lambda a: np.maximum(a @ np.ones((8, 3), np.float32), 0)).recorder(
+        {"x": X}
+    )
+    names = []
+    made.record(lambda event: names.append(event.op))
+    assert len(names) == 2 and made.target == "numpy"
+
+
 def test_what_a_named_function_raises_is_one_line(module):
     with pytest.raises(TargetError, match="given_model:raises: error: ValueError: line one line"):
         subject.opened("given_model:raises").recorder({})
