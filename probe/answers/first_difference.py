@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -15,10 +17,13 @@ from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted
+from probe.recording import own
+from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
 from probe.recording.subject import of_function
 from probe.recording.walk import Walk, compared, walk
+from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +62,8 @@ class Walked(Answer):
 
     def report(self) -> dict[str, Any]:
         found, first = self.found, self.found.first
-        total = len(found.operations)
+        ours = found.operations
+        total = len(ours)
         return {
             "verdict": self.verdict,
             "examined": found.difference.examined,
@@ -66,6 +72,7 @@ class Walked(Answer):
             **asdict(self.asked),
             "same_inputs": found.same_inputs,
             "shares": {name: count / total for name, count in self.counts().items()},
+            "differ_by_themselves": sum(one.verdict == "source" or bool(one.own) for one in ours),
             "operations": [self._operation(n) for n in range(total)],
             "outputs": [self.report_output(one) for one in found.difference.outputs],
             "notes": found.notes,
@@ -143,7 +150,7 @@ class Walked(Answer):
         counts = self.counts()
         apart = [n for n in ("left", "right") if counts.get(n)]
         if self.verdict == "equal":
-            return "equal: no operation differs whose inputs agree"
+            return "equal: every operation whose inputs agree gives the same bits"
         if apart:
             some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
             return (
@@ -151,7 +158,7 @@ class Walked(Answer):
             )
         return f"{self.verdict}: no operation was found that differs though its inputs agree"
 
-    def outcome(self, how: str = "reproduce('folder')") -> str:
+    def outcome(self, how: str = "") -> str:
         """What the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
@@ -162,7 +169,9 @@ class Walked(Answer):
         text = f"{worst.differing:,} of {counted(worst.compared, 'output')} differ"
         text += "" if worst.max_ulp is None else f" by up to {worst.max_ulp:,} ulp"
         decided = "; ".join(self.crossed()) or "no decision changes"
-        return f"{text}; {decided}" + f"; {how} writes a report" * bool(self.found.first)
+        how = how or "reproduce('folder')" * (not self.asked.todo)
+        report = [f"{how} writes a report"] if self.found.first and how else []
+        return "; ".join([text, decided, *filter(None, [self.asked.todo]), *report])
 
     def drawn(self) -> Figure | None:
         """Draws the operations with their distances and verdicts, the first source marked."""
@@ -173,19 +182,22 @@ class Walked(Answer):
     def reproduce(self, folder: str | Path, source: int | str | Aligned | None = None) -> Any:
         """Writes the report of a source, the first if none is named, proved in fresh processes.
 
-        ``source``: an operation, its name, or its number among ``operations``. InputError: there is
-        none, or the folder exists.
+        ``source``: an operation that differs by itself, its name, or its number among
+        ``operations``. InputError: there is none, or the folder exists.
         """
         number = self._source(source)
         recorded = import_module("probe.reproduction.recorded")
         one = self.found.operations[number]
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
+        if one.own:  # what it reads differs too: its right side is run on what agrees
+            right, one = own.alone(one, *sides)
+            sides = sides[0], right
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
         operations = self.found.operations
-        sources = [n for n, one in enumerate(operations) if one.verdict == "source"]
+        sources = [n for n, one in enumerate(operations) if one.verdict == "source" or one.own]
         if not sources:
             why = "no operation differs though its inputs agree, so there is nothing to report"
             raise InputError("source", "(none)", why, "compare two runs that differ")
@@ -289,12 +301,37 @@ def diff(
     left: str | Path,
     right: str | Path,
     *,
+    trust: bool = False,
     explain: bool = True,
     progress: Tell | None = None,
 ) -> Walked:
-    """Compares two recordings of ``probe record``. Errors: InputError."""
-    sides = [Stored(Path(one)) for one in (left, right)]
-    return of_stored(sides[0], sides[1], explain, progress)
+    """Compares two recordings of ``probe record``. Errors: InputError.
+
+    ``trust``: explain the sources too, by running the lines of Python that the recordings have for
+    their operations, each on its target in a process of its own. Give it for recordings that you
+    made, or whose origin you trust. Without it nothing of a recording is run.
+    """
+    if not trust:
+        sides = [Stored(Path(one)) for one in (left, right)]
+        found = of_stored(sides[0], sides[1], explain, progress)
+        if found.found.first is not None and not found.found.first.cause:
+            found.found.notes.append(UNTRUSTED)
+        return found
+    running = ExitStack()
+    try:
+        one, two = (running.enter_context(Trusted(Path(folder))) for folder in (left, right))
+        found = of_stored(one, two, explain, progress)
+    except BaseException:
+        running.close()
+        raise
+    weakref.finalize(found, running.close)
+    return found
+
+
+UNTRUSTED = (
+    "no cause was sought: nothing of a recording is run; --trust (Python: trust=True) runs its "
+    "operations, for recordings whose origin you trust"
+)
 
 
 def of_stored(
@@ -317,7 +354,16 @@ def of_stored(
         both = f"{left.folder} and {right.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
     told = asked or Asked(_model(left, right), *(_told(one) for one in (left, right)))
-    return Walked(found, told)
+    return Walked(found, told, {"before": _switches(left, right)})
+
+
+def _switches(left: Stored, right: Stored) -> tuple[Sequence[str], Sequence[str]]:
+    """Lines that set the switches of either recording's target; none where it has no target."""
+    try:
+        where = [Target.parse(one.recording.target) for one in (left, right)]
+    except InputError:
+        return (), ()
+    return before(where[0], where[1])
 
 
 def left_out(told: Any) -> str:

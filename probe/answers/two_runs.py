@@ -27,9 +27,9 @@ Arrays = Mapping[str, np.ndarray]
 Tell = Callable[[str], None]
 
 TODO = {
-    "batch": "a batch size that stays the same keeps the bits",
-    "length": "inputs padded or cut to one length keep the bits",
-    "target": "the same switches on both sides keep the bits",
+    "batch": "one batch size keeps the bits",
+    "length": "one length keeps the bits",
+    "target": "the same switches keep the bits",
 }
 
 

@@ -22,7 +22,7 @@ from probe.cli.options import (
     targets_of,
     trust_option,
 )
-from probe.errors import InputError
+from probe.errors import InputError, NotReproduced
 
 if TYPE_CHECKING:
     from probe.answers.first_difference import Walked
@@ -208,14 +208,18 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
     """Prints what two runs came to, with its report where one is asked for: the exit status."""
     from probe.cli.show import walks
 
-    written = report if report is not None and found.first is not None else None
-    if written is not None:
-        with out.working(f"writing {written}"):
-            found.reproduce(written)
+    failed = ""
+    if report is not None and found.first is not None:
+        try:
+            with out.working(f"writing {report}"):
+                found.reproduce(report)
+        except NotReproduced as error:  # what was found stays true, and is printed
+            failed = str(error)
     out.give(found.report(), lambda: walks.walked(found))
     if report is not None:
-        out.note(f"written: {report}" if written else "no report: there is no source")
-    return int(bool(fail_on) and found.finding)
+        why = failed or ("there is no source" if found.first is None else "")
+        out.note(f"no report: {why}" if why else f"written: {report}")
+    return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
 
 
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: lengths of content."

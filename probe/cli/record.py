@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from probe.printing import Output
 
 MOST = "Bytes of values to keep, such as 500M or 2G; of what is beyond them digests are kept."
+TRUST = (
+    "Run the operations of the recordings again, from the lines of Python that they have for them, "
+    "to explain and to report. Give it for recordings whose origin you trust."
+)
 WHERE = "Run it in a process of its own with this target's switches, see `probe targets`."
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -95,17 +99,22 @@ def size(text: str) -> int:
 @click.argument("left", metavar="RUN", type=PATH)
 @click.argument("right", metavar="RUN", type=PATH)
 @option("--report", "DIR", REPORT, type=PATH)
+@option("--trust", None, TRUST, is_flag=True)
 @fail_on_option(finding="outputs that must agree differ, or that is unknown")
 @output_options
-def diff(left: Path, right: Path, report: Path | None, fail_on: str | None, out: Output) -> int:
+def diff(
+    left: Path, right: Path, report: Path | None, trust: bool, fail_on: str | None, out: Output
+) -> int:
     """Compares two folders of `probe record`: of other machines, releases, switches or batches.
 
     It says which operation is the first whose outputs differ though everything that it reads
     agrees, how far the difference gets, and whether a decision changes. Recordings of different
-    models, weights or inputs are refused with the first thing that differs. No library is needed.
+    models, weights or inputs are refused with the first thing that differs. Nothing of a recording
+    is run, and no library is needed; with --trust the operations that differ are run again to
+    find the causes.
     """
     from probe.answers import first_difference as answers
 
     with out.progress("") as tell:
-        found = answers.diff(left, right, progress=lambda text: tell(0, 0, text))
+        found = answers.diff(left, right, trust=trust, progress=lambda text: tell(0, 0, text))
     return given(found, report, fail_on, out)

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import gridspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -47,13 +48,15 @@ WORDS = {
 @dataclass(frozen=True)
 class Row:
     """One operation or several. ``largest``: the distance in ulps, infinite where it has none;
-    ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is."""
+    ``scaled``: the largest difference over eps times the largest value; ``mark``: what it is;
+    ``own``: whether a carried one differs by itself too."""
 
     text: str
     verdict: str
     largest: float
     scaled: float = 0.0
     mark: str = ""
+    own: bool = False
 
 
 def rows_of(found: Walk, most: int = ROWS) -> list[Row]:
@@ -83,7 +86,8 @@ def _alone(one: Aligned, mark: str) -> Row:
     largest = np.inf if one.max_ulp is None else float(one.max_ulp)
     op = one.op if one.op != one.name else ""
     scaled = max((pair.scaled for pair in one.gives), default=0.0)
-    return Row(_cut(f"{one.name}  {op}".rstrip()), one.verdict, largest, scaled, mark)
+    text = _cut(f"{one.name}  {op}".rstrip())
+    return Row(text, one.verdict, largest, scaled, mark, bool(one.own))
 
 
 def _together(some: list[Aligned]) -> Row:
@@ -141,7 +145,10 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
         panel.set_title(title, fontsize=9)
     figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
     there = [name for name in WORDS if any(row.verdict == name for row in rows)]
-    patches = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
+    patches: list[Any] = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
+    if any(row.own for row in rows):
+        dot: dict[str, Any] = {"marker": "o", "ls": "", "color": COLOURS["source"]}
+        patches.append(Line2D([], [], **dot, label="differs by itself too, on inputs that agree"))
     figure.legend(handles=patches, loc="outside lower left", ncols=min(2, len(patches)), fontsize=8)
     return figure
 
@@ -177,6 +184,8 @@ def bars(axes: Axes, rows: Sequence[Row]) -> None:
             )
         else:
             axes.plot(0.62, place, "s", ms=4.5, color=colour, clip_on=False)
+        if row.own:
+            axes.plot(0.62, place, "o", ms=5, color=COLOURS["source"], mec="white", mew=0.6)
         if row.mark == FIRST:
             axes.axhspan(place - 0.5, place + 0.5, color="#fdeaf0", zorder=0)
     axes.set_xscale("log")

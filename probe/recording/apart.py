@@ -8,6 +8,7 @@ them takes thousands of calls. Its protocol is the worker's, with more requests:
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import Any, Self
 import numpy as np
 
 from probe import backends, target
-from probe.errors import InputError, Nondeterministic, TargetError
+from probe.errors import InputError, Nondeterministic, ProbeError, TargetError
 from probe.launch import Arrays, Session
 from probe.recording import RECORDERS
 from probe.recording.contract import Event
 from probe.recording.folder import MOST, Stored, write
 from probe.recording.recording import Live
 from probe.recording.subject import is_function, library_of, opened
+from probe.recording.written import computed
 from probe.runtimes.runtime import Missing
 from probe.target import Target
 from probe.worker import child
@@ -43,13 +45,7 @@ class Apart:
     def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
         self.model, self.where, self.arrays = model, where, dict(arrays)
         self.within = check(where, model)
-        paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
-        self.session = Session(
-            where,
-            time_limit=TIME_LIMIT,
-            command=COMMAND,
-            extra={"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
+        self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=variables())
 
     def __enter__(self) -> Self:
         if why := target.unavailable(self.where):
@@ -126,6 +122,84 @@ class Ran(Stored):
             lines=lines if header["can"] else None,
             imports=header["imports"],
         )
+
+
+class Trusted(Stored):
+    """A recording whose operations may be run: by their lines, on its target, in another process.
+
+    A context manager. Where the target can't run here they are not run, and a note says so.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.session: Session | None = None
+
+    def __enter__(self) -> Self:
+        where = f"{self.folder.name}: its operations are not run again"
+        try:
+            found = Target.parse(self.recording.target)
+            if why := target.unavailable(found):
+                raise TargetError(found.text, "unavailable", why)
+            self.session = Session(found, command=COMMAND, extra=variables()).__enter__()
+        except ProbeError as error:
+            self.notes.append(f"{where}: {error}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.session is not None:
+            self.session.__exit__()
+
+    def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
+        """Runs an operation's lines."""
+        return self.agains({number})[number]
+
+    def agains(
+        self, wanted: set[int]
+    ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
+        """The same of several."""
+        there = self.session is not None
+        return {n: self._call(n) if there and n in self.lines else None for n in wanted}
+
+    def _call(self, number: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+        lines, imports = self.lines[number]
+        one = self.recording.operations[number]
+        request = {
+            "do": "written",
+            "lines": lines,
+            "imports": imports,
+            "dtypes": [self.recording.values[n].dtype for n in one.reads],
+        }
+
+        def call(given: Sequence[np.ndarray]) -> list[np.ndarray]:
+            assert self.session is not None
+            arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
+            _, found = self.session.request(request, arrays)
+            return [found[str(n)] for n in range(len(found))]
+
+        return call
+
+    def event(self, number: int) -> Event:
+        """An operation with its lines."""
+        one = self.recording.operations[number]
+        known, imports = self.lines.get(number, ([], []))
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            to = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}
+            word = re.compile(rf"\b({'|'.join(to)})\b")
+            return [word.sub(lambda found: to[found[0]], line) for line in known]
+
+        return Event(
+            *(one.op, one.path, [], [], one.meaning, one.attributes),
+            again=self._call(number) if self.session and known else None,
+            lines=lines if known else None,
+            imports=imports,
+        )
+
+
+def variables() -> dict[str, str]:
+    """What a process needs to find the modules that this one finds."""
+    paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
+    return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def check(where: Target, model: str) -> dict[str, str]:
@@ -219,8 +293,11 @@ class Recording(child.Worker):
     ) -> Iterator[tuple[dict[str, Any], Arrays]]:
         """As of ``child.Worker``."""
         own = {
-            "record": self._record, "again": self._again,
-            "agains": self._agains, "lines": self._lines,
+            "record": self._record,
+            "again": self._again,
+            "agains": self._agains,
+            "lines": self._lines,
+            "written": self._written,
         }
         name = str(request.get("do"))
         if name not in own:
@@ -260,6 +337,11 @@ class Recording(child.Worker):
             self._agains({"numbers": [number]}, {})
         found = self.alone[number]([arrays[str(n)] for n in range(len(arrays))])
         return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
+
+    def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        given = [arrays[str(n)] for n in range(len(arrays))]
+        found = computed(request["imports"], request["lines"], given, request["dtypes"])
+        return {"done": True}, {str(n): one for n, one in enumerate(found)}
 
     def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         one = self.side.event(request["number"])

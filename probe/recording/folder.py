@@ -23,7 +23,7 @@ import numpy as np
 from probe import floats, machine
 from probe.errors import InputError
 from probe.recording import spelling
-from probe.recording.contract import Recorder, Seen
+from probe.recording.contract import Event, Recorder, Seen
 from probe.recording.labels import Selection
 from probe.recording.recording import Live, Operation, Recording, Value, Watch, digest
 from probe.recording.spelling import tupled, words
@@ -75,10 +75,25 @@ def write(recorder: Recorder, out: Path, subject: str = "", most: int = MOST) ->
         else:
             unsteady.add(number)
 
-    recorder.record(Watch(met, lambda *_: None))
-    text = json.dumps(_described(side.recording, files, unsteady, subject, notes), indent=1)
+    lines: list[dict[str, Any]] = []
+    recorder.record(Watch(met, lambda _, event, *__: lines.append(_written(event))))
+    told = _described(side.recording, files, unsteady, subject, notes)
+    for one, more in zip(told["operations"], lines, strict=True):
+        one.update(more)
+    text = json.dumps(told, indent=1)
     (out / FILE).write_text(text + "\n", encoding="utf-8")
     return Kept(out, side, files.bytes, len(files.left_out), sum(files.left_out.values()), notes)
+
+
+def _written(event: Event) -> dict[str, Any]:
+    """How a user writes an operation: lines that compute ``y`` from ``x0``, ``x1``, ..."""
+    if event.lines is None:
+        return {}
+    try:
+        found = event.lines([f"x{n}" for n in range(len(event.reads))], "y")
+    except Exception:  # no lines for these operands
+        return {}
+    return {"lines": list(found), "imports": list(event.imports)}
 
 
 class _Files:
@@ -244,6 +259,11 @@ class Stored:
             )
         run.outputs = _numbers(told["outputs"], count)
         self._in_order(run)
+        self.lines = {
+            n: (list(map(str, one["lines"])), list(map(str, one["imports"])))
+            for n, one in enumerate(told["operations"])
+            if "lines" in one
+        }
         for value, one in zip(run.values, told["values"], strict=True):
             value.content = self._array(value) if one.get("content") else None
             if one.get("zeros") and one["zeros"]["file"]:

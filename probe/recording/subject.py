@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -192,11 +192,17 @@ def _required(function: Callable[..., Any]) -> list[str]:
     return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
 
 
+def _open(shape: Sequence[int | None]) -> tuple[int | None, ...]:
+    """A declared shape; exporters write -1 and 0 too for sizes that they leave open."""
+    return tuple(None if size is None or size < 1 else size for size in shape)
+
+
 class File:
     """A model file; what its library raises on the first call is one line."""
 
     def __init__(self, inner: Opened, name: str) -> None:
-        self.inner, self.name, self.inputs = inner, name, inner.inputs
+        self.inner, self.name = inner, name
+        self.inputs = tuple(replace(one, shape=_open(one.shape)) for one in inner.inputs)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """As of ``Opened``."""

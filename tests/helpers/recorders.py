@@ -6,7 +6,7 @@ differs between two of them is planted: ``tape.dense(x, w, blocks=2)`` adds in a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Tape:
         call: Callable[..., Any],
         *reads: np.ndarray,
         attributes: dict[str, Any] | None = None,
+        lines: Callable[[Sequence[str], str], list[str]] | None = None,
     ) -> Any:
         found = call(*reads)
         every = found if isinstance(found, tuple) else (found,)
@@ -50,7 +51,7 @@ class Tape:
                 return list(given) if isinstance(given, tuple) else [given]
 
             ins, outs = [self.seen(one) for one in reads], [self.seen(one) for one in every]
-            self.visit(Event(op, self.path, ins, outs, meaning, attributes or {}, again))
+            self.visit(Event(op, self.path, ins, outs, meaning, attributes or {}, again, lines))
         return found
 
     def dense(self, x: np.ndarray, w: np.ndarray, blocks: int = 1) -> np.ndarray:
@@ -69,7 +70,8 @@ class Tape:
         return self.ran("Dense", Contracts("...k,kn->...n"), call, x, w)
 
     def relu(self, x: np.ndarray) -> np.ndarray:
-        return self.ran("Relu", Each("relu", "stays"), lambda a: np.maximum(a, 0), x)
+        lines = lambda names, out: [f"{out} = np.maximum({names[0]}, 0)"]  # noqa: E731
+        return self.ran("Relu", Each("relu", "stays"), lambda a: np.maximum(a, 0), x, lines=lines)
 
     def add(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return self.ran("Add", Each("add", "adds"), lambda a, b: a + b, x, y)

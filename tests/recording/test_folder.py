@@ -214,6 +214,28 @@ def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
         Stored(bad)
 
 
+def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
+    from probe.recording.apart import Trusted
+
+    plain = Stored(runs / "left")
+    assert plain.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
+    with Trusted(runs / "left") as side:
+        assert side.again(0) is None and not side.notes
+        arrays = side.arrays({1, 2, 3})
+        one = side.recording.operations[1]
+        (found,) = side.again(1)([arrays[n] for n in one.reads])
+        assert found.tobytes() == arrays[one.gives[0]].tobytes()
+        assert side.event(1).lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
+        assert side.event(0).lines is None
+
+
+def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
+    from probe.recording.apart import Trusted
+
+    with Trusted(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
+        assert side.again(1) is None and "operations are not run again" in side.notes[0]
+
+
 def test_what_is_no_recording_is_said(tmp_path):
     with pytest.raises(InputError, match="so it is no recording"):
         Stored(tmp_path)

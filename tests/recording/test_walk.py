@@ -62,7 +62,7 @@ def test_explaining_ends_with_the_time(monkeypatch):
         b for b in range(2, 9) if run(b).plain()[0].tobytes() != run(1).plain()[0].tobytes()
     )
     found = walk.walk(run(1), run(blocks), seconds=-1.0)
-    assert len(found.causes) == 1 and "first 1 of 3 sources" in found.notes[-1]
+    assert len(found.causes) == 1 and "1 of the 3 operations" in found.notes[-1]
 
 
 def test_rows_of_a_batch_must_agree_with_the_whole():

@@ -30,7 +30,8 @@ COLOURS = {
 
 MEANS = (
     "source: what it reads agrees and its outputs differ; carried: what it reads differs already; "
-    "healed: what it reads differs and its outputs agree; left, right: run on one side alone"
+    "healed: what it reads differs and its outputs agree; left, right: run on one side alone; own: "
+    "outputs of a carried one that differ also where its inputs are made to agree"
 )
 
 
@@ -47,8 +48,9 @@ def walked(found: Walked) -> RenderableType:
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
     if shown := _operations(found):
         parts += ["", shown, Text(MEANS, "dim")]
+    parts += [""] * bool(found.found.causes)
     for number, cause in found.found.causes.items():
-        parts += ["", *_cause(found.found.operations[number], cause)]
+        parts += _cause(found.found.operations[number], cause)
     parts += ["", _outputs(found)]
     return Group(*parts)
 
@@ -57,7 +59,7 @@ def _operations(found: Walked) -> RenderableType | None:
     operations = found.found.operations
     if not operations or set(found.counts()) == {"equal"}:
         return None
-    right = ("compared", "differing", "max ulp", "scaled")
+    right = ("compared", "differing", "own", "max ulp", "scaled")
     rows = table("operation", "op", *right, "verdict", "cause", right=right)
     shown = list(collapsed(found.found.computed))
     for some in shown[:MOST]:
@@ -65,13 +67,14 @@ def _operations(found: Walked) -> RenderableType | None:
         if len(some) > 1:
             compared = sum(each.compared for each in some)
             name = f"{len(some)} operations"
-            rows.add_row(name, "", f"{compared:,}", "", "", "", _verdict(one), "")
+            rows.add_row(name, "", f"{compared:,}", "", "", "", "", _verdict(one), "")
             continue
         rows.add_row(
             Text(one.name, "bold" if one is found.found.first else ""),
             one.op,
             f"{one.compared:,}",
             f"{one.differing:,}" if one.differing else "",
+            f"{one.own:,}" if one.own else "",
             "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
             rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
             _verdict(one),
@@ -107,8 +110,8 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
 
 
 def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
-    yield Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
-    yield Text(cause.why)
+    told = Text(f"{one.name} ({one.op}): {cause.kind or 'not explained yet'}", "bold")
+    yield told.append(f": {cause.why}", "not bold")
 
 
 def _outputs(found: Walked) -> RenderableType:

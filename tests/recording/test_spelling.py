@@ -1,0 +1,127 @@
+"""Meanings as JSON has them give the labels of the meanings themselves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError
+from probe.recording import spelling
+from probe.recording.labels import of_content, of_digest, tag
+from probe.recording.meaning import (
+    Contracts,
+    Each,
+    Joins,
+    Meaning,
+    Moves,
+    Normalises,
+    Picks,
+    Reduces,
+    Reshapes,
+    Same,
+    Step,
+    Steps,
+    Turns,
+    Unknown,
+    Whole,
+    Windows,
+)
+from tests.helpers.recorders import normal
+
+
+class Folder:
+    """Files in memory."""
+
+    def __init__(self, room=True):
+        self.kept, self.room = {}, room
+
+    def put(self, array):
+        name = str(len(self.kept))
+        self.kept[name] = np.ascontiguousarray(array)
+        return name if self.room else None
+
+    def bits(self, name):
+        return self.kept[name].reshape(-1).view(np.uint8)
+
+    def broken(self, why):
+        return InputError("recording", "x", why)
+
+
+X = (2, 3, 4)
+CASES = {
+    "unknown": (Unknown("why"), [X], [X]),
+    "each": (Each("add", "adds", (0.1, float("inf"), None)), [X, (4,)], [X]),
+    "same": (Same(), [X], [X]),
+    "turns": (Turns((2, 0, 1)), [X], [(4, 2, 3)]),
+    "reshapes": (Reshapes(), [X], [(6, 4)]),
+    "joins": (Joins(1), [X, X], [(2, 6, 4)]),
+    "a slice": (Moves(lambda a: a[:, :2]), [X], [(2, 2, 4)]),
+    "padding": (Moves(lambda a: np.pad(a, ((0, 0), (0, 0), (1, 0)))), [X], [(2, 3, 5)]),
+    "two outputs": (Moves(lambda a: (a[:1], a[1:])), [X], [(1, 3, 4), (1, 3, 4)]),
+    "two inputs": (Moves(lambda a, b: np.concatenate([a, b])), [X, X], [(4, 3, 4)]),
+    "a kept axis": (Moves(lambda a: a[:, ::-1], kept=(0, 2)), [X], [X]),
+    "kept axes, two inputs": (
+        *(Moves(lambda a, b: np.concatenate([b, a], 1), kept=(2,)), [X, X], [(2, 6, 4)]),
+    ),
+    "nothing left": (Moves(lambda a: a[:, :0]), [X], [(2, 0, 4)]),
+    "picks": (Picks(axis=1, index=np.array([2, 0])), [X], [(2, 2, 4)]),
+    "picks one": (Picks(axis=1, index=1), [X], [(2, 4)]),
+    "contracts": (Contracts("...k,kn->...n", bias=2), [X, (4, 5), (5,)], [(2, 3, 5)]),
+    "reduces": (Reduces((1,), "mean", True), [X], [(2, 1, 4)]),
+    "normalises": (Normalises((-1,), "norm", (1e-5,)), [X], [X]),
+    "whole": (Whole(((0, 0),)), [X], [(2, 7)]),
+    "windows": (
+        Windows((1,), 2, (2,), (1,), (1,), ((1, 0),), weights=(0, 1, 2)),
+        *([X, (2, 4, 5)], [(2, 3, 5)]),
+    ),
+    "steps": (
+        Steps(
+            (
+                Step(Contracts("...k,kn->...n"), (0, 1), (2, 3, 5)),
+                Step(Moves(lambda a: a[:1]), (2,), (1, 3, 5)),
+                Step(Each("relu", "stays"), (3,), (1, 3, 5)),
+            )
+        ),
+        *([X, (4, 5)], [(1, 3, 5)]),
+    ),
+}
+
+
+def again(one, reads, gives, folder):
+    text = json.dumps(spelling.spelled(one, reads, gives, folder))
+    return spelling.meant(json.loads(text), gives, folder)
+
+
+@pytest.mark.parametrize("digested", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_the_labels_are_the_same(name, digested):
+    one, reads, gives = CASES[name]
+    found = again(one, reads, gives, Folder())
+    assert type(found) is type(one)
+    labels = [
+        of_digest(shape, str(n)) if digested else of_content(normal(*shape, seed=n))
+        for n, shape in enumerate(reads)
+    ]
+    ours, theirs = (each.labels(labels, gives, tag("op")) for each in (one, found))
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.known == b.known and np.array_equal(a.full(), b.full()), name
+
+
+def test_what_has_no_word_or_no_room_is_unknown():
+    class Odd(Meaning):
+        pass
+
+    assert type(again(Odd(), [X], [X], Folder())) is Unknown
+    move, reads, gives = CASES["a slice"]
+    assert "left out for its size" in again(move, reads, gives, Folder(room=False)).why
+
+
+def test_a_move_from_nowhere_is_refused():
+    folder = Folder()
+    move, reads, gives = CASES["a slice"]
+    found = again(move, reads, gives, folder)
+    folder.kept["0"] = folder.kept["0"] + 1000
+    with pytest.raises(InputError, match="comes from nowhere"):
+        found.move(np.zeros(X))
