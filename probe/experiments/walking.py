@@ -30,6 +30,9 @@ from probe.recording.recording import Live
 from probe.store import Store, parquet
 from probe.target import Target
 
+PATIENCE = 45.0
+"""Seconds for the causes of one pair of runs."""
+
 RUNS = 3
 """Of each time the median of so many."""
 
@@ -165,7 +168,7 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
 
     begun = time.monotonic()
     left, right = recorders(sides, target)
-    found = walk(left, right)
+    found = walk(left, right, seconds=PATIENCE)
     row: Row = {"vary": one.vary, "at": one.at, "against": one.against, "reason": None}
     seconds = time.monotonic() - begun
     verdicts = [each.verdict for each in found.operations]

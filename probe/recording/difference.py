@@ -79,8 +79,8 @@ class Aligned:
     @property
     def max_ulp(self) -> int | None:
         """The largest distance; None where it has no number (a NaN, or integers)."""
-        found = [one.max_ulp for one in self.gives]
-        return None if None in found else max(found, default=0)
+        found = [one.max_ulp for one in self.gives if one.max_ulp is not None]
+        return max(found, default=0) if len(found) == len(self.gives) else None
 
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""

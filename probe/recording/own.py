@@ -21,17 +21,19 @@ from probe.recording.recording import Side
 SECONDS = 60.0
 
 
-def find(
-    found: Difference, left: Side, right: Side, seconds: float = SECONDS
-) -> tuple[int, int]:
+def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
     Costs two watched runs for each 256 MB of operands, and a call of each operation. None stays
     where an operation can't be run alone, reads what only one side has, or time is over.
     """
-    carried = [one for one in found.operations if one.verdict == "carried" and one.right is not None]
+    carried = [
+        one for one in found.operations if one.verdict == "carried" and one.right is not None
+    ]
     agains = right.agains({one.right for one in carried if one.right is not None})
-    able = [one for one in carried if agains.get(one.right or 0) is not None and _paired(found, one)]
+    able = [
+        one for one in carried if agains.get(one.right or 0) is not None and _paired(found, one)
+    ]
     begun, asked = time.monotonic(), 0
     for some in _batches(found, able):
         if asked and time.monotonic() - begun > seconds:

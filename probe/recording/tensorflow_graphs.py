@@ -445,9 +445,9 @@ class Composed(Meaning):
                 found[number] = of_digest(value.shape, value.digest)
         for each in self.inside.operations:
             labels = given_labels(self.inside, each, found)
-            for given, label in zip(each.gives, labels, strict=True):
+            for given, own in zip(each.gives, labels, strict=True):
                 if found[given] is None:
-                    found[given] = label
+                    found[given] = own
         return [label for n in self.inside.outputs if (label := found[n]) is not None]
 
 

@@ -83,6 +83,8 @@ class Names:
         for one in self.objects:
             variable = one()
             handle = getattr(variable, "_handle", None)
+            if variable is None:
+                continue
             if isinstance(handle, EAGER) and variable.dtype.is_floating:
                 try:
                     found = run("ReadVariableOp", [handle], ("dtype", variable.dtype), 1)[0]

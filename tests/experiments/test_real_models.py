@@ -1,0 +1,67 @@
+"""Models under variations: rows of what was compared, and the notebook that draws them."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from probe import load
+from probe.experiments import models, walking
+from probe.experiments.models import Model, Variation
+from probe.store import Store
+from tests.helpers.notebooks import pictures
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+real_models = import_module("real_models")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """The store of a quick run."""
+    store = tmp_path_factory.mktemp("walks")
+    assert not real_models.main(["--quick", "--store", str(store)], standalone_mode=False)
+    return store
+
+
+def test_a_quick_run_compares_every_operation_and_explains_what_differs(quick):
+    walks, sources = load(quick).walks, load(quick).sources
+    assert len(walks) == 2 and walks.reason.isna().all()
+    assert (walks.examined == walks.operations).all() and (walks.one_side == 0).all()
+    assert ((walks.verdict == "differs") == (walks.differing > 0)).all()
+    assert len(sources) == (walks.sources + walks.own).sum()
+    assert (sources.alone == 1).all() and (sources.replayed == sources.examined).all()
+
+
+def test_a_second_run_walks_nothing_again(quick):
+    before = load(quick).walks.seconds.tolist()
+    real_models.main(["--quick", "--store", str(quick)], standalone_mode=False)
+    assert load(quick).walks.seconds.tolist() == before
+
+
+def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
+    assert pictures("real_models", quick, tmp_path) > 0
+
+
+def test_a_model_that_is_not_there_is_a_row_with_the_reason(tmp_path, monkeypatch):
+    def sides(_):
+        raise ImportError("no such package")
+
+    lost = Model("lost", "numpy", "none", (Variation("batch", "1", "8"),), sides)
+    monkeypatch.setattr(walking, "every", lambda: [lost])
+    monkeypatch.setattr(
+        walking,
+        "_apart",
+        lambda model, todo, folder: walking._walks(model.name, model.target, todo, folder),
+    )
+    with Store.here(tmp_path) as store:
+        done = walking.walk_all([lost], store, tmp_path)
+    assert list(done.failures.values()) == [["ImportError: no such package"]]
+    assert load(tmp_path).walks.reason.tolist() == ["ImportError: no such package"]
+
+
+def test_every_model_has_a_name_of_its_own_on_its_target():
+    names = [(one.name, one.target) for one in models.every()]
+    assert len(set(names)) == len(names) > 10
+    for one in models.every():
+        assert len(set(one.variations)) == len(one.variations)

@@ -1,0 +1,58 @@
+"""What differs by itself behind the first source is found, and nothing else is said to."""
+
+import numpy as np
+import pytest
+
+from probe.recording import own
+from probe.recording.difference import compare
+from probe.recording.meaning import Each
+from probe.recording.ndarray import Recorder, operation
+from probe.recording.recording import Live
+
+SHAPE = (3, 40)
+
+
+def planted(*wrong):
+    """Four functions in a row, those in ``wrong`` with their last bit turned."""
+
+    def model(x):
+        for number, function in enumerate((np.sin, np.exp, np.negative, np.cos)):
+            made = (
+                function
+                if number not in wrong
+                else lambda y, f=function: np.nextafter(f(np.asarray(y)), np.float32(9))
+            )
+            x = operation(f"step{number}", Each(function.__name__))(made)(x)
+        return x
+
+    return model
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"), [((0,), []), ((0, 3), ["step3"]), ((0, 1, 3), ["step1", "step3"])]
+)
+def test_a_second_difference_is_found_behind_the_first(wrong, expected):
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    left, right = Live(Recorder(planted(), x)), Live(Recorder(planted(*wrong), x))
+    found = compare(left, right)
+    assert found.first.name == f"step{wrong[0]}"
+    asked, able = own.find(found, left, right)
+    assert asked == able == 3 - wrong[0]
+    assert [one.name for one in found.operations if one.own] == expected
+    for one in found.operations:
+        assert one.own is None or one.own in (0, x.size)
+
+
+def test_as_a_source_it_has_the_differences_of_its_own_alone():
+    x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
+    left, right = Live(Recorder(planted(), x)), Live(Recorder(planted(0, 3), x))
+    found = compare(left, right)
+    own.find(found, left, right)
+    last = found.operations[-1]
+    side, source = own.alone(last, left, right)
+    assert source.verdict == "source" and source.differing == last.own == x.size
+    assert source.max_ulp == 1 and last.verdict == "carried"
+    (read,) = source.reads
+    healed = side.arrays({read.right})[read.right]
+    assert np.array_equal(healed, left.arrays({read.left})[read.left])
+    assert not np.array_equal(healed, right.arrays({read.right})[read.right])
