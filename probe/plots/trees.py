@@ -168,7 +168,7 @@ def draw_turns(axes: Axes, tree: Tree) -> int:
         turns = [turn for turn, leaf in enumerate(run) if leaf != BIAS]
         products = [run[turn] for turn in turns]
         axes.scatter(products, turns, s=9, color=colour(number), linewidths=0)
-    axes.set(xlabel="product", ylabel="its turn in its running sum")
+    axes.set(xlabel="product", ylabel="turn in its sum")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     return len(runs)

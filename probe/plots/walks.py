@@ -128,7 +128,7 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
     """
     rows = rows_of(found)
     sums = _summations(found)
-    height = 1.6 + 0.24 * max(len(rows), 10)
+    height = 1.6 + 0.24 * max(len(rows), 18 if sums else 8)
     figure = Figure(figsize=(9.0 + 6.0 * bool(sums), height), layout="constrained", dpi=110)
     grid = gridspec.GridSpec(
         2 if sums else 1, 2 if sums else 1, figure=figure, width_ratios=[9, 6][: 1 + bool(sums)]
