@@ -64,7 +64,8 @@ def opened(model: Any, trust: bool = False, switches: Mapping[str, str] | None =
 def of_no_chain(model: str) -> bool:
     """Whether something can only be run and watched: nobody reads it as a chain of layers."""
     path = Path(model)
-    return is_function(model) or path.suffix == ".tflite" or (path / "saved_model.pb").exists()
+    ending = path.suffix.lower() in (".tflite", ".pt2")
+    return is_function(model) or ending or (path / "saved_model.pb").exists()
 
 
 def library_of(path: Path) -> str:
