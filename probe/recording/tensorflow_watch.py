@@ -177,8 +177,8 @@ class Watching:
     def key(self, tensor: Any) -> Hashable:
         """The key of a tensor; one that is merely handed on keeps that of what it was.
 
-        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then the
-        tensor has the variable's own memory.
+        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
+        the tensor has the variable's own memory.
         """
         if tensor._id not in self.aliases and tensor._id not in self.given:
             handle = self._held(tensor) if tensor.dtype.is_floating else None
