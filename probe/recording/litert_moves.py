@@ -184,9 +184,19 @@ def _resize(call: Call) -> Meaning:
     return alone(call, Whole(((0, 0), (3, 3)), "resize", numbers), 0)
 
 
+def _filled(call: Call) -> Meaning:
+    shape, value = call.gives[0], call.at(1)
+    return Moves(lambda *arrays: np.broadcast_to(arrays[value].reshape(()), shape))
+
+
+def _range(call: Call) -> Meaning:
+    return Whole((), "range")
+
+
 MOVES: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshape),
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _pad),
+    **dict.fromkeys(("RANGE", "BROADCAST_ARGS"), _range),
     **dict.fromkeys(("SPLIT", "SPLIT_V"), _split),
     **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), _depth),
     **dict.fromkeys(("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), _blocks),
@@ -202,6 +212,7 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
     "EMBEDDING_LOOKUP": _embedding,
     "BROADCAST_TO": _broadcast,
     "TILE": _tile,
+    "FILL": _filled,
     "REVERSE_V2": _reverse,
 }
 """Rows of operators that move."""

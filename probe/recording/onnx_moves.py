@@ -202,6 +202,22 @@ def _counted(call: Call) -> Meaning:
     return Each(f"{call.op.lower()}")
 
 
+def _range(call: Call) -> Meaning:
+    return Whole((), "range")
+
+
+def _filled(call: Call) -> Meaning:
+    """The same number everywhere, whatever the shape."""
+    shape, value = call.gives[0], float(np.ravel(call.words.get("value", 0.0))[0])
+
+    def move(sizes: np.ndarray) -> np.ndarray:
+        label = tag("fill", value) if value else 0
+        labels = sizes.dtype == np.uint64
+        return np.full(shape, label, np.uint64) if labels else np.full(shape, value)
+
+    return Moves(move)
+
+
 def joined_rows(back: bool, ahead: int | None = None, last: bool = False) -> Moves:
     """First states and the steps of a sequence behind each other, for a scan; or cut apart again.
 
@@ -246,7 +262,7 @@ def framed(kind: str, step: int = 1, size: int = 1, count: int = 1) -> Moves:
 
 MOVES: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    **dict.fromkeys(("Shape", "Size", "Range", "ConstantOfShape"), _counted),
+    **dict.fromkeys(("Shape", "Size"), _counted),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys(("ReorderInput", "ReorderOutput"), _reorder),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_to_space),
@@ -257,6 +273,8 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "Range": _range,
+    "ConstantOfShape": _filled,
     "Expand": _expand,
     "Tile": _tile,
     "Pad": _pad,
