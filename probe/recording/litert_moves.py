@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.labels import tag
 from probe.recording.meaning import (
     Meaning,
     Moves,
@@ -40,11 +39,11 @@ def _pad(call: Call) -> Meaning:
     if call.op == "MIRROR_PAD":
         mode = "symmetric" if call.words.get("mode") == 1 else "reflect"
         return Moves(lambda x, *_: np.pad(x, around, mode))  # type: ignore[call-overload]
-    value = float(call.value(2).reshape(-1)[0]) if call.has(2) else 0.0
+    place = call.at(2) if call.has(2) else None
 
-    def move(x: np.ndarray, *_: Any) -> np.ndarray:
-        label = tag("pad", value) if value else np.uint64(0)  # a padded zero is an exact zero
-        return np.pad(x, around, constant_values=label if x.dtype == np.uint64 else value)
+    def move(*arrays: np.ndarray) -> np.ndarray:
+        value = 0 if place is None else arrays[place].reshape(())
+        return np.pad(arrays[0], around, constant_values=value)
 
     return Moves(move)
 
