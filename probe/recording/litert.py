@@ -180,7 +180,7 @@ class _Cut:
         fed = self._fed(operator)
         made = self.kept.get(number)
         if made is None:
-            made = _started(self.file.piece(operator, fed), self.switches)
+            made = _started(self.file.piece(operator, fed).content(), self.switches)
         found = _invoked(made, [self.values[n] for n in fed])
         self.values.update(zip(self.file.gives(operator), found, strict=True))
         if number in self.kept or any(t.isVariable for t in self._tensors(operator)):
@@ -242,10 +242,12 @@ class _Cut:
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             given = dict(zip(reads, arrays, strict=True))
             held = {n: given[n] for n in given if n not in fed}
-            model = self.file.piece(operator, fed, held)
-            if not last or last[0] != model:
-                last[:] = [model, _started(model, self.switches)]
-            return _invoked(last[1], [given[n] for n in fed])
+            if not last:
+                last[:] = [self.file.piece(operator, fed), b"", None]
+            model = last[0].content({n: one for n, one in held.items() if n in last[0].places})
+            if last[1] != model:
+                last[1:] = [model, _started(model, self.switches)]
+            return _invoked(last[2], [given[n] for n in fed])
 
         return again
 

@@ -39,6 +39,20 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 """Operators that run other subgraphs of the file; these go with them."""
 
 
+class Piece:
+    """A model of one operator, packed once. ``places``: the numbers of its constants' buffers."""
+
+    def __init__(self, packed: bytearray, places: Mapping[int, int]) -> None:
+        self.packed, root = packed, schema.Model.GetRootAs(packed, 0)
+        self.places = {n: root.Buffers(place).DataAsNumpy() for n, place in places.items()}
+
+    def content(self, constants: Mapping[int, np.ndarray] | None = None) -> bytes:
+        """Returns the file's bytes. ``constants``: other numbers for constants, of their shapes."""
+        for number, array in (constants or {}).items():
+            self.places[number][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return bytes(self.packed)
+
+
 class File:
     """A model as it is read. ``operators``: of its first subgraph, in the order in which they
     run."""
@@ -92,20 +106,14 @@ class File:
             for name, value in words.items()
         }
 
-    def piece(
-        self,
-        operator: Any,
-        fed: Mapping[int, Sequence[int]],
-        constants: Mapping[int, np.ndarray] | None = None,
-    ) -> bytes:
-        """Returns a model of one operator. ``fed``: what it reads, by number, with its shape;
-        ``constants``: other numbers for constants."""
+    def piece(self, operator: Any, fed: Mapping[int, Sequence[int]]) -> Piece:
+        """Returns a model of one operator. ``fed``: what it reads, by number, with its shape."""
         numbers = self._tensors_of(operator)
         places = {n: place for place, n in enumerate(numbers)}
         made, graph = schema.ModelT(), schema.SubGraphT()
         made.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in numbers:
-            graph.tensors.append(self._tensor(n, made.buffers, fed, constants or {}))
+            graph.tensors.append(self._tensor(n, made.buffers, fed))
         one = copy(operator)
         given = [] if operator.inputs is None else operator.inputs
         one.inputs = [places[int(n)] if n >= 0 else -1 for n in given]
@@ -124,29 +132,24 @@ class File:
         size = sum(len(one.data) for one in made.buffers if one.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
-        return bytes(builder.Output())
+        held = [(n, graph.tensors[places[n]].buffer) for n in numbers if n in self.constants]
+        return Piece(bytearray(builder.Output()), {n: place for n, place in held if place})
 
     def _tensors_of(self, operator: Any) -> list[int]:
         given = [] if operator.inputs is None else list(operator.inputs)
         every = [int(n) for n in [*given, *self.gives(operator)] if n >= 0]
         return list(dict.fromkeys(every))
 
-    def _tensor(
-        self,
-        number: int,
-        buffers: list[Any],
-        fed: Mapping[int, Sequence[int]],
-        constants: Mapping[int, np.ndarray],
-    ) -> Any:
-        tensor = copy(self.tensors[number])
+    def _tensor(self, number: int, buffers: list[Any], fed: Mapping[int, Sequence[int]]) -> Any:
+        tensor_of_file = self.tensors[number]
+        tensor = copy(tensor_of_file)
         tensor.buffer, tensor.shapeSignature = 0, None
         if number in fed:
             tensor.shape = list(fed[number])
-        elif number in self.constants or self.tensors[number].buffer:
-            data = self.model.buffers[self.tensors[number].buffer].data
-            if number in constants or number in self.constants:
-                array = constants.get(number, self.constants.get(number))
-                data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        elif number in self.constants or tensor_of_file.buffer:
+            data = self.model.buffers[tensor_of_file.buffer].data
+            if number in self.constants:
+                data = np.ascontiguousarray(self.constants[number]).reshape(-1).view(np.uint8)
             if data is not None and len(data):
                 tensor.buffer = len(buffers)
                 buffers.append(aligned_buffer(schema))

@@ -294,7 +294,7 @@ MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D"), _conv),
     **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _pool),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN", "TOPK_V2"), _chosen),
-    **dict.fromkeys(("SHAPE", "RANK", "RANGE", "FILL", "BROADCAST_ARGS"), _counted),
+    **dict.fromkeys(("SHAPE", "RANK"), _counted),
     **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), _counted),
     "TRANSPOSE_CONV": _transpose_conv,
     "FULLY_CONNECTED": _dense,

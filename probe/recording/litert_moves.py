@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.labels import tag
 from probe.recording.meaning import (
     Meaning,
     Moves,
@@ -40,11 +39,11 @@ def _pad(call: Call) -> Meaning:
     if call.op == "MIRROR_PAD":
         mode = "symmetric" if call.words.get("mode") == 1 else "reflect"
         return Moves(lambda x, *_: np.pad(x, around, mode))  # type: ignore[call-overload]
-    value = float(call.value(2).reshape(-1)[0]) if call.has(2) else 0.0
+    place = call.at(2) if call.has(2) else None
 
-    def move(x: np.ndarray, *_: Any) -> np.ndarray:
-        label = tag("pad", value) if value else np.uint64(0)  # a padded zero is an exact zero
-        return np.pad(x, around, constant_values=label if x.dtype == np.uint64 else value)
+    def move(*arrays: np.ndarray) -> np.ndarray:
+        value = 0 if place is None else arrays[place].reshape(())
+        return np.pad(arrays[0], around, constant_values=value)
 
     return Moves(move)
 
@@ -184,9 +183,19 @@ def _resize(call: Call) -> Meaning:
     return alone(call, Whole(((0, 0), (3, 3)), "resize", numbers), 0)
 
 
+def _filled(call: Call) -> Meaning:
+    shape, value = call.gives[0], call.at(1)
+    return Moves(lambda *arrays: np.broadcast_to(arrays[value].reshape(()), shape))
+
+
+def _range(call: Call) -> Meaning:
+    return Whole((), "range")
+
+
 MOVES: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshape),
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _pad),
+    **dict.fromkeys(("RANGE", "BROADCAST_ARGS"), _range),
     **dict.fromkeys(("SPLIT", "SPLIT_V"), _split),
     **dict.fromkeys(("DEPTH_TO_SPACE", "SPACE_TO_DEPTH"), _depth),
     **dict.fromkeys(("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"), _blocks),
@@ -202,6 +211,7 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
     "EMBEDDING_LOOKUP": _embedding,
     "BROADCAST_TO": _broadcast,
     "TILE": _tile,
+    "FILL": _filled,
     "REVERSE_V2": _reverse,
 }
 """Rows of operators that move."""

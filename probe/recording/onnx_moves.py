@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.labels import tag
 from probe.recording.meaning import (
     Each,
     Meaning,
@@ -100,9 +99,8 @@ def _pad(call: Call) -> Meaning:
     around = [(0, 0)] * rank
     for n, axis in enumerate(axes):
         around[axis] = (pads[n], pads[n + len(axes)])
-    value = call.words.get("value", 0.0)
-    if call.has(2):
-        value = call.value(2).reshape(-1)[0]
+    if call.words.get("value", 0.0):
+        return Unknown("it is padded with a number that no input holds")
     mode = call.words.get("mode", "constant")
     mode = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}[mode]
     cropped = tuple(
@@ -111,14 +109,13 @@ def _pad(call: Call) -> Meaning:
     )
     wider = [(max(0, before), max(0, after)) for before, after in around]
 
-    def move(x: np.ndarray, *_: Any) -> np.ndarray:
-        words: dict[str, Any] = {}
-        if mode == "constant":
-            labels = x.dtype == np.uint64  # a padded zero is an exact zero
-            words["constant_values"] = (
-                (tag("pad", float(value)) if value else 0) if labels else value
-            )
-        return np.pad(x[cropped], wider, mode, **words)  # type: ignore[call-overload]
+    place = call.at(2) if call.has(2) else None
+
+    def move(x: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+        if mode != "constant":
+            return np.pad(x[cropped], wider, mode)  # type: ignore[call-overload]
+        value = 0 if place is None else rest[place - 1].reshape(())
+        return np.pad(x[cropped], wider, constant_values=value)
 
     return Moves(move)
 
@@ -202,6 +199,17 @@ def _counted(call: Call) -> Meaning:
     return Each(f"{call.op.lower()}")
 
 
+def _range(call: Call) -> Meaning:
+    return Whole((), "range")
+
+
+def _filled(call: Call) -> Meaning:
+    shape = call.gives[0]
+    if np.any(call.words.get("value", 0)):
+        return Unknown("it is filled with a number that no input holds")
+    return Moves(lambda sizes: np.zeros(shape, sizes.dtype))
+
+
 def joined_rows(back: bool, ahead: int | None = None, last: bool = False) -> Moves:
     """First states and the steps of a sequence behind each other, for a scan; or cut apart again.
 
@@ -246,7 +254,7 @@ def framed(kind: str, step: int = 1, size: int = 1, count: int = 1) -> Moves:
 
 MOVES: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
-    **dict.fromkeys(("Shape", "Size", "Range", "ConstantOfShape"), _counted),
+    **dict.fromkeys(("Shape", "Size"), _counted),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys(("ReorderInput", "ReorderOutput"), _reorder),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _depth_to_space),
@@ -257,6 +265,8 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "Range": _range,
+    "ConstantOfShape": _filled,
     "Expand": _expand,
     "Tile": _tile,
     "Pad": _pad,

@@ -36,6 +36,7 @@ FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
 HARMLESS = (
     *(*CALLS, *LOOPS, *BRANCHES, "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "NoOp"),
     *("Assert", "ResourceGather", "Placeholder", "CheckNumerics", "EnsureShape"),
+    *("LookupTableFindV2", "LookupTableSizeV2", "TensorListReserve"),
 )
 """Stateful by TensorFlow's registry, and yet the same however often they run."""
 
@@ -127,7 +128,7 @@ def opened(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) ->
 
 def _same(watch: Watching, graph: Graph, inputs: list[Any], outputs: list[Any]) -> bool:
     """Whether the nodes, run one by one, give the function's bits."""
-    quiet = Watching(lambda _: None, watch.names)
+    quiet = Watching(lambda _: None, watch.names, watch.functions)
     try:
         found = walk(quiet, graph, inputs)
     except (tf.errors.OpError, TypeError, ValueError, KeyError):
@@ -180,9 +181,7 @@ def _ran(watch: Watching, node: Node, read: list[Any]) -> list[Any]:
 
 
 def _inside(watch: Watching, name: str, read: list[Any]) -> list[Any]:
-    graph = traced(watch, name, read)
-    assert graph is not None
-    return walk(watch, graph, read)
+    return walk(watch, traced(watch, name), read)
 
 
 def _reached(name: str) -> Iterator[Any]:
@@ -286,13 +285,10 @@ def _sorted(nodes: list[Node], order: dict[str, int]) -> list[Node]:
     return found
 
 
-_TRACED: dict[str, Graph] = {}
-
-
-def traced(watch: Watching, name: str, _: Any = None) -> Graph | None:
+def traced(watch: Watching, name: str, _: Any = None) -> Graph:
     """The graph of a function as it was traced, before any optimisation."""
-    if name in _TRACED:
-        return _TRACED[name]
+    if (known := watch.functions.get(name)) is not None:
+        return known
     definition = context.context().get_function_def(name)
     graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
     signature = definition.signature
@@ -300,8 +296,9 @@ def traced(watch: Watching, name: str, _: Any = None) -> Graph | None:
     inputs = set(fed.values())
     nodes = [_node(watch, one) for one in graph.node if one.name not in inputs]
     given = [_place(flat[definition.ret[one.name]]) for one in signature.output_arg]
-    _TRACED[name] = Graph(_sorted(nodes, {n.name: k for k, n in enumerate(nodes)}), fed, given)
-    return _TRACED[name]
+    made = Graph(_sorted(nodes, {n.name: k for k, n in enumerate(nodes)}), fed, given)
+    watch.functions[name] = made
+    return made
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -404,7 +401,7 @@ class _Inside:
     target = note = ""
 
     def __init__(self, watch: Watching, graph: Graph, inputs: list[Any]) -> None:
-        self.names, self.graph, self.inputs = watch.names, graph, inputs
+        self.outer, self.graph, self.inputs = watch, graph, inputs
         self.places = _places(watch, inputs)
         self.keys: list[Any] = []
 
@@ -414,7 +411,7 @@ class _Inside:
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the nodes one by one."""
-        watch = Watching(visit, self.names)
+        watch = Watching(visit, self.outer.names, self.outer.functions)
         self.keys = [watch.seen(self.inputs[n]).key for n in self.places]
         found = walk(watch, self.graph, self.inputs)
         return [watch.seen(one) for one in found]
@@ -433,9 +430,9 @@ class Composed(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         found: list[Labels | None] = [None] * len(self.inside.values)
-        for number, one in zip(self.inputs, reads, strict=True):
+        for number, label in zip(self.inputs, reads, strict=True):
             if number is not None:
-                found[number] = one
+                found[number] = label
         for number, value in enumerate(self.inside.values):
             if found[number] is not None:
                 continue
@@ -448,14 +445,13 @@ class Composed(Meaning):
             for given, own in zip(each.gives, labels, strict=True):
                 if found[given] is None:
                     found[given] = own
-        return [label for n in self.inside.outputs if (label := found[n]) is not None]
+        outputs = [found[n] for n in self.inside.outputs]
+        return [one for one in outputs if one is not None]
 
 
 def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
     try:
-        graph = traced(watch, name)
-        assert graph is not None
-        inner = _Inside(watch, graph, inputs)
+        inner = _Inside(watch, traced(watch, name), inputs)
         live = Live(inner)
     except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
         return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")

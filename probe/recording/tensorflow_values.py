@@ -83,9 +83,7 @@ class Names:
         for one in self.objects:
             variable = one()
             handle = getattr(variable, "_handle", None)
-            if variable is None:
-                continue
-            if isinstance(handle, EAGER) and variable.dtype.is_floating:
+            if variable is not None and isinstance(handle, EAGER) and variable.dtype.is_floating:
                 try:
                     found = run("ReadVariableOp", [handle], ("dtype", variable.dtype), 1)[0]
                 except tf.errors.OpError:  # not initialised

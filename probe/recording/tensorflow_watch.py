@@ -98,14 +98,12 @@ class Watching:
         self, op: str, inputs: list[Any], attributes: tuple[Any, ...], outputs: list[Any], path: str
     ) -> None:
         """An operation has run."""
-        if op in ("Identity", "StopGradient", "Snapshot", "ReadVariableOp") and outputs:
-            held = inputs[0]
-            if op == "ReadVariableOp":
-                self.aliases[outputs[0]._id] = self.variable(held, path)
-            elif held.dtype.name == "variant":
-                self._same_list(held, outputs[0])
-            else:
-                self.aliases[outputs[0]._id] = self.key(held)
+        if op == "ReadVariableOp":
+            self.aliases[outputs[0]._id] = self.variable(inputs[0], path)
+            return
+        if op in ("Identity", "IdentityN", "StopGradient", "Snapshot"):
+            for held, given in zip(inputs, outputs, strict=True):
+                self._handed_on(held, given)
             return
         if op.startswith("TensorList"):
             self._listed(op, inputs, outputs, path)
@@ -177,8 +175,8 @@ class Watching:
     def key(self, tensor: Any) -> Hashable:
         """The key of a tensor; one that is merely handed on keeps that of what it was.
 
-        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then the
-        tensor has the variable's own memory.
+        Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
+        the tensor has the variable's own memory.
         """
         if tensor._id not in self.aliases and tensor._id not in self.given:
             handle = self._held(tensor) if tensor.dtype.is_floating else None
@@ -261,8 +259,11 @@ class Watching:
         arguments = {n: np.array(array(inputs[n])) for n in sorted(numbers) if n < len(inputs)}
         return Call(op, simple, shapes, given, arguments, value)
 
-    def _same_list(self, old: Any, new: Any) -> None:
-        if old._id in self.lists:
+    def _handed_on(self, old: Any, new: Any) -> None:
+        """A value, or a list of them, under another name."""
+        if old.dtype.name != "variant":
+            self.aliases[new._id] = self.key(old)
+        elif old._id in self.lists:
             self.lists[new._id] = self.lists[old._id]
 
     def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:

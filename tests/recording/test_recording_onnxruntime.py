@@ -375,6 +375,18 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
     assert every, f"{op}: no output is ever said to agree"
 
 
+def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
+    content, x = residual()
+    recorder, seen = onnxruntime.Recorder(content, {"x": x}), []
+    own = recorder._run
+    monkeypatch.setattr(recorder, "_run", lambda one: [np.nextafter(own(one)[0], np.float32(9))])
+    recorder.record(seen.append)
+    assert [(one.op, one.path) for one in seen] == [("model", "")]
+    assert recorder.note == "the model is one operation: its nodes run one by one give other bits"
+    (found,) = seen[0].again([x])
+    assert found.shape == (4, 5)
+
+
 def test_what_nobody_described_is_unknown():
     node = helper.make_node("NonZero", ["x"], ["y"], name="node")
     x = normal(2, 3)
