@@ -33,6 +33,8 @@ from probe.recording.meaning import (
     Scans,
     Shapes,
     Splits,
+    Step,
+    Steps,
     Turns,
     Unknown,
     Whole,
@@ -376,6 +378,17 @@ def _split(one: Equation) -> Meaning:
     return Splits(one.params["axis"], tuple(one.params["sizes"]))
 
 
+def _squeeze(one: Equation) -> Meaning:
+    """Axes of size 1 go, one after the other; which they are is known, as of no reshape."""
+    shape, steps = list(one.shape()), []
+    for number, axis in enumerate(sorted(one.params["dimensions"], reverse=True)):
+        del shape[axis]
+        steps.append(Step(Picks(axis=axis, index=np.asarray(0)), (number,), tuple(shape)))
+    if len(steps) == 1:
+        return steps[0].meaning
+    return Steps(tuple(steps)) if steps else Same()
+
+
 def _broadcast(one: Equation) -> Meaning:
     return Broadcasts(tuple(one.params["broadcast_dimensions"]))
 
@@ -524,7 +537,7 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "cumlogsumexp": _scan("cumlogsumexp"),
     "broadcast_in_dim": _broadcast,
     "reshape": lambda one: Reshapes() if not one.params.get("dimensions") else Unknown("reshape"),
-    "squeeze": lambda one: Reshapes(),
+    "squeeze": _squeeze,
     "expand_dims": lambda one: Reshapes(),
     "transpose": lambda one: Turns(tuple(one.params["permutation"])),
     "slice": _slice,

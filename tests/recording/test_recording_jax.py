@@ -134,10 +134,14 @@ def test_another_input_that_is_taken_for_a_weight_is_compared_all_the_same() -> 
 
 
 def attention(x: Any, mask: Any) -> Any:
-    """Attention behind a mask."""
-    scores = x @ x.transpose(0, 2, 1) / 2.0
-    weights = jax.nn.softmax(jnp.where(mask[:, None, :], scores, -1e9))
-    return weights @ x
+    """Attention of two heads behind a mask."""
+    heads = (x @ SQUARE).reshape(*x.shape[:2], 2, 2).transpose(0, 2, 1, 3)
+    scores = heads @ heads.transpose(0, 1, 3, 2) / 2.0
+    weights = jax.nn.softmax(jnp.where(mask[:, None, None, :], scores, -1e9))
+    return (weights @ heads).transpose(0, 2, 1, 3).reshape(x.shape)
+
+
+SQUARE = of(4, 4)
 
 
 @pytest.mark.parametrize("jitted", [False, True])

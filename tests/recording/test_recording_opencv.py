@@ -134,6 +134,22 @@ def test_layers_without_weights_have_lines_that_run() -> None:
     assert seen >= 4
 
 
+def test_layers_that_work_in_place_are_recorded_too() -> None:
+    """As Caffe's models have it: BatchNorm, Scale and ReLU write over what they read."""
+    text = MODEL.text
+    for name in ("batchnorm1", "scale2", "relu3"):
+        text = text.replace(f'top: "{name}"', 'top: "convolution0"')
+        text = text.replace(f'bottom: "{name}"', 'bottom: "convolution0"')
+    run = Live(Opened(text, MODEL.weights).recorder({"x": IMAGES[:2]}))
+    assert [one.tobytes() for one in run.outputs] == [one.tobytes() for one in live(2).outputs]
+    for one in run.recording.operations:
+        arrays = run.arrays({*one.reads, *one.gives})
+        again = run.again(one.number)
+        assert again is not None
+        (found, *_) = again([arrays[n] for n in one.reads])
+        assert found.tobytes() == arrays[one.gives[0]].tobytes(), one.name
+
+
 TEXT = """
 name: "net"  # a comment
 input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
