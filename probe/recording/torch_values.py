@@ -48,6 +48,30 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return plain.numpy()
 
 
+def tensors(found: Any) -> list[torch.Tensor]:
+    """Returns the tensors in whatever a function returned, in order: in tuples, dictionaries,
+    dataclasses and objects with attributes, such as the outputs of transformers' models."""
+    every: list[torch.Tensor] = []
+    _gather(found, every, set())
+    return every
+
+
+def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
+    if isinstance(found, torch.Tensor):
+        every.append(found)
+    elif isinstance(found, dict):
+        for one in found.values():
+            _gather(one, every, met)
+    elif isinstance(found, list | tuple | set | frozenset):
+        for one in found:
+            _gather(one, every, met)
+    elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
+        if id(found) in met:
+            return
+        met.add(id(found))
+        _gather(vars(found), every, met)
+
+
 def dtype(tensor: torch.Tensor) -> str:
     """Returns NumPy's name of a tensor's numbers."""
     return str(tensor.dtype).removeprefix("torch.")
