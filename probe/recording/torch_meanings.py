@@ -114,10 +114,21 @@ def _each(call: Call) -> Meaning:
 
 
 @_row(
-    "clone", "lift_fresh", "lift_fresh_copy", "detach", "alias", "expand", "contiguous", "positive"
+    "clone",
+    "lift_fresh",
+    "lift_fresh_copy",
+    "detach",
+    "alias",
+    "expand",
+    "contiguous",
+    "positive",
+    "to_mkldnn",
+    "_to_dense",
+    "to_dense",
 )
 def _same(call: Call) -> Meaning:
-    return Same()
+    dtype = call.bound().get("dtype")
+    return Same() if dtype is None else _cast(call["self"].dtype, dtype)
 
 
 @_row("copy")
