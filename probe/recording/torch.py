@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,9 +21,9 @@ from probe.recording.contract import Event, Seen, Visit
 from probe.recording.meaning import Unknown
 from probe.recording.torch_calls import Call, replaced
 from probe.recording.torch_compiled import compiled_as_one
-from probe.recording.torch_files import ENDINGS, opened
+from probe.recording.torch_files import ENDINGS, Opened, read
 from probe.recording.torch_meanings import meaning, skipped, written
-from probe.recording.torch_values import Slot, Values, array, placed, slot_of
+from probe.recording.torch_values import Slot, Values, array, placed, slot_of, tensors
 
 COMPILED = "compiled functions are one operation each"
 
@@ -48,30 +49,6 @@ class Recorder:
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
-
-
-def tensors(found: Any) -> list[torch.Tensor]:
-    """Returns the tensors in whatever a function returned, in order: in tuples, dictionaries,
-    dataclasses and objects with attributes, such as the outputs of transformers' models."""
-    every: list[torch.Tensor] = []
-    _gather(found, every, set())
-    return every
-
-
-def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
-    if isinstance(found, torch.Tensor):
-        every.append(found)
-    elif isinstance(found, dict):
-        for one in found.values():
-            _gather(one, every, met)
-    elif isinstance(found, list | tuple | set | frozenset):
-        for one in found:
-            _gather(one, every, met)
-    elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
-        if id(found) in met:
-            return
-        met.add(id(found))
-        _gather(vars(found), every, met)
 
 
 CALL = torch.nn.Module._call_impl.__code__
@@ -224,6 +201,11 @@ def _filled(slot: Slot, operands: Sequence[torch.Tensor]) -> torch.Tensor:
     if slot.number is None:
         return placed(np.zeros(slot.shape), slot)
     return operands[slot.number]
+
+
+def opened(path: str | Path, trust: bool = False) -> Opened:
+    """Opens a model file. InputError where it isn't one, or needs trust."""
+    return read(Path(path), trust, Recorder)
 
 
 __all__ = ["ENDINGS", "Recorder", "array", "opened", "tensors"]

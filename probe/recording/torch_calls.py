@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 def facts(func: Any) -> Facts:
     """Returns what an operation's schema says."""
     schema = func._schema
-    base = schema.name.partition("::")[2]
+    base = schema.name.removeprefix("aten::")  # others keep their library's name in front
     arguments = schema.arguments
     writes = tuple(n for n, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write)
     only = {n for n in writes if arguments[n].kwarg_only}

@@ -21,7 +21,9 @@ import torch
 
 from probe.errors import InputError
 from probe.recording.contract import Input
+from probe.recording.torch_values import array, tensors
 
+Make = Callable[[Callable[[], Any]], Any]
 ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")
 STATE = "every run starts with a fresh copy of the model, which keeps a state"
 TRUST = "if you trust where it comes from, give --trust (Python: trust=True)"
@@ -35,13 +37,12 @@ class Opened:
 
     def __init__(self, path: Path, model: Callable[..., Any], inputs: tuple[Input, ...]) -> None:
         self.path, self.model, self.inputs = path, model, inputs
+        self.make: Make
         self.needed = {one.name for one in inputs}
         self.scalars: dict[str, type] = {}
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """Returns a recorder of the model with these inputs. InputError where they don't fit."""
-        from probe.recording.torch import Recorder
-
         self._check(arrays)
         names = [one.name for one in self.inputs if one.name in arrays]
         given = {name: self._argument(name, arrays[name]) for name in names}
@@ -51,7 +52,7 @@ class Opened:
             model = copy.deepcopy(self.model) if stateful else self.model
             return model(**given) if len(given) > 1 or not names else model(*given.values())
 
-        recorder = Recorder(run)
+        recorder = self.make(run)
         recorder.note = STATE if stateful else ""
         return recorder
 
@@ -83,8 +84,6 @@ class Opened:
 
     def _stateful(self, given: Mapping[str, Any]) -> bool:
         """Whether a second run of the same model gives something else; it also warms it up."""
-        from probe.recording.torch import array, tensors
-
         model = copy.deepcopy(self.model)
         found = []
         for _ in range(3):  # TorchScript watches two runs before it compiles
@@ -94,9 +93,8 @@ class Opened:
         return any(one != found[0] for one in found)
 
 
-def opened(path: str | Path, trust: bool = False) -> Opened:
-    """Opens a model file. InputError where it isn't one, or needs trust."""
-    path = Path(path)
+def read(path: Path, trust: bool, make: Make) -> Opened:
+    """Opens a model file; ``make`` makes a recorder of a function. InputError as of ``opened``."""
     kind = _kind(path)
     if not trust:
         why = {
@@ -106,12 +104,14 @@ def opened(path: str | Path, trust: bool = False) -> Opened:
         }[kind]
         raise InputError("network", path, why, TRUST)
     try:
-        return {"exported": _exported, "script": _script, "pickle": _pickled}[kind](path)
+        found = {"exported": _exported, "script": _script, "pickle": _pickled}[kind](path)
     except InputError:
         raise
     except Exception as error:
         why = f"PyTorch can't read it ({' '.join(str(error).split())[:100]})"
         raise InputError("network", path, why, AGAIN) from None
+    found.make = make
+    return found
 
 
 def _kind(path: Path) -> str:

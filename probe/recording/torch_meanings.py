@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from probe.recording import torch_moves  # noqa: F401
 from probe.recording.meaning import (
     Attends,
-    Blends,
-    Chooses,
     Contracts,
     Each,
     Encodes,
-    Joins,
     Made,
     Meaning,
-    Moves,
     Normalises,
-    Pads,
     Picks,
     Reduces,
     Reshapes,
     Same,
     Scans,
-    Splits,
     Turns,
     Unknown,
     Whole,
     Windows,
 )
 from probe.recording.torch_calls import NO_CONTENTS, Call
+from probe.recording.torch_rows import MEANINGS, row
 from probe.recording.torch_values import Slot
-
-Row = Callable[[Call], Meaning]
-MEANINGS: dict[str, Row] = {}
-"""By the name of the operation, without ``_`` behind it."""
 
 WORDS = {
     "mul": "multiply",
@@ -65,9 +56,9 @@ def meaning(call: Call) -> Meaning:
     """Returns what a call computes; Unknown where nobody said."""
     if call.random:
         return Unknown("it draws random numbers")
-    row = MEANINGS.get(call.name)
-    if row is not None:
-        return row(call)
+    found = MEANINGS.get(call.name)
+    if found is not None:
+        return found(call)
     if torch.Tag.pointwise in call.func.tags:
         return _each(call)
     return Unknown(f"nobody has said what {call.op} computes")
@@ -81,15 +72,6 @@ def written(call: Call) -> list[torch.Tensor]:
 def skipped(call: Call) -> bool:
     """Whether what a call gives holds nothing yet."""
     return call.base in NO_CONTENTS
-
-
-def _row(*names: str) -> Callable[[Row], Row]:
-    def add(row: Row) -> Row:
-        for name in names:
-            MEANINGS[name] = row
-        return row
-
-    return add
 
 
 def _each(call: Call) -> Meaning:
@@ -113,20 +95,31 @@ def _each(call: Call) -> Meaning:
     return Each(word, zero, numbers)
 
 
-@_row(
-    "clone", "lift_fresh", "lift_fresh_copy", "detach", "alias", "expand", "contiguous", "positive"
+@row(
+    "clone",
+    "lift_fresh",
+    "lift_fresh_copy",
+    "detach",
+    "alias",
+    "expand",
+    "contiguous",
+    "positive",
+    "to_mkldnn",
+    "_to_dense",
+    "to_dense",
 )
 def _same(call: Call) -> Meaning:
-    return Same()
+    dtype = call.bound().get("dtype")
+    return Same() if dtype is None else _cast(call["self"].dtype, dtype)
 
 
-@_row("copy")
+@row("copy")
 def _copied(call: Call) -> Meaning:
     source = call["src"]
     return _cast(source.dtype, call["self"].dtype)
 
 
-@_row("_to_copy")
+@row("_to_copy")
 def _to_copy(call: Call) -> Meaning:
     return _cast(call["self"].dtype, call["dtype"] or call["self"].dtype)
 
@@ -137,7 +130,7 @@ def _cast(before: torch.dtype, after: torch.dtype) -> Meaning:
     return Each("cast", "stays", (str(after).removeprefix("torch."),))
 
 
-@_row("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "flatten")
+@row("view", "_unsafe_view", "reshape", "_reshape_alias", "squeeze", "unsqueeze", "flatten")
 def _reshapes(call: Call) -> Meaning:
     if call.name == "squeeze" and isinstance(call.bound().get("dim"), int):
         axis = call["dim"]
@@ -148,7 +141,7 @@ def _reshapes(call: Call) -> Meaning:
     return Reshapes()
 
 
-@_row("permute", "transpose", "t", "numpy_T", "movedim", "swapaxes")
+@row("permute", "transpose", "t", "numpy_T", "movedim", "swapaxes")
 def _turns(call: Call) -> Meaning:
     rank = len(call["self"].shape)
     axes = list(range(rank))
@@ -163,32 +156,32 @@ def _turns(call: Call) -> Meaning:
 # sums of products
 
 
-@_row("mm")
+@row("mm")
 def _mm(call: Call) -> Meaning:
     return Contracts("ik,kj->ij")
 
 
-@_row("bmm")
+@row("bmm")
 def _bmm(call: Call) -> Meaning:
     return Contracts("bik,bkj->bij")
 
 
-@_row("mv")
+@row("mv")
 def _mv(call: Call) -> Meaning:
     return Contracts("ik,k->i")
 
 
-@_row("dot", "vdot")
+@row("dot", "vdot")
 def _dot(call: Call) -> Meaning:
     return Contracts("k,k->")
 
 
-@_row("linear")
+@row("linear")
 def _linear(call: Call) -> Meaning:
     return Contracts("...k,nk->...n", bias=2 if len(call.reads) == 3 else None)
 
 
-@_row("addmm", "baddbmm", "addmv")
+@row("addmm", "baddbmm", "addmv")
 def _addmm(call: Call) -> Meaning:
     equation = {"addmm": "ik,kj->ij", "baddbmm": "bik,bkj->bij", "addmv": "ik,k->i"}[call.name]
     bias = None if call["beta"] == 0 else 0
@@ -196,7 +189,7 @@ def _addmm(call: Call) -> Meaning:
     return Contracts(equation, (1, 2), bias, numbers=numbers)
 
 
-@_row("convolution", "_convolution", "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward")
+@row("convolution", "_convolution", "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward")
 def _convolution(call: Call) -> Meaning:
     if call.name not in ("convolution", "_convolution"):
         return Unknown(f"nobody has said what {call.op} computes")
@@ -220,7 +213,7 @@ def _wide(numbers: Any, rank: int) -> tuple[int, ...]:
     return found * rank if len(found) == 1 else found
 
 
-@_row(
+@row(
     "max_pool2d_with_indices",
     "max_pool3d_with_indices",
     "max_pool1d",
@@ -253,7 +246,7 @@ def _pool(call: Call) -> Meaning:
     )
 
 
-@_row(
+@row(
     "_adaptive_avg_pool2d",
     "_adaptive_avg_pool3d",
     "adaptive_avg_pool2d",
@@ -281,7 +274,7 @@ def _adaptive(call: Call) -> Meaning:
 # norms, softmax, attention
 
 
-@_row("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm")
+@row("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm")
 def _layer_norm(call: Call) -> Meaning:
     rank, last = len(call["input"].shape), len(call["normalized_shape"])
     word = "layer_norm" if "layer" in call.name else "rms_norm"
@@ -294,7 +287,7 @@ def _present(call: Call) -> tuple[bool, ...]:
     return tuple(isinstance(bound.get(name), Slot) for name in ("weight", "bias"))
 
 
-@_row("native_group_norm")
+@row("native_group_norm")
 def _group_norm(call: Call) -> Meaning:
     rank = len(call["input"].shape)
     numbers = (*_present(call), call["eps"])
@@ -303,7 +296,7 @@ def _group_norm(call: Call) -> Meaning:
     )
 
 
-@_row(
+@row(
     "native_batch_norm",
     "_native_batch_norm_legit",
     "_native_batch_norm_legit_no_training",
@@ -325,22 +318,22 @@ def _batch_norm(call: Call) -> Meaning:
     return Normalises(axes, "batch_norm", ("training", *numbers), along=1)
 
 
-@_row("_weight_norm_interface", "_weight_norm")
+@row("_weight_norm_interface", "_weight_norm")
 def _weight_norm(call: Call) -> Meaning:
     return Whole(((call["dim"], call["dim"]),), "weight_norm")
 
 
-@_row("_softmax", "softmax", "_safe_softmax")
+@row("_softmax", "softmax", "_safe_softmax")
 def _softmax(call: Call) -> Meaning:
     return Normalises((call["dim"],), "softmax", vanishes=True)
 
 
-@_row("_log_softmax", "log_softmax")
+@row("_log_softmax", "log_softmax")
 def _log_softmax(call: Call) -> Meaning:
     return Normalises((call["dim"],), "log_softmax")
 
 
-@_row("_scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention")
+@row("_scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention")
 def _attends(call: Call) -> Meaning:
     if call["dropout_p"]:
         return Unknown("it draws random numbers")
@@ -351,7 +344,7 @@ def _attends(call: Call) -> Meaning:
     return Attends(bool(call["is_causal"]), (float(scale),), boolean=dtype == "bool", dtype=dtype)
 
 
-@_row("_transformer_encoder_layer_fwd")
+@row("_transformer_encoder_layer_fwd")
 def _encoder_layer(call: Call) -> Meaning:
     mask, numbers = call["mask"], call.numbers("mask_type")
     if call["src"].strides is None:
@@ -365,14 +358,14 @@ def _encoder_layer(call: Call) -> Meaning:
     return Encodes("transformer_encoder_layer", numbers, mask.number, rows, dtype)
 
 
-@_row("_native_multi_head_attention")
+@row("_native_multi_head_attention")
 def _native_attention(call: Call) -> Meaning:
     if call["query"] is None or call["mask"] is not None or call["key"] != call["query"]:
         return Unknown("attention with a mask or with other keys than queries")
     return Whole(((0, 0),), "multi_head_attention", call.numbers())
 
 
-@_row("mkldnn_rnn_layer")
+@row("mkldnn_rnn_layer")
 def _rnn_layer(call: Call) -> Meaning:
     if call["batch_sizes"]:
         return Unknown("sequences of several lengths, packed")
@@ -383,7 +376,7 @@ def _rnn_layer(call: Call) -> Meaning:
 # sums, means, extremes
 
 
-@_row(
+@row(
     "sum",
     "mean",
     "amax",
@@ -422,12 +415,12 @@ def _reduces(call: Call) -> Meaning:
     return Reduces(axes, word, keep, word == "sum", call.numbers(*leave_out), places)
 
 
-@_row("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
+@row("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
 def _scans(call: Call) -> Meaning:
     return Scans(call["dim"], call.name)
 
 
-@_row("sort", "topk", "argsort", "kthvalue")
+@row("sort", "topk", "argsort", "kthvalue")
 def _sorts(call: Call) -> Meaning:
     rank = len(call["self"].shape)
     dim = call["dim"] % max(rank, 1)
@@ -437,7 +430,7 @@ def _sorts(call: Call) -> Meaning:
 # creation
 
 
-@_row(
+@row(
     "zeros",
     "ones",
     "full",
@@ -469,292 +462,6 @@ def _given_dtype(call: Call) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-@_row("arange", "linspace", "eye", "hann_window", "hamming_window", "blackman_window")
+@row("arange", "linspace", "eye", "hann_window", "hamming_window", "blackman_window")
 def _series(call: Call) -> Meaning:
     return Made((call.op, call.numbers()), "", places=True)
-
-
-# moves
-
-
-def _others(call: Call, *axes: int) -> tuple[int, ...]:
-    rank = len(call["self"].shape)
-    return tuple(n for n in range(rank) if n not in [axis % rank for axis in axes])
-
-
-@_row("slice")
-def _slice(call: Call) -> Meaning:
-    axis = call["dim"]
-    index = np.arange(call["self"].shape[axis])[call["start"] : call["end"] : call["step"]]
-    return Picks(axis=axis, index=index)
-
-
-@_row("select")
-def _select(call: Call) -> Meaning:
-    axis = call["dim"]
-    return Picks(axis=axis, index=np.asarray(call["index"] % call["self"].shape[axis]))
-
-
-@_row("index_select", "embedding")
-def _picks(call: Call) -> Meaning:
-    name, axis = ("indices", 0) if call.name == "embedding" else ("index", call["dim"])
-    index = call.content(name)
-    return Unknown("its index is too large") if index is None else Picks(axis=axis, index=index)
-
-
-@_row("index", "_unsafe_index")
-def _index(call: Call) -> Meaning:
-    found = call.contents("indices")
-    if found is None:
-        return Unknown("its index is too large")
-    index = tuple(slice(None) if one is None else one for one in found)
-    return Moves(lambda one, *_: one[index])
-
-
-@_row("gather")
-def _gather(call: Call) -> Meaning:
-    index, axis = call.content("index"), call["dim"]
-    if index is None:
-        return Unknown("its index is too large")
-
-    def move(one: np.ndarray, *_: np.ndarray) -> np.ndarray:
-        at = axis % max(one.ndim, 1)
-        part = tuple(slice(None if n == at else size) for n, size in enumerate(index.shape))
-        return np.take_along_axis(one[part], index, at)
-
-    return Moves(move)
-
-
-@_row(
-    "split",
-    "split_with_sizes",
-    "unsafe_split",
-    "unbind",
-    "chunk",
-    "unsafe_split_with_sizes",
-    "unsafe_chunk",
-    "tensor_split",
-)
-def _splits(call: Call) -> Meaning:
-    axis = call["dim"]
-    if call.name == "unbind":
-        return Splits(axis, (1,) * len(call.shapes), True)
-    return Splits(axis, tuple(shape[axis] for shape in call.shapes))
-
-
-@_row("cat", "concat", "stack")
-def _joins(call: Call) -> Meaning:
-    return Joins(call["dim"], stacked=call.name == "stack")
-
-
-@_row("constant_pad_nd", "pad")
-def _pads(call: Call) -> Meaning:
-    dtype = str(call["self"].dtype).removeprefix("torch.")
-    return Pads(_widths(call["pad"], len(call["self"].shape)), call["value"] or 0, dtype)
-
-
-def _widths(pad: list[int], rank: int) -> tuple[tuple[int, int], ...]:
-    """A pair of widths an axis, from PyTorch's list, which begins with the last axis."""
-    pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)]
-    return ((0, 0),) * (rank - len(pairs)) + tuple(reversed(pairs))
-
-
-@_row(
-    "reflection_pad1d",
-    "reflection_pad2d",
-    "reflection_pad3d",
-    "replication_pad1d",
-    "replication_pad2d",
-    "replication_pad3d",
-)
-def _mirrors(call: Call) -> Meaning:
-    rank = len(call["self"].shape)
-    widths = _widths(call["padding"], rank)
-    mode: Any = "reflect" if "reflection" in call.name else "edge"
-    kept = tuple(n for n in range(rank) if widths[n] == (0, 0))
-    return Moves(lambda one: np.pad(one, widths, mode), kept)
-
-
-@_row("roll", "flip")
-def _rolls(call: Call) -> Meaning:
-    axes = tuple(call["dims"])
-    if call.name == "flip":
-        return Moves(lambda one: np.flip(one, axes), _others(call, *axes))
-    shifts = tuple(call["shifts"])
-    if not axes:
-        return Moves(lambda one: np.roll(one, shifts[0]))
-    return Moves(lambda one: np.roll(one, shifts, axes), _others(call, *axes))
-
-
-@_row("repeat")
-def _repeat(call: Call) -> Meaning:
-    times = tuple(call["repeats"])
-    same = len(times) == len(call["self"].shape)
-    kept = tuple(n for n, k in enumerate(times) if k == 1) if same else ()
-    return Moves(lambda one: np.tile(one, times), kept)
-
-
-@_row("repeat_interleave")
-def _interleave(call: Call) -> Meaning:
-    index = call.content("repeats")
-    if index is None:
-        return Unknown("its index is too large")
-    return Made((call.op, tuple(map(int, index))), "", places=True)
-
-
-@_row("unfold")
-def _unfold(call: Call) -> Meaning:
-    axis, size, step = call["dimension"], call["size"], call["step"]
-    rank = len(call["self"].shape)
-    at = axis % rank
-
-    def move(one: np.ndarray) -> np.ndarray:
-        windows = np.lib.stride_tricks.sliding_window_view(one, size, axis=at)
-        return windows[(slice(None),) * at + (slice(None, None, step),)]
-
-    return Moves(move, _others(call, axis))
-
-
-@_row("as_strided")
-def _as_strided(call: Call) -> Meaning:
-    one = call["self"]
-    if one.strides is None or int(np.prod(call.shapes[0])) > 1 << 22:
-        return Unknown("it reads memory by its own strides")
-    own, wanted = _grid(one.shape, one.strides), _grid(call.shapes[0], call["stride"])
-    offset = call["storage_offset"]
-    wanted = wanted + (0 if offset is None else offset - one.offset)
-    if not own.size or (offset not in (None, 0) and one.offset):
-        return Unknown("it reads memory by its own strides")
-    place = np.full(int(max(own.max(), wanted.max())) + 1, -1)
-    place[own.reshape(-1)] = np.arange(own.size)
-    index = place[wanted]
-    if wanted.min() < 0 or index.min() < 0:
-        return Unknown("it reads memory beyond its input")
-    return Moves(lambda array: np.asarray(array).reshape(-1)[index])
-
-
-def _grid(shape: tuple[int, ...], strides: Any) -> np.ndarray:
-    found = np.zeros(tuple(shape), np.int64)
-    for axis, (size, step) in enumerate(zip(shape, strides, strict=True)):
-        found += np.arange(size).reshape(-1, *(1,) * (len(shape) - axis - 1)) * step
-    return found
-
-
-@_row("tril", "triu")
-def _triangle(call: Call) -> Meaning:
-    cut = np.tril if call.name == "tril" else np.triu
-    k = call["diagonal"]
-    rank = len(call["self"].shape)
-    return Moves(
-        lambda one: np.where(cut(np.ones(one.shape[-2:], bool), k), one, one.dtype.type(0)),
-        tuple(range(rank - 2)),
-    )
-
-
-@_row("where")
-def _where(call: Call) -> Meaning:
-    if len(call.reads) != 3:
-        return Each("where", "", call.numbers())
-    return Chooses()
-
-
-@_row("masked_fill")
-def _masked_fill(call: Call) -> Meaning:
-    value = call["value"]
-    if isinstance(value, Slot):
-        return Chooses((1, 2, 0))
-    return Chooses((1, -1, 0), value, str(call["self"].dtype).removeprefix("torch."))
-
-
-@_row("index_put", "scatter", "index_copy", "slice_scatter", "select_scatter")
-def _puts(call: Call) -> Meaning:
-    indices = call.contents("indices") if call.name == "index_put" else None
-    if indices is None or call["accumulate"]:
-        return Unknown("it writes into places that aren't known")
-    index = tuple(slice(None) if one is None else one for one in indices)
-
-    def move(one: np.ndarray, *others: np.ndarray) -> np.ndarray:
-        found = np.array(one)
-        found[index] = others[-1]
-        return found
-
-    return Moves(move)
-
-
-# pictures
-
-
-@_row(
-    "upsample_nearest1d",
-    "upsample_nearest2d",
-    "upsample_nearest3d",
-    "_upsample_nearest_exact1d",
-    "_upsample_nearest_exact2d",
-    "_upsample_nearest_exact3d",
-)
-def _nearest(call: Call) -> Meaning:
-    shape = call["self"].shape
-    inner = shape[2:]
-    plane = torch.arange(math.prod(inner), dtype=torch.float64).reshape(1, 1, *inner)
-    args = (plane, *call.args[1:])
-    index = call.func(*args, **call.kwargs).numpy().astype(np.int64).reshape(-1)
-
-    def move(one: np.ndarray) -> np.ndarray:
-        flat = one.reshape(*one.shape[:2], -1)
-        return flat[..., index]
-
-    return Moves(move, (0, 1))
-
-
-@_row(
-    "upsample_linear1d",
-    "upsample_bilinear2d",
-    "upsample_trilinear3d",
-    "upsample_bicubic2d",
-    "_upsample_bilinear2d_aa",
-    "_upsample_bicubic2d_aa",
-)
-def _interpolates(call: Call) -> Meaning:
-    """Along each axis alone the operation is asked what it does to each element."""
-    shape, to = call["self"].shape, call.shapes[0]
-    rank = len(shape) - 2
-    if any(n * m > 1 << 22 for n, m in zip(shape[2:], to[2:], strict=True)):
-        return Whole(((0, 0), (1, 1)), call.name, call.numbers())
-    taps = []
-    for axis in range(rank):
-        size = shape[axis + 2]
-        plane = torch.eye(size, dtype=torch.float64)
-        lengths = [size if k == axis else n for k, n in enumerate(shape[2:])]
-        plane = plane.reshape(size, 1, *(size if k == axis else 1 for k in range(rank)))
-        found = call.func(plane.expand(size, 1, *lengths), *call.args[1:], **call.kwargs)
-        line = found[(slice(None), 0, *(slice(None) if k == axis else 0 for k in range(rank)))]
-        taps.append((axis + 2, *_terms(line.numpy().T)))
-    return Blends(tuple(taps))
-
-
-def _terms(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row isn't zero, and what is there: (rows, terms) both."""
-    most = int((matrix != 0).sum(1).max(initial=1))
-    index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
-    return index, np.take_along_axis(matrix, index, 1)
-
-
-@_row("_fft_r2c", "_fft_c2c", "_fft_c2r")
-def _fourier(call: Call) -> Meaning:
-    axes = [axis % len(call["self"].shape) for axis in call["dim"]]
-    rest = [axis for axis in range(len(call["self"].shape)) if axis not in axes]
-    return Whole(tuple((axis, axis) for axis in rest), call.name, call.numbers())
-
-
-@_row("pixel_shuffle")
-def _shuffle(call: Call) -> Meaning:
-    r, to = call["upscale_factor"], call.shapes[0]
-
-    def move(one: np.ndarray) -> np.ndarray:
-        *lead, c, h, w = one.shape
-        split = one.reshape(*lead, c // (r * r), r, r, h, w)
-        k = len(lead)
-        turned = split.transpose(*range(k), k, k + 3, k + 1, k + 4, k + 2)
-        return turned.reshape(to)
-
-    return Moves(move, tuple(range(len(to) - 3)))

@@ -2,7 +2,8 @@
 
 Views share memory, and a change through one of them changes all others: each is another value from
 then on, put together from what was there and what was written. Addresses are never mistaken for
-each other: of every memory that a run meets a weak reference is kept, which keeps no contents.
+each other: of every memory that a run meets a weak reference is kept until it has died, and each
+has a number of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from probe.recording.meaning import Moves, Unknown
 
 MOST = 1 << 22
 """Elements up to which it is worked out which of them a change through a view reached."""
+
+SWEEP = 8
+"""Memories that are met between two looks for those that have died."""
 
 PLACES = 16
 """Elements by which operands of a run alone may be out of step with their allocation (64 bytes)."""
@@ -42,6 +46,30 @@ def array(tensor: torch.Tensor) -> np.ndarray:
             else plain.reshape(1).view(torch.uint16).numpy().reshape(())
         )
     return plain.numpy()
+
+
+def tensors(found: Any) -> list[torch.Tensor]:
+    """Returns the tensors in whatever a function returned, in order: in tuples, dictionaries,
+    dataclasses and objects with attributes, such as the outputs of transformers' models."""
+    every: list[torch.Tensor] = []
+    _gather(found, every, set())
+    return every
+
+
+def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
+    if isinstance(found, torch.Tensor):
+        every.append(found)
+    elif isinstance(found, dict):
+        for one in found.values():
+            _gather(one, every, met)
+    elif isinstance(found, list | tuple | set | frozenset):
+        for one in found:
+            _gather(one, every, met)
+    elif hasattr(found, "__dict__") and not isinstance(found, torch.nn.Module | type):
+        if id(found) in met:
+            return
+        met.add(id(found))
+        _gather(vars(found), every, met)
 
 
 def dtype(tensor: torch.Tensor) -> str:
@@ -126,16 +154,29 @@ class Geometry(NamedTuple):
 class Memory:
     """A storage: how often it was changed, and what is known to lie in it.
 
-    ``given``: whether the run itself made it. ``values``: by key, of this change or before;
-    ``parts``: what was written since ``cover`` last held all of it.
+    ``number``: its own in this run; ``held``: a weak reference; ``given``: whether the run itself
+    made it. ``values``: by key, of this change or before; ``parts``: what was written since
+    ``cover`` last held all of it.
     """
 
     held: Any
+    number: int
     changes: int = 0
     given: bool = False
     values: dict[Hashable, Geometry] = field(default_factory=dict)
     cover: tuple[Hashable, Geometry] | None = None
     parts: list[tuple[Hashable, Geometry]] = field(default_factory=list)
+
+
+class _Kept:
+    """A tensor that isn't plain memory, which is rare: it is kept alive, so that its id stays."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def expired(self) -> bool:
+        """Never."""
+        return False
 
 
 class Values:
@@ -145,7 +186,7 @@ class Values:
         self.visit = visit
         self.memories: dict[Hashable, Memory] = {}
         self.weights: dict[Hashable, str] = {}
-        self.pinned: dict[int, Any] = {}
+        self.met = 0
 
     def weigh(self, tensor: torch.Tensor, name: str) -> None:
         """Says that a tensor is a weight, and its name."""
@@ -158,18 +199,27 @@ class Values:
         return (place, memory.changes, self._geometry(tensor), flags)
 
     def _memory(self, tensor: torch.Tensor) -> tuple[Hashable, Memory]:
-        place: Hashable
-        held: Any
         if tensor.layout == torch.strided and not tensor.is_nested:
             storage = tensor.untyped_storage()
-            place, held = storage._cdata, None
+            place: Hashable = storage._cdata
             if place not in self.memories:
-                held = StorageWeakRef(storage)
+                self.memories[place] = Memory(StorageWeakRef(storage), self._next())
         else:
-            place, held = ("object", id(tensor)), tensor  # rare: kept alive
-        if place not in self.memories:
-            self.memories[place] = Memory(held)
-        return place, self.memories[place]
+            place = ("object", id(tensor))
+            if place not in self.memories:
+                self.memories[place] = Memory(_Kept(tensor), self._next())
+        memory = self.memories[place]
+        return memory.number, memory
+
+    def _next(self) -> int:
+        """Returns the next memory's number. Forgets those that have died: else the little that is
+        left of each would lie between what is allocated later, and the process would grow."""
+        self.met += 1
+        if self.met % SWEEP == 0:
+            dead = [place for place, one in self.memories.items() if one.held.expired()]
+            for place in dead:
+                del self.memories[place]
+        return self.met
 
     @staticmethod
     def _geometry(tensor: torch.Tensor) -> Geometry:

@@ -193,6 +193,15 @@ def test_inference_mode_and_random_numbers() -> None:
     assert drawn.again is None
 
 
+def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
+    @torch.library.custom_op("probe_test::relu", mutates_args=())
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(0).sin()
+
+    (event, *_), *_ = [e for e in _events(lambda: other(Y)) if "probe_test" in e[0].op]
+    assert isinstance(event.meaning, Unknown)
+
+
 def test_what_nothing_was_written_into_is_no_value() -> None:
     recording = Live(Recorder(lambda: torch.empty(5).fill_(2.0) + 1)).recording
     assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
