@@ -307,7 +307,8 @@ def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, s
     ours, theirs = (
         [v for v in side.values if v.given < 0 and v.role == INPUT] for side in (left, right)
     )
-    if sorted(v.digest for v in ours) == sorted(v.digest for v in theirs):
+    arrays = [sorted(v.digest for v in some if np.prod(v.shape) > 1) for some in (ours, theirs)]
+    if arrays[0] == arrays[1] and (arrays[0] or len(ours) == len(theirs)):
         return not _other_weights(left, right)
     inputs = [one for one in pairs if one[0].role == one[1].role == INPUT]
     inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
