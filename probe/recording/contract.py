@@ -45,9 +45,9 @@ class Event:
     ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where
     it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
     arrays, in the order in which ``again`` takes them; ``gives``: its results. ``attributes``: all
-    other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was called, on
-    container arrays in the place of what it reads, and returns what it gives; None where it can't be
-    run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives lines of Python
+    other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
+    called, on container arrays in the place of what it reads, and returns what it gives; None
+    where it can't be run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives lines of Python
     that compute y; None where there is no such text. ``imports``: what the lines need.
     """
 
@@ -80,7 +80,7 @@ class Recorder(Protocol):
         """Runs it unwatched. Returns its outputs as container arrays."""
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation. Returns its outputs, still readable."""
+        """Runs it, and calls ``visit`` behind each operation. Returns its outputs, to be read."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ SMALL = 1 << 20
 class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
-    ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept: inputs,
-    integers, and what is computed from integers and single numbers alone. ``zeros``: what the
+    ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
+    inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what the
     operation's meaning noticed, such as where a softmax gave exact zeros.
     """
 
@@ -149,7 +149,7 @@ def _piece(plain: memoryview) -> bytes:
 
 
 class Watch:
-    """Numbers the values of one run as they come; every run of the same thing gets the same numbers.
+    """Numbers the values of one run as they come; all runs of one thing get the same numbers.
 
     ``met``: is called with a value's number and what was seen, once for each value.
     """
