@@ -1,9 +1,9 @@
 """Which models change their answer when only batch, length, padding, threads or mode changed?
 
-Models with real weights, out of packages (PACKAGES of `probe/experiments/models.py`, 300 MB that are
-unpacked into build/models), and seeded ones: two runs that ought to agree, compared operation by operation;
-the first operation whose outputs differ though its inputs agree; why, replayed; what it comes to at
-the output. An hour on two processors.
+Models with real weights, out of packages (`PACKAGES` of `probe/experiments/models.py`, 300 MB that
+are unpacked into build/models), and seeded ones: two runs that ought to agree, compared operation
+by operation; the first operation whose outputs differ though its inputs agree; why, replayed; what
+it comes to at the output. Half an hour on two processors.
 
 Writes results/real_models/<machine>/*.parquet; notebooks/real_models.ipynb draws them.
 Change what you like below and run it again: what is stored already is not walked again.

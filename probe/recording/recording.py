@@ -37,8 +37,8 @@ class Value:
     """An array of a run. ``given``: the operation that gave it, -1 where none did.
 
     ``role`` and ``name``: as of ``Seen``. ``content``: its container array where that is kept:
-    inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what the
-    operation's meaning noticed, such as where a softmax gave exact zeros.
+    inputs, integers, and what is computed from integers and single numbers alone. ``zeros``: what
+    the operation's meaning noticed, such as where a softmax gave exact zeros.
     """
 
     shape: tuple[int, ...]
