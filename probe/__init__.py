@@ -96,6 +96,7 @@ ROOMS = {
     "comparison": "two runs: which outputs must agree, what differs, and why",
     "explain": "why two runs differ, of one case or of a whole store",
     "recording": "any program, operation by operation: where two runs of it part",
+    "recorders": "libraries, watched: their operations and what each means",
     "plots": "pictures of answers",
     "thresholds": "at which lengths, and from which release on, a target changes how it adds",
     "network": "many layers, padded",

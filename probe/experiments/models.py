@@ -317,7 +317,7 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
     """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
     def sides(folder: Path) -> Any:
-        from probe.recording.onnxruntime import Recorder
+        from probe.recorders.onnxruntime import Recorder
 
         file = folder.joinpath(*path)
 
@@ -351,7 +351,7 @@ def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
 
 def numbers(_: Path) -> Any:
     """Two products with a function between them, in NumPy: what a quick run has."""
-    from probe.recording.ndarray import Recorder
+    from probe.recorders.ndarray import Recorder
 
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}

@@ -7,12 +7,12 @@ outputs differ though its inputs agree.
 """
 
 RECORDERS = {
-    "torch": "probe.recording.torch",
-    "tensorflow": "probe.recording.tensorflow",
-    "keras": "probe.recording.tensorflow",
-    "jax": "probe.recording.jax",
-    "onnxruntime": "probe.recording.onnxruntime",
-    "litert": "probe.recording.litert",
-    "opencv": "probe.recording.opencv",
+    "torch": "probe.recorders.torch",
+    "tensorflow": "probe.recorders.tensorflow",
+    "keras": "probe.recorders.tensorflow",
+    "jax": "probe.recorders.jax",
+    "onnxruntime": "probe.recorders.onnxruntime",
+    "litert": "probe.recorders.litert",
+    "opencv": "probe.recorders.opencv",
 }
 """The file of each library's recorder: imported when it is first needed."""

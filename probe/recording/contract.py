@@ -48,7 +48,7 @@ class Event:
     other arguments, plain enough for JSON. ``again``: runs this one operation alone, as it was
     called, on container arrays in the place of what it reads, and returns what it gives; None
     where it can't be run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
-    lines of Python that compute y; None where there is no such text. ``imports``: what the lines need.
+    lines of Python that compute y; None where there is no such text. ``imports``: what they need.
     """
 
     op: str

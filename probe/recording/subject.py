@@ -286,7 +286,7 @@ def of_function(
 
 def _of_numpy(function: Callable[..., Any], given: Sequence[Any]) -> Recorder | None:
     """Returns a recorder of plain NumPy; None where the outputs do not come from NumPy's calls."""
-    made: Recorder = import_module("probe.recording.ndarray").Recorder(function, *given)
+    made: Recorder = import_module("probe.recorders.ndarray").Recorder(function, *given)
     gave: set[Any] = set()
     try:
         outputs = made.record(lambda event: gave.update(seen.key for seen in event.gives))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from probe.recorders.ndarray import Recorder, operation
 from probe.recording import own
 from probe.recording.difference import compare
 from probe.recording.meaning import Each
-from probe.recording.ndarray import Recorder, operation
 from probe.recording.recording import Live
 
 SHAPE = (3, 40)

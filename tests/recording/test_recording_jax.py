@@ -15,7 +15,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 lax = jax.lax
 
-from probe.recording.jax import Recorder  # noqa: E402
+from probe.recorders.jax import Recorder  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -172,7 +172,7 @@ def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its labels are those of its equations all the same."""
-    import probe.recording.jax as module
+    import probe.recorders.jax as module
 
     monkeypatch.setattr(module, "_same", lambda *_: False)
     x = of(4, 6)

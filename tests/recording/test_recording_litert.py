@@ -13,7 +13,7 @@ from probe.recording.recording import Live
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
 from probe.backends import litert_model
-from probe.recording import litert
+from probe.recorders import litert
 
 RNG = np.random.default_rng(6)
 MORE = {

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from probe.recorders.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Chooses, Contracts, Each, Reduces, Turns, Windows
-from probe.recording.ndarray import Recorder, operation, relu, scope, softmax, softmax_meaning
 from probe.recording.recording import Live
 
 CASES = 30

@@ -17,7 +17,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from probe.recording import onnx_pieces, onnxruntime  # noqa: E402
+from probe.recorders import onnx_pieces, onnxruntime  # noqa: E402
 
 RNG = np.random.default_rng(5)
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}

@@ -11,7 +11,7 @@ import pytest
 
 from probe.backends import caffe
 from probe.errors import InputError
-from probe.recording import caffe_text
+from probe.recorders import caffe_text
 from probe.recording.difference import compare
 from probe.recording.recording import Live
 
@@ -19,7 +19,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.recording.opencv import Opened, Recorder, opened  # noqa: E402
+from probe.recorders.opencv import Opened, Recorder, opened  # noqa: E402
 
 SIZE = 12
 

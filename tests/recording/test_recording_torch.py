@@ -14,11 +14,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
 from probe.errors import InputError  # noqa: E402
+from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
+from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
 from probe.recording.meaning import Moves, Unknown  # noqa: E402
 from probe.recording.recording import Live, Watch  # noqa: E402
-from probe.recording.torch import Recorder, opened, tensors  # noqa: E402
-from probe.recording.torch_values import placed, slot_of  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)
@@ -262,6 +262,7 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.slow
 def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     model = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 3)).eval()
     compiled = torch.compile(model)

@@ -22,7 +22,7 @@ NEAR = 1e-9
 
 def watched(function: Callable[[], Any]) -> tuple[Live, list[np.ndarray]]:
     """Returns a run and the numbers of all its values."""
-    from probe.recording.torch import Recorder
+    from probe.recorders.torch import Recorder
 
     live = Live(Recorder(function))
     found = live.arrays(set(range(len(live.recording.values))))

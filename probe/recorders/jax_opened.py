@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from probe.recording.jax_programs import bound, inner
+from probe.recorders.jax_programs import bound, inner
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from probe import ulp
 from probe.errors import InputError
+from probe.recorders.litert_file import DTYPES, File
+from probe.recorders.litert_meanings import meaning
+from probe.recorders.node import Fact
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.litert_file import DTYPES, File
-from probe.recording.litert_meanings import meaning
 from probe.recording.meaning import Unknown
-from probe.recording.node import Fact
 
 ENDINGS = (".tflite",)
 KEPT = 1 << 22

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from probe.recorders.jax_meanings import Equation, Unknown, meaning
 from probe.recording import mixing
 from probe.recording.difference import exact
-from probe.recording.jax_meanings import Equation, Unknown, meaning
 from probe.recording.labels import Labels, of_content, tag
 from probe.recording.meaning import Joins, Meaning, Shapes
 from probe.recording.recording import SMALL

@@ -11,12 +11,12 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_callbacks
 
+from probe.recorders.tensorflow_lines import alone, kinds, plain, shown, written
+from probe.recorders.tensorflow_meanings import STRUCTURE, Call, meaning
+from probe.recorders.tensorflow_values import UNREAD, Names, array, arrays, run
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Moves
 from probe.recording.recording import digest
-from probe.recording.tensorflow_lines import alone, kinds, plain, shown, written
-from probe.recording.tensorflow_meanings import STRUCTURE, Call, meaning
-from probe.recording.tensorflow_values import UNREAD, Names, array, arrays, run
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
 SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")

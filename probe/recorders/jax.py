@@ -18,11 +18,10 @@ import jax
 import numpy as np
 
 from probe.errors import InputError
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.jax_lines import lines
-from probe.recording.jax_meanings import Equation, Passes, meaning
-from probe.recording.jax_opened import Opened
-from probe.recording.jax_programs import (
+from probe.recorders.jax_lines import lines
+from probe.recorders.jax_meanings import Equation, Passes, meaning
+from probe.recorders.jax_opened import Opened
+from probe.recorders.jax_programs import (
     Program,
     attributes,
     constants,
@@ -35,7 +34,8 @@ from probe.recording.jax_programs import (
     noticed,
     only,
 )
-from probe.recording.jax_unrolled import unrolled
+from probe.recorders.jax_unrolled import unrolled
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Meaning
 from probe.recording.recording import SMALL, digest
 
@@ -51,7 +51,7 @@ class Recorder:
     """A function of no arguments that computes with JAX; arrays that it closes over are its inputs.
 
     ``decisions``: how each program of a run, in order, is looked into: "equations", by the values
-    that it also returns (:mod:`probe.recording.jax_opened`), or "" for not at all.
+    that it also returns (:mod:`probe.recorders.jax_opened`), or "" for not at all.
     """
 
     def __init__(self, function: Callable[[], Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from probe.recording.torch_values import Slot, array, slot_of
+from probe.recorders.torch_values import Slot, array, slot_of
 
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""

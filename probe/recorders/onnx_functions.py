@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from probe.recorders.node import Call
 from probe.recording.meaning import (
     Each,
     Meaning,
@@ -15,7 +16,6 @@ from probe.recording.meaning import (
     Steps,
     Unknown,
 )
-from probe.recording.node import Call
 
 UNARY = {
     "Abs": "abs",

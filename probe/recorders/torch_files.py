@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
+from probe.recorders.torch_values import array, tensors
 from probe.recording.contract import Input
-from probe.recording.torch_values import array, tensors
 
 Make = Callable[[Callable[[], Any]], Any]
 ENDINGS = (".pt2", ".pt", ".pth", ".jit", ".ts")

@@ -9,7 +9,7 @@ import jax
 from jax import lax
 from jax._src import core
 
-from probe.recording.jax_programs import MOST_STEPS, inner
+from probe.recorders.jax_programs import MOST_STEPS, inner
 
 
 def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> list[Any] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from probe.recorders.node import Call, NotSettled
+from probe.recorders.onnx_functions import NUMBERED, clip, function, snake
 from probe.recording.meaning import (
     Contracts,
     Each,
@@ -16,8 +18,6 @@ from probe.recording.meaning import (
     Whole,
     Windows,
 )
-from probe.recording.node import Call, NotSettled
-from probe.recording.onnx_functions import NUMBERED, clip, function, snake
 
 
 def _matmul(call: Call) -> Meaning:

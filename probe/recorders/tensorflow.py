@@ -2,10 +2,10 @@
 
 Operations that run eagerly are seen by TensorFlow's own callbacks, behind the same kernels as
 without them. A ``tf.function`` runs once as always, and then once more, node by node, as it was
-optimised (:mod:`probe.recording.tensorflow_graphs`). Paths are the name scopes, in which Keras has
+optimised (:mod:`probe.recorders.tensorflow_graphs`). Paths are the name scopes, in which Keras has
 the names of its layers. What an operation computes stands in
-:mod:`probe.recording.tensorflow_meanings`, what is read of files in
-:mod:`probe.recording.tensorflow_files`.
+:mod:`probe.recorders.tensorflow_meanings`, what is read of files in
+:mod:`probe.recorders.tensorflow_files`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from probe.recorders.tensorflow_files import ENDINGS, Loaded, loaded
+from probe.recorders.tensorflow_graphs import called
+from probe.recorders.tensorflow_values import Names, array, tensor_of, tensors
+from probe.recorders.tensorflow_watch import Watching
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import digest
-from probe.recording.tensorflow_files import ENDINGS, Loaded, loaded
-from probe.recording.tensorflow_graphs import called
-from probe.recording.tensorflow_values import Names, array, tensor_of, tensors
-from probe.recording.tensorflow_watch import Watching
 
 
 class Recorder:

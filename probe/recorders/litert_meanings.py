@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from probe.recording.litert_moves import MOVES, alone
+from probe.recorders.litert_moves import MOVES, alone
+from probe.recorders.node import Call, Fact, NotSettled
 from probe.recording.meaning import (
     Contracts,
     Each,
@@ -24,7 +25,6 @@ from probe.recording.meaning import (
     Whole,
     Windows,
 )
-from probe.recording.node import Call, Fact, NotSettled
 
 UNARY = {
     "ABS": "abs",

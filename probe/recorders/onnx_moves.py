@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.recorders.node import Call
 from probe.recording.meaning import (
     Each,
     Meaning,
@@ -19,7 +20,6 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
 )
-from probe.recording.node import Call
 
 
 def _reshape(call: Call) -> Meaning:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from probe.recording.jax_programs import described, inner
+from probe.recorders.jax_programs import described, inner
 
 Text = Callable[[Mapping[str, Any], Sequence[str]], str]
 Lines = Callable[[Sequence[str], str], list[str]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from probe.recorders.torch_calls import Call
 from probe.recording.meaning import Meaning
-from probe.recording.torch_calls import Call
 
 Row = Callable[[Call], Meaning]
 MEANINGS: dict[str, Row] = {}

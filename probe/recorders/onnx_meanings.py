@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from probe.recorders.node import Call, Fact, NotSettled
+from probe.recorders.onnx_functions import FUNCTIONS
+from probe.recorders.onnx_layers import LAYERS
+from probe.recorders.onnx_moves import MOVES
+from probe.recorders.onnx_products import PRODUCTS
 from probe.recording.meaning import Meaning, Unknown
-from probe.recording.node import Call, Fact, NotSettled
-from probe.recording.onnx_functions import FUNCTIONS
-from probe.recording.onnx_layers import LAYERS
-from probe.recording.onnx_moves import MOVES
-from probe.recording.onnx_products import PRODUCTS
 
 DOMAINS = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
 """Domains in which an operator's name means what it does here."""

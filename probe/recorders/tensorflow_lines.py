@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from probe.recording.tensorflow_meanings import Call
-from probe.recording.tensorflow_values import UNREAD, array, run, tensor_of
+from probe.recorders.tensorflow_meanings import Call
+from probe.recorders.tensorflow_values import UNREAD, array, run, tensor_of
 
 SMALL_ARGUMENT = 64
 """Elements of an argument that lines and attributes spell out."""

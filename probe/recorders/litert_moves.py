@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.recorders.node import Call
 from probe.recording.meaning import (
     Meaning,
     Moves,
@@ -18,7 +19,6 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
 )
-from probe.recording.node import Call
 
 
 def alone(call: Call, what: Meaning, *reads: int) -> Meaning:

@@ -20,12 +20,12 @@ import onnxruntime
 from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
-from probe.recording import onnx_blocks, onnx_pieces
+from probe.recorders import onnx_blocks, onnx_pieces
+from probe.recorders.onnx_blocks import Block
+from probe.recorders.onnx_meanings import Fact, meaning
+from probe.recorders.onnx_pieces import Constant
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Meaning
-from probe.recording.onnx_blocks import Block
-from probe.recording.onnx_meanings import Fact, meaning
-from probe.recording.onnx_pieces import Constant
 
 PROVIDERS = ["CPUExecutionProvider"]
 LEVELS = {

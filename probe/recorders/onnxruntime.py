@@ -20,9 +20,9 @@ from onnx import helper
 
 from probe import ulp
 from probe.errors import InputError
+from probe.recorders.onnx_run import LEVELS, PROVIDERS, Optimised, options
 from probe.recording.contract import INPUT, Event, Input, Seen, Visit
 from probe.recording.meaning import Unknown
-from probe.recording.onnx_run import LEVELS, PROVIDERS, Optimised, options
 
 ENDINGS = (".onnx",)
 

@@ -1,8 +1,8 @@
 """PyTorch, watched by dispatch: every ATen operation, with the path of the module that called it.
 
 A run under a dispatch mode calls the same kernels as one without. A compiled function is one
-operation (:mod:`probe.recording.torch_compiled`). What an operation means stands in
-:mod:`probe.recording.torch_meanings`; which value is which, in :mod:`probe.recording.torch_values`.
+operation (:mod:`probe.recorders.torch_compiled`). What an operation means stands in
+:mod:`probe.recorders.torch_meanings`; which value is which, in :mod:`probe.recorders.torch_values`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from probe.recorders.torch_calls import Call, replaced
+from probe.recorders.torch_compiled import compiled_as_one
+from probe.recorders.torch_files import ENDINGS, Opened, read
+from probe.recorders.torch_meanings import meaning, skipped, written
+from probe.recorders.torch_values import Slot, Values, array, placed, slot_of, tensors
 from probe.recording.contract import Event, Seen, Visit
 from probe.recording.meaning import Unknown
-from probe.recording.torch_calls import Call, replaced
-from probe.recording.torch_compiled import compiled_as_one
-from probe.recording.torch_files import ENDINGS, Opened, read
-from probe.recording.torch_meanings import meaning, skipped, written
-from probe.recording.torch_values import Slot, Values, array, placed, slot_of, tensors
 
 COMPILED = "compiled functions are one operation each"
 

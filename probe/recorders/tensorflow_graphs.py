@@ -22,13 +22,13 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
+from probe.recorders.tensorflow_values import array, run, tensor_of
+from probe.recorders.tensorflow_watch import Watching
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
 from probe.recording.difference import given_labels
 from probe.recording.labels import Labels, of_content, of_digest
 from probe.recording.meaning import Meaning, Shapes, Unknown
 from probe.recording.recording import Live, Recording, digest
-from probe.recording.tensorflow_values import array, run, tensor_of
-from probe.recording.tensorflow_watch import Watching
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")

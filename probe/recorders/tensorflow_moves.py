@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.recorders.tensorflow_call import Call, axes_of
 from probe.recording.meaning import (
     Chooses,
     Joins,
@@ -18,7 +19,6 @@ from probe.recording.meaning import (
     Splits,
     Turns,
 )
-from probe.recording.tensorflow_call import Call, axes_of
 
 
 def _strided(call: Call) -> Meaning:
@@ -229,4 +229,4 @@ MOVES: dict[str, Callable[[Call], Meaning | None]] = {
     "SpaceToBatchND": _batches,
     "BatchToSpaceND": _batches,
 }
-"""Rows as of :data:`probe.recording.tensorflow_meanings.ROWS`."""
+"""Rows as of :data:`probe.recorders.tensorflow_meanings.ROWS`."""

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from probe.recording import torch_moves  # noqa: F401
+from probe.recorders import torch_moves  # noqa: F401
+from probe.recorders.torch_calls import NO_CONTENTS, Call
+from probe.recorders.torch_rows import MEANINGS, row
+from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Attends,
     Contracts,
@@ -27,9 +30,6 @@ from probe.recording.meaning import (
     Whole,
     Windows,
 )
-from probe.recording.torch_calls import NO_CONTENTS, Call
-from probe.recording.torch_rows import MEANINGS, row
-from probe.recording.torch_values import Slot
 
 WORDS = {
     "mul": "multiply",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from probe.recording.caffe_text import Layer
+from probe.recorders.caffe_text import Layer
 from probe.recording.meaning import (
     Contracts,
     Each,

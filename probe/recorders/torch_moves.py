@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from probe.recorders.torch_calls import Call
+from probe.recorders.torch_rows import row
+from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Blends,
     Chooses,
@@ -22,9 +25,6 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
 )
-from probe.recording.torch_calls import Call
-from probe.recording.torch_rows import row
-from probe.recording.torch_values import Slot
 
 
 def _others(call: Call, *axes: int) -> tuple[int, ...]:

@@ -17,11 +17,11 @@ import numpy as np
 
 from probe.backends import caffe
 from probe.errors import InputError
-from probe.recording import caffe_text
-from probe.recording.caffe_text import Layer
+from probe.recorders import caffe_text
+from probe.recorders.caffe_text import Layer
+from probe.recorders.opencv_meanings import meaning
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.meaning import Meaning, Step, Steps, Unknown
-from probe.recording.opencv_meanings import meaning
 
 ENDINGS = (".prototxt", ".caffemodel")
 

@@ -1,7 +1,7 @@
 """What TensorFlow's operations compute, in the words of :mod:`probe.recording.meaning`.
 
 One row an operation, found by its type (those that move elements in
-:mod:`probe.recording.tensorflow_moves`); the letters and defaults of its attributes are those of
+:mod:`probe.recorders.tensorflow_moves`); the letters and defaults of its attributes are those of
 TensorFlow's op registry. Operations without a row are ``Unknown``. Nothing here needs TensorFlow.
 """
 
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from probe import geometry
+from probe.recorders.tensorflow_call import STRUCTURE, Call, axes_of
+from probe.recorders.tensorflow_moves import MOVES
 from probe.recording.meaning import (
     Contracts,
     Each,
@@ -28,8 +30,6 @@ from probe.recording.meaning import (
     Whole,
     Windows,
 )
-from probe.recording.tensorflow_call import STRUCTURE, Call, axes_of
-from probe.recording.tensorflow_moves import MOVES
 
 KEEPS_ZERO = {
     "Relu": "relu",

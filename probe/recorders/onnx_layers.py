@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from probe.recorders.node import Call
+from probe.recorders.onnx_functions import snake
+from probe.recorders.onnx_moves import framed, joined_rows
 from probe.recording.meaning import (
     Each,
     Meaning,
@@ -19,9 +22,6 @@ from probe.recording.meaning import (
     Unknown,
     Whole,
 )
-from probe.recording.node import Call
-from probe.recording.onnx_functions import snake
-from probe.recording.onnx_moves import framed, joined_rows
 
 REDUCES = {
     "ReduceSum": "sum",

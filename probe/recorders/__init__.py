@@ -1,0 +1,1 @@
+"""Libraries watched: a recorder each, see :mod:`probe.recording.contract`, and its meanings."""
