@@ -39,11 +39,14 @@ class Walked(Answer):
 
     ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
     ``before``, lines that set each side's switches; ``whole``, lines that ask the same again.
+    ``sizes``: of other sizes that were compared with the right side: ``at``, ``verdict``,
+    ``first``, ``differing``. They are of these inputs: not certified.
     """
 
     found: Walk
     asked: Asked
     script: Mapping[str, Any] = field(default_factory=dict)
+    sizes: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
@@ -76,7 +79,21 @@ class Walked(Answer):
             "operations": [self._operation(n) for n in range(total)],
             "outputs": [self.report_output(one) for one in found.difference.outputs],
             "notes": found.notes,
+            "sizes": self.sizes,
+            "certified": False,
         }
+
+    def same_bits(self) -> str:
+        """Which other sizes have the right side's bits, in words; empty if none was asked."""
+        if not self.sizes:
+            return ""
+        same = [str(one["at"]) for one in self.sizes if one["verdict"] == "equal"]
+        other = [str(one["at"]) for one in self.sizes if one["verdict"] == "differs"]
+        unknown = [str(one["at"]) for one in self.sizes if one["verdict"] == "unknown"]
+        told = [f"the bits of {self.asked.right}: {', '.join(same) or 'none'}"]
+        told += [f"different bits: {', '.join(other)}"] * bool(other)
+        told += [f"not known: {', '.join(unknown)}"] * bool(unknown)
+        return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
 
     def _operation(self, number: int) -> dict[str, Any]:
         told = self.found.operations[number].to_json()

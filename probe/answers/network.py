@@ -149,7 +149,8 @@ def network(
     model is run twice and a ``Walked`` comes back, as of ``probe.first_difference``: ``vary``
     (``batch``, ``length`` or ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides'
     inputs; ``inputs``: arrays by name, or a .npz file; ``shapes``: of generated inputs, by name;
-    ``against_target``: another target for the right side; ``explain=False``: seek no causes.
+    ``against_target``: another target for the right side; ``sizes``: other sizes to compare with
+    ``against``; ``explain=False``: seek no causes.
     ``target`` and ``against_target`` run in processes of their own, so the model is a file or
     ``"module:function"`` then. The rest of this text is about chains.
 
@@ -213,7 +214,17 @@ def read(
         raise InputError("height", None, error.why, todo) from None
 
 
-TWO = ("vary", "at", "against", "inputs", "shapes", "against_target", "explain", "progress")
+TWO = (
+    "vary",
+    "at",
+    "against",
+    "inputs",
+    "shapes",
+    "against_target",
+    "sizes",
+    "explain",
+    "progress",
+)
 """What ``network`` takes for two runs of any model."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.errors import InputError
 from probe.recording.apart import Apart, before
-from probe.recording.contract import Input
+from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut
+from probe.recording.recording import Live, Side
 from probe.recording.subject import is_function, library_of, opened
-from probe.recording.walk import NAMES, walk
+from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
@@ -43,6 +44,7 @@ def two_runs(
     inputs: Arrays | str | Path | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     against_target: str | Target | None = None,
+    sizes: Iterable[int] = (),
     trust: bool = False,
     seed: int = 0,
     explain: bool = True,
@@ -52,6 +54,10 @@ def two_runs(
     if (at is not None or against is not None) and vary is None:
         vary = "length"
     _checked(vary, at, against, against_target)
+    wanted = sorted(set(sizes) - {against})
+    if wanted and (vary is None or target is not None or against_target is not None):
+        why = "other sizes are compared in this process, along an axis"
+        raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
     if target is not None or against_target is not None:
         text_of(model, "target")
     tell = progress or (lambda _: None)
@@ -75,9 +81,25 @@ def two_runs(
         assert subject is not None
         runs = [subject.recorder(one) for one in both]
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        for size in wanted:
+            tell(f"comparing {vary} {size}")
+            given = _sides(arrays, declared, vary, size, against)[0]
+            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right))
     options = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
     found.script = _script(model, where, options, inputs, trust, seed)
     return found
+
+
+def _of_size(size: int, recorder: Recorder, right: Side) -> dict[str, Any]:
+    """Returns an entry of ``sizes``: one more size against the right side; no causes."""
+    told = compared(Live(recorder), right, explain=False)
+    first = told.first
+    return {
+        "at": size,
+        "verdict": told.difference.verdict,
+        "first": None if first is None else first.name,
+        "differing": sum(one.differing for one in told.difference.outputs),
+    }
 
 
 def _script(

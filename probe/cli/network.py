@@ -50,6 +50,7 @@ VARY = (
 INPUTS = "Inputs of a .npz file, in the model's order or by its names; else seeded ones."
 SHAPE = "Shape of a generated input: x=1x3x224x224; may be given again."
 OTHER = "Another target for the right side; each side runs in a process of its own then."
+SIZES = "Other sizes to compare with --against: which of them have its bits, on these inputs."
 REPORT = "Write the report of the first source there, proved in fresh processes."
 
 
@@ -60,6 +61,7 @@ def two_runs_options(command: Any) -> Any:
             option("--vary axis", "AXIS", VARY),
             option("--at", "A", "The left run's batch or length."),
             option("--against", "B", "The right run's; all of --inputs if not given."),
+            option("--sizes", "1..8", SIZES),
             option("--inputs", "FILE", INPUTS, type=PATH),
             option("--shape shapes", "X=1x64", SHAPE, multiple=True),
             option("--against-target", "U", OTHER),
@@ -196,6 +198,7 @@ def _two_runs(
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             against_target=two["against_target"],
+            sizes=() if two["sizes"] is None else numbers("sizes", two["sizes"]),
             trust=trust,
             seed=seed,
             explain=two["explain"],

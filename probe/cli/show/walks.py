@@ -45,6 +45,7 @@ def walked(found: Walked) -> RenderableType:
         Text(second),
         Text(found.outcome("--report DIR")),
     ]
+    parts += [Text(text) for text in [found.same_bits()] if text]
     parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
     if shown := _operations(found):
         parts += ["", shown, Text(MEANS, "dim")]
