@@ -268,6 +268,9 @@ def minilm(folder: Path) -> Any:
     return sides
 
 
+WARM = 4
+
+
 def silero_script(folder: Path) -> Any:
     """The voice detector as TorchScript: a chunk of 512 samples behind 64 of context."""
     import torch
@@ -284,6 +287,8 @@ def silero_script(folder: Path) -> Any:
             module.reset_states()
             return module(given, 16000)
 
+        for _ in range(WARM):  # TorchScript optimises what it has run before
+            function()
         return function
 
     return lambda one: _sides(run, one)
