@@ -40,7 +40,8 @@ class Walked(Answer):
     ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
     ``before``, lines that set each side's switches; ``whole``, lines that ask the same again.
     ``sizes``: of other sizes that were compared with the right side: ``at``, ``verdict``,
-    ``first``, ``differing``. They are of these inputs: not certified.
+    ``first``, ``differing``; where sums were asked ``by_order`` (``same``, ``differs``,
+    ``unknown``), ``in_the_way``, ``why`` and ``certified``. Without these they are of these inputs.
     """
 
     found: Walk
@@ -80,13 +81,15 @@ class Walked(Answer):
             "outputs": [self.report_output(one) for one in found.difference.outputs],
             "notes": found.notes,
             "sizes": self.sizes,
-            "certified": False,
+            "certified": bool(self.sizes) and all(one.get("certified") for one in self.sizes),
         }
 
     def same_bits(self) -> str:
         """Which other sizes have the right side's bits, in words; empty if none was asked."""
         if not self.sizes:
             return ""
+        if "by_order" in self.sizes[0]:
+            return self._by_order()
         same = [str(one["at"]) for one in self.sizes if one["verdict"] == "equal"]
         other = [str(one["at"]) for one in self.sizes if one["verdict"] == "differs"]
         unknown = [str(one["at"]) for one in self.sizes if one["verdict"] == "unknown"]
@@ -94,6 +97,17 @@ class Walked(Answer):
         told += [f"different bits: {', '.join(other)}"] * bool(other)
         told += [f"not known: {', '.join(unknown)}"] * bool(unknown)
         return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
+
+    def _by_order(self) -> str:
+        """The same by order: for all finite inputs."""
+        same = [one for one in self.sizes if one["by_order"] == "same"]
+        told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
+        text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
+        for word, why in (("differs", "added differently"), ("unknown", "not known")):
+            some = [one for one in self.sizes if one["by_order"] == word]
+            each = [f"{one['at']} ({one['in_the_way']}: {one['why']})" for one in some]
+            text += f"; {why}: {', '.join(each)}" if each else ""
+        return text
 
     def _operation(self, number: int) -> dict[str, Any]:
         told = self.found.operations[number].to_json()

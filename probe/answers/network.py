@@ -150,7 +150,7 @@ def network(
     (``batch``, ``length`` or ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides'
     inputs; ``inputs``: arrays by name, or a .npz file; ``shapes``: of generated inputs, by name;
     ``against_target``: another target for the right side; ``sizes``: other sizes to compare with
-    ``against``; ``explain=False``: seek no causes.
+    ``against``, ``by`` bits or ``order`` (all finite inputs); ``explain=False``: seek no causes.
     ``target`` and ``against_target`` run in processes of their own, so the model is a file or
     ``"module:function"`` then. The rest of this text is about chains.
 
@@ -215,15 +215,8 @@ def read(
 
 
 TWO = (
-    "vary",
-    "at",
-    "against",
-    "inputs",
-    "shapes",
-    "against_target",
-    "sizes",
-    "explain",
-    "progress",
+    *("vary", "at", "against", "inputs", "shapes", "against_target", "sizes", "by"),
+    *("explain", "progress"),
 )
 """What ``network`` takes for two runs of any model."""
 

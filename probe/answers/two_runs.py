@@ -15,11 +15,14 @@ import numpy as np
 from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
+from probe.arguments import choice
 from probe.errors import InputError
+from probe.recording import by_order
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut
 from probe.recording.recording import Live, Side
+from probe.recording.source import Known
 from probe.recording.subject import is_function, library_of, opened
 from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target
@@ -45,6 +48,7 @@ def two_runs(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     against_target: str | Target | None = None,
     sizes: Iterable[int] = (),
+    by: str = "bits",
     trust: bool = False,
     seed: int = 0,
     explain: bool = True,
@@ -81,25 +85,35 @@ def two_runs(
         assert subject is not None
         runs = [subject.recorder(one) for one in both]
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
         for size in wanted:
             tell(f"comparing {vary} {size}")
             given = _sides(arrays, declared, vary, size, against)[0]
-            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right))
+            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
     options = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
     found.script = _script(model, where, options, inputs, trust, seed)
     return found
 
 
-def _of_size(size: int, recorder: Recorder, right: Side) -> dict[str, Any]:
-    """Returns an entry of ``sizes``: one more size against the right side; no causes."""
-    told = compared(Live(recorder), right, explain=False)
+def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) -> dict[str, Any]:
+    """Returns an entry of ``sizes``: one more size against the right side; no causes.
+
+    ``known``: what was revealed of operations, None where the sums are not asked.
+    """
+    left = Live(recorder)
+    told = compared(left, right, explain=False)
     first = told.first
-    return {
+    found: dict[str, Any] = {
         "at": size,
         "verdict": told.difference.verdict,
         "first": None if first is None else first.name,
         "differing": sum(one.differing for one in told.difference.outputs),
     }
+    if known is not None:
+        asked = by_order.compare(told.difference, left, right, known)
+        found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
+        found |= {"why": asked.why or None, "certified": asked.certified}
+    return found
 
 
 def _script(

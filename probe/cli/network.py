@@ -50,6 +50,7 @@ VARY = (
 INPUTS = "Inputs of a .npz file, in the model's order or by its names; else seeded ones."
 SHAPE = "Shape of a generated input: x=1x3x224x224; may be given again."
 OTHER = "Another target for the right side; each side runs in a process of its own then."
+BY = "Of --sizes: bits, on these inputs; order: whether all sums add alike, for all finite inputs."
 SIZES = "Other sizes to compare with --against: which of them have its bits, on these inputs."
 REPORT = "Write the report of the first source there, proved in fresh processes."
 
@@ -62,6 +63,7 @@ def two_runs_options(command: Any) -> Any:
             option("--at", "A", "The left run's batch or length."),
             option("--against", "B", "The right run's; all of --inputs if not given."),
             option("--sizes", "1..8", SIZES),
+            option("--by", "WHAT", BY, default="bits", show_default=True),
             option("--inputs", "FILE", INPUTS, type=PATH),
             option("--shape shapes", "X=1x64", SHAPE, multiple=True),
             option("--against-target", "U", OTHER),
@@ -158,7 +160,9 @@ def network(
 
 def _of_two(two: dict[str, Any]) -> bool:
     """Whether two runs are asked for."""
-    return any(value not in (None, ()) for name, value in two.items() if name != "explain")
+    return any(
+        value not in (None, ()) for name, value in two.items() if name not in ("explain", "by")
+    )
 
 
 def _given(name: str) -> bool:
@@ -198,6 +202,7 @@ def _two_runs(
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             against_target=two["against_target"],
+            by=two["by"],
             sizes=() if two["sizes"] is None else numbers("sizes", two["sizes"]),
             trust=trust,
             seed=seed,

@@ -9,7 +9,7 @@ neither explains has no class: it is said, and nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -184,7 +184,7 @@ def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     """Fills in the class of an operation that gives its recorded bits alone."""
     meaning = sides[0].operation.meaning
     apart = np.flatnonzero(_apart(sides))
-    first = _first(meaning)
+    first = first_meaning(meaning)
     if isinstance(first, Contracts | Windows | Reduces):
         return _of_sums(made, sides, most, known)
     if isinstance(first, Each):
@@ -201,7 +201,7 @@ def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     return made
 
 
-def _first(meaning: Meaning) -> Meaning:
+def first_meaning(meaning: Meaning) -> Meaning:
     """What an operation that is several in one starts with; a function along one axis as itself."""
     steps = getattr(meaning, "steps", ())
     found: Meaning = steps[0].meaning if steps else getattr(meaning, "first", meaning)
@@ -240,6 +240,22 @@ def _of_sums(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     except (ProbeError, ValueError, IndexError) as error:
         made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
     return made
+
+
+def compared_cases(
+    sides: list[Alone], known: Known, made: Callable[[], Revealer]
+) -> Iterator[Recorded]:
+    """Yields an operation's sums on both sides, case by case, all pairs revealed.
+
+    ``made``: gives the revealer of a kind of operation that ``known`` does not have.
+    """
+    for views in zip(*(_views(one) for one in sides), strict=True):
+        told = _compared(sides, views)
+        for one, view, side, places in _each(sides, views, told):
+            key = sides[0].operation.op, str(view.case.to_json())
+            revealer = known.setdefault(key, made())
+            revealer.reveal(side, _session(one, view), side.mask(places))
+        yield told
 
 
 def _views(one: Alone) -> list[AsCase]:
