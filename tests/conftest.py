@@ -20,8 +20,10 @@ SECONDS_EACH = """
     conventions conversion dense emulate experiments experiments_frameworks experiments_history
     experiments_network experiments_orders experiments_remedies experiments_reproductions kept
     launch network_parts network_programs network_readers network_running network_trust
-    network_turned pooling products recognition remedies reports reproduction
-    reproduction_networks reveal stable stable_models sweep thresholds
+    network_turned pooling products real_models recognition recorded recording_jax
+    recording_onnxruntime recording_opencv recording_litert recording_tensorflow recording_torch
+    remedies reports reproduction reproduction_networks reveal shard source stable stable_models
+    sweep thresholds walk
 """.split()
 """Modules that start many processes, import large libraries or execute notebooks: what `make check`
 leaves to `make test`, as it does those of each library. All rooms have tests outside of these."""
@@ -64,6 +66,12 @@ MINUTES_TOGETHER = """
     test_three_lines_in_python_do_not_call_a_part_exact_or_equal
     test_python_marks_a_part_as_the_commands_do
     test_accumulation_orders
+    test_the_bits_are_those_of_the_librarys_own_layer[tensorflow]
+    test_a_script_gives_the_targets_bits[keras]
+    test_a_quick_run_stores_what_it_measured[overhead]
+    test_its_notebook_runs_on_it[overhead]
+    test_exported_programs_say_their_inputs
+    test_a_parent_that_is_killed_leaves_no_child
 """.split()
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 
