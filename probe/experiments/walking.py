@@ -6,6 +6,7 @@ taken beside those of the same run unwatched.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Iterable, Sequence
@@ -122,6 +123,8 @@ def _walks(
     name: str, target: str, todo: Sequence[Variation], folder: Path
 ) -> list[tuple[Row, list[Row]]]:
     (model,) = (one for one in every() if (one.name, one.target) == (name, target))
+    if backend := dict(Target.parse(target).switches).get("backend"):
+        os.environ["KERAS_BACKEND"] = backend
     try:
         sides = model.sides(folder)
     except Exception as error:  # a package or a library that isn't here, or a file that isn't
