@@ -8,7 +8,8 @@ operation (:mod:`probe.recorders.torch_compiled`). What an operation means stand
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,6 +47,7 @@ class Recorder:
         mode = _Mode(visit)
         with torch.no_grad(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
+        self.target = f"torch,threads={torch.get_num_threads()}"  # which the function may set
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
@@ -179,15 +181,15 @@ class _Mode(TorchDispatchMode):
 
 
 def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """What runs the operation alone, on operands that lie in memory as the recorded ones did."""
+    """What runs the operation alone, as it was run: operands in memory, and threads."""
     func, slots = call.func, list(call.reads)
-    tree = call.tree()
+    tree, threads = call.tree(), torch.get_num_threads()
 
     def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         operands = [placed(a, slot) for a, slot in zip(arrays, slots, strict=True)]
         fill = lambda one: _filled(one, operands) if isinstance(one, Slot) else one  # noqa: E731
         args, kwargs = replaced(tree, fill)
-        with torch.no_grad():
+        with torch.no_grad(), _on(threads):
             given = func(*args, **kwargs)
         every = tensors(given)
         changed = Call(func, args, kwargs).changed()
@@ -195,6 +197,17 @@ def _again(call: Call, at: Sequence[int]) -> Callable[[Sequence[np.ndarray]], li
         return [np.array(array(every[n])) for n in at]
 
     return again
+
+
+@contextmanager
+def _on(threads: int) -> Iterator[None]:
+    """Runs on so many threads; then as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _filled(slot: Slot, operands: Sequence[torch.Tensor]) -> torch.Tensor:

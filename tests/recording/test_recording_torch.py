@@ -275,3 +275,24 @@ def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     assert [o.op for o in live.recording.operations] == ["compiled", "aten.add.Tensor"]
     assert _bits(live.outputs) == _bits([plain[0] + np.float32(1)])
     assert "compiled" in recorder.note
+
+
+def test_an_operation_alone_runs_on_the_threads_that_it_was_recorded_with(monkeypatch):
+    before, told, events = torch.get_num_threads(), [], []
+
+    def function():
+        torch.set_num_threads(1)
+        return torch.relu(x)
+
+    x = torch.randn(5)
+    try:
+        recorder = Recorder(function)
+        recorder.record(events.append)
+        assert recorder.target == "torch,threads=1"
+        torch.set_num_threads(2)
+        monkeypatch.setattr(torch, "set_num_threads", told.append)
+        events[0].again([x.numpy()])
+        assert told == [1, 2]
+    finally:
+        monkeypatch.undo()
+        torch.set_num_threads(before)
