@@ -174,7 +174,7 @@ class _Values:
             shape, dtype = array.shape, str(array.dtype)
         elif array is not None:
             dtype = str(core.typeof(value).dtype)
-        if "float8" in dtype or "float4" in dtype or "float6" in dtype:
+        if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
         found = Seen(self.key(value), tuple(shape), dtype, lambda: bits(value), role, name)
         if found.key not in self.plain:

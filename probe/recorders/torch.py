@@ -22,7 +22,7 @@ from probe.recorders.torch_calls import Call, replaced
 from probe.recorders.torch_compiled import compiled_as_one
 from probe.recorders.torch_files import ENDINGS, Opened, read
 from probe.recorders.torch_meanings import meaning, skipped, written
-from probe.recorders.torch_values import Slot, Values, array, placed, slot_of, tensors
+from probe.recorders.torch_values import Slot, Values, array, placed, shape, slot_of, tensors
 from probe.recording.contract import Event, Seen, Visit
 from probe.recording.meaning import Unknown
 
@@ -120,6 +120,8 @@ class _Mode(TorchDispatchMode):
         values = self.values
         changed, wholly = call.changed(), written(call)
         reads = [t for t in call.tensors if not any(t is other for other in wholly)]
+        if getattr(func, "is_view", False) and any(values.unwritten(one) for one in reads):
+            return func(*args, **kwargs)
         path = self.paths.now()
         seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
         given = func(*args, **kwargs)
@@ -149,7 +151,7 @@ class _Mode(TorchDispatchMode):
     ) -> None:
         call.reads = [slot_of(one) for one in reads]
         call.number(reads)
-        call.shapes = [tuple(one.shape) for one in fresh]
+        call.shapes = [shape(one) for one in fresh]
         at = [n for n, one in enumerate(every) if any(one is other for other in fresh)]
         gives = [self.values.given(one) for one in fresh]
         again = None if call.random else _again(call, at)

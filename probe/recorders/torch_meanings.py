@@ -315,7 +315,7 @@ def _batch_norm(call: Call) -> Meaning:
         return Unknown("a batch norm in training mode changes its running means")
     rank = len(bound["input"].shape)
     axes = tuple(axis for axis in range(rank) if axis != 1)
-    return Normalises(axes, "batch_norm", ("training", *numbers), along=1)
+    return Normalises(axes, "batch_norm", ("training", *numbers), along=1, apart=True)
 
 
 @row("_weight_norm_interface", "_weight_norm")
@@ -337,6 +337,8 @@ def _log_softmax(call: Call) -> Meaning:
 def _attends(call: Call) -> Meaning:
     if call["dropout_p"]:
         return Unknown("it draws random numbers")
+    if call["query"].shape[:-2] != call["key"].shape[:-2]:
+        return Unknown("several heads of queries share one of keys")
     mask = call["attn_mask"]
     dtype = str(mask.dtype if mask else call["query"].dtype).removeprefix("torch.")
     size = call["query"].shape[-1]
@@ -424,7 +426,9 @@ def _scans(call: Call) -> Meaning:
 def _sorts(call: Call) -> Meaning:
     rank = len(call["self"].shape)
     dim = call["dim"] % max(rank, 1)
-    return Whole(tuple((n, n) for n in range(rank) if n != dim), call.name, call.numbers())
+    gone = call.name == "kthvalue" and not call["keepdim"]
+    kept = tuple((n, n - (gone and n > dim)) for n in range(rank) if n != dim)
+    return Whole(kept, call.name, call.numbers())
 
 
 # creation

@@ -72,6 +72,11 @@ def _gather(found: Any, every: list[torch.Tensor], met: set[int]) -> None:
         _gather(vars(found), every, met)
 
 
+def shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Returns a tensor's shape; of sequences of several lengths, packed, that of all, padded."""
+    return tuple(array(tensor).shape if tensor.is_nested else tensor.shape)
+
+
 def dtype(tensor: torch.Tensor) -> str:
     """Returns NumPy's name of a tensor's numbers."""
     return str(tensor.dtype).removeprefix("torch.")
@@ -156,13 +161,14 @@ class Memory:
 
     ``number``: its own in this run; ``held``: a weak reference; ``given``: whether the run itself
     made it. ``values``: by key, of this change or before; ``parts``: what was written since
-    ``cover`` last held all of it.
+    ``cover`` last held all of it. ``hollow``: nobody has written all of it yet.
     """
 
     held: Any
     number: int
     changes: int = 0
     given: bool = False
+    hollow: bool = False
     values: dict[Hashable, Geometry] = field(default_factory=dict)
     cover: tuple[Hashable, Geometry] | None = None
     parts: list[tuple[Hashable, Geometry]] = field(default_factory=list)
@@ -248,14 +254,15 @@ class Values:
         name = self.weights.get((place, self._geometry(tensor)), "")
         weight = bool(name) or isinstance(tensor, torch.nn.Parameter)
         role = WEIGHT if weight else INPUT
-        shape = tuple(tensor.shape) if not tensor.is_nested else array(tensor).shape
-        return Seen(key, shape, dtype(tensor), lambda: array(tensor), role, name)
+        return Seen(key, shape(tensor), dtype(tensor), lambda: array(tensor), role, name)
 
     @staticmethod
     def _note(memory: Memory, key: Hashable, geometry: Geometry) -> None:
         if key in memory.values:
             return
         memory.values[key] = geometry
+        if memory.hollow:
+            return
         if memory.cover is None or not memory.changes:
             most = memory.cover[1].shape if memory.cover else ()
             if memory.cover is None or np.prod(geometry.shape) >= np.prod(most):
@@ -272,7 +279,18 @@ class Values:
     def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
         """Notes memory that nobody has written yet."""
         for tensor in every:
-            self._memory(tensor)[1].given = True
+            memory = self._memory(tensor)[1]
+            memory.given = True
+            memory.hollow = tensor.layout == torch.strided and not tensor.is_nested
+
+    def unwritten(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor holds something that nobody has written: to look at it is no reading."""
+        memory, key = self._memory(tensor)[1], self.key(tensor)
+        if not memory.hollow or key in memory.values:
+            return False
+        geometry = self._geometry(tensor)
+        sources = [one for _, one in memory.parts]
+        return not sources or isinstance(_together(sources, geometry), Unknown)
 
     def change(self, tensor: torch.Tensor) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
@@ -284,11 +302,23 @@ class Values:
         """Notes what a change has written; the value has been given."""
         memory, key = self._memory(tensor)[1], self.key(tensor)
         geometry = self._geometry(tensor)
+        if memory.hollow:
+            self._filled(tensor, memory, key)
+            return
         covered = memory.cover is None or int(np.prod(geometry.shape)) >= int(
             np.prod(memory.cover[1].shape)
         )
         if covered:
             memory.cover, memory.parts = (key, geometry), []
+        else:
+            memory.parts.append((key, geometry))
+
+    def _filled(self, tensor: torch.Tensor, memory: Memory, key: Hashable) -> None:
+        """Notes a part of memory that nobody has written all of; or all of it."""
+        geometry = self._geometry(tensor)
+        size = int(np.prod(geometry.shape)) * tensor.element_size()
+        if size >= tensor.untyped_storage().nbytes():
+            memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
         else:
             memory.parts.append((key, geometry))
 
@@ -305,7 +335,10 @@ class Values:
         again = meaning.move if isinstance(meaning, Moves) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
         self.visit(Event("changed through a view", path, reads, gives, meaning, {}, call))
-        if memory.cover and np.prod(geometry.shape) >= np.prod(memory.cover[1].shape):
+        size = int(np.prod(geometry.shape)) * tensor.element_size()
+        if memory.hollow and size >= tensor.untyped_storage().nbytes():
+            memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
+        elif memory.cover and np.prod(geometry.shape) >= np.prod(memory.cover[1].shape):
             memory.cover, memory.parts = (key, geometry), []
 
 

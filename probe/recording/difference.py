@@ -127,7 +127,7 @@ class Difference:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree."""
         if any(one.differing for one in self.outputs):
             return "differs"
-        judged = all(one.known and one.compared for one in self.outputs)
+        judged = all((one.known or one.selection.whole) and one.compared for one in self.outputs)
         return "equal" if judged and self.outputs else "unknown"
 
 

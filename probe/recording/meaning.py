@@ -516,6 +516,8 @@ class Normalises(Meaning):
     What is read besides (scales) broadcasts, from the last axis, or lies along ``along``.
     ``vanishes``: outputs that are exactly zero are left out of their group, as what a mask hides
     is in a softmax. ``groups``: (axis, n): that axis in n parts, each for itself: GroupNorm.
+    ``apart``: nothing is left out along ``along``: as in an InstanceNorm, where that axis is the
+    batch times the channels, and a batch of 1 has to have the labels of a batch of 8.
     """
 
     axes: tuple[int, ...]
@@ -524,6 +526,7 @@ class Normalises(Meaning):
     vanishes: bool = False
     along: int | None = None
     groups: tuple[int, int] | None = None
+    apart: bool = False
 
     @property
     def notices(self) -> bool:  # type: ignore[override]
@@ -542,6 +545,8 @@ class Normalises(Meaning):
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
         one, axes, rank = self._split(reads[0])
+        if self.apart and self.along is not None:
+            one = one._replace(array=one.full([self.along % rank]))
         what = extended(what, self.numbers)
         counted = zeros is None and not self.vanishes
         sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO

@@ -252,8 +252,10 @@ class Live:
             if not wrong:
                 done(number, *rest)
 
+        watch = Watch(checked, after)
         try:
-            self.recorder.record(Watch(checked, after))
+            for seen in self.recorder.record(watch):
+                watch.number(seen)  # an input that no operation reads may be an output
         finally:
             if wrong:
                 raise Nondeterministic(OTHER_OPERATIONS) from None

@@ -22,8 +22,8 @@ from probe.recording import own
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import Aligned, Difference, Pair, align, compare, judge
 from probe.recording.labels import Selection, agreeing, of_content
-from probe.recording.meaning import Moves, Reshapes, Same, Turns
-from probe.recording.recording import Live, Recording, Side, Value, digest
+from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
+from probe.recording.recording import Live, Operation, Recording, Side, Value, digest
 
 SECONDS = 120.0
 """Seconds that explaining may take before the next source is left unexplained."""
@@ -195,7 +195,9 @@ def compared(
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
     same = same_question(left.recording, right.recording)
     tell("comparing")
-    found = Walk(left, right, compare(left, right), notes=list(notes), same_inputs=same)
+    difference = compare(left, right)
+    same = same and not _part_taken(difference)
+    found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
     if same and any(one.verdict in NAMES for one in found.operations):
         _all_outputs(found)
     _set_aside(found)
@@ -227,6 +229,42 @@ def _all_outputs(found: Walk) -> None:
             "the two sides run different operations on the same inputs: all of their outputs are "
             "taken to be the same thing"
         )
+
+
+def _part_taken(found: Difference) -> bool:
+    """Whether both sides take other parts of an input, or one takes it in another order, before
+    anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
+
+    Then labels say which outputs must agree. Where nothing is known of an output, that is taken to
+    be the difference only if both take a part or the rest runs the same operations: not eager
+    against compiled.
+    """
+    sides = found.left, found.right
+    moved = [
+        {n for n, v in enumerate(side.values) if v.given < 0 and v.role == INPUT} for side in sides
+    ]
+    taken, others = False, False
+    for one in found.operations:
+        alone = one.verdict in NAMES
+        for side, number, some in zip(sides, (one.left, one.right), moved, strict=True):
+            if number is None:
+                continue
+            op = side.operations[number]
+            if _only_moves(op, some):
+                some.update(op.gives)
+                takes = isinstance(op.meaning, Moves | Joins | Splits)
+                taken |= alone and takes
+                if takes and any(not pair.selection.whole for pair in one.gives):
+                    return True
+            else:
+                others |= alone
+    return taken and (not others or all(one.known for one in found.outputs))
+
+
+def _only_moves(op: Operation, inputs: set[int]) -> bool:
+    """Whether an operation puts elements of the inputs in other places, and computes nothing."""
+    moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
+    return bool(op.reads) and moves and all(n in inputs for n in op.reads)
 
 
 def _set_aside(found: Walk) -> None:
@@ -314,7 +352,10 @@ def _inputs(left: Recording, right: Recording, pairs: list[tuple[Value, Value, s
     inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
     apart = [one for one in inputs if one[0].digest != one[1].digest]
     shared = [one for one in inputs if one[0].digest == one[1].digest]
+    both = set(arrays[0]) & set(arrays[1])
     for mine, other, where in apart:
+        if mine.digest in both or other.digest in both:
+            continue  # the other side reads it too, elsewhere
         small = min(np.prod(mine.shape, dtype=int), np.prod(other.shape, dtype=int)) <= 1
         if (small or not mine.floating) and (shared or len(apart) > 1):
             continue  # lengths, masks and scales may differ where another input says what is asked

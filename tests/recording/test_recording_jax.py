@@ -261,3 +261,15 @@ def test_shared_arrays_and_formats_travel_as_containers() -> None:
     assert live.outputs[0].dtype == np.uint16
     (first, *_) = live.recording.operations
     assert live.recording.values[first.gives[0]].dtype == "bfloat16"
+
+
+def test_double_precision_is_a_format_with_numbers() -> None:
+    """float64 was once taken for bits that have no numbers, as float6 is, and all found equal."""
+    rng = np.random.default_rng(8)
+    with jax.enable_x64(True):
+        x, w = (jax.numpy.asarray(rng.normal(size=shape)) for shape in ((7, 1001), (1001, 33)))
+        found = compare(Live(Recorder(lambda: x[:1] @ w)), Live(Recorder(lambda: x @ w)))
+        (output,) = found.outputs
+        plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())
+    assert {value.dtype for value in found.left.values} == {"float64"}
+    assert output.compared == 33 and output.differing == plain

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
+import probe  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
@@ -296,3 +297,84 @@ def test_an_operation_alone_runs_on_the_threads_that_it_was_recorded_with(monkey
     finally:
         monkeypatch.undo()
         torch.set_num_threads(before)
+
+
+def _filled(x: torch.Tensor) -> torch.Tensor:
+    """Memory that is filled part by part, read in between, as a cache of keys is."""
+    found = torch.empty(len(x), 3, 8)
+    for n in range(3):
+        found[:, n] = x * (n + 1)
+        found[:, n] += found[:, : n + 1].sum(1)
+    return found
+
+
+@pytest.mark.parametrize("function", [_filled, lambda x: F.pad(x[:, None], (2, 1), "circular") * 2])
+def test_memory_that_is_filled_part_by_part_is_no_input(function: Callable[..., Any]) -> None:
+    x = torch.randn(6, 8, generator=torch.Generator().manual_seed(3))
+    found = probe.first_difference(lambda: function(x[1:3]), lambda: function(x))
+    assert found.verdict == "equal" and not found.found.same_inputs
+    (output,) = found.found.difference.outputs
+    assert output.compared == function(x[1:3]).numel()
+    inputs = [v for v in found.found.left.recording.values if v.given < 0 and len(v.shape) > 1]
+    assert [v.shape for v in inputs] == [(6, 8)]
+
+
+TAKEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "turned round": lambda x: x.flip(0),
+    "shuffled": lambda x: x[torch.tensor([2, 0, 1, 3])],
+    "two of its rows": lambda x: x[1:3],
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_rows_in_another_order_are_not_the_same_inputs(name: str) -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(4))
+    taken = TAKEN[name]
+    model = lambda x: (torch.sin(x), torch.cumsum(x, 1))  # noqa: E731
+    found = probe.first_difference(lambda: model(taken(x)), lambda: model(x))
+    assert found.verdict == "equal" and found.first is None and not found.found.same_inputs
+    assert all(one.compared == taken(x).numel() for one in found.found.difference.outputs)
+
+
+def test_last_states_of_a_shorter_input_need_not_agree() -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(4))
+    model = lambda x: (torch.cumsum(x, 1)[:, -1], torch.cumsum(x, 1))  # noqa: E731
+    found = probe.first_difference(lambda: model(x[:, :5]), lambda: model(x))
+    assert [one.compared for one in found.found.difference.outputs] == [0, 20]
+    assert found.verdict == "unknown" and not any(one.differing for one in found.found.operations)
+
+
+def test_inputs_may_be_read_elsewhere_on_the_other_side() -> None:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(5))
+    hidden = torch.zeros(4, 6, dtype=torch.bool)
+    found = probe.first_difference(
+        lambda: x[1:2] * 2, lambda: torch.where(hidden[:, :1], 0, x.clone()) * 2
+    )
+    assert found.verdict in ("equal", "unknown") and found.first is None
+
+
+def _encoder() -> Callable[[torch.Tensor], torch.Tensor]:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 1).eval()
+    hidden = torch.arange(6) >= torch.tensor([[6], [4], [6], [2]])
+    return lambda x: model(x, src_key_padding_mask=hidden[: len(x)])
+
+
+def _shared() -> Callable[[torch.Tensor], torch.Tensor]:
+    def attends(x: torch.Tensor) -> torch.Tensor:
+        q = x.view(-1, 6, 4, 4).transpose(1, 2)
+        return F.scaled_dot_product_attention(q, q[:, :2], q[:, :2], enable_gqa=True)
+
+    return attends
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("made", [_encoder, _shared])
+def test_packed_sequences_and_shared_heads_are_no_error(made: Callable[..., Any]) -> None:
+    x = torch.randn(4, 6, 16, generator=torch.Generator().manual_seed(6))
+    model = made()
+    part = probe.first_difference(lambda: model(x[:2]), lambda: model(x))
+    assert part.verdict == "unknown"
+    same = probe.first_difference(lambda: model(x), lambda: model(x))
+    assert same.verdict == "equal" and same.found.same_inputs
