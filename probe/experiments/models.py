@@ -404,7 +404,8 @@ def every() -> Iterator[Model]:
         model = onnx("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         wide = lengths(160, 80) if name == "rapidocr recognition" else ()
         yield Model(name, "onnxruntime", ocr, (*ran, *wide), model)
-    for target in ("keras", "keras,backend=jax", "keras,backend=torch"):
-        some = compiled if target == "keras" else ()
-        for name in ("MobileNetV2", "ResNet50")[: 2 if target == "keras" else 1]:
-            yield Model(name, target, seeded, (*batches(), *some), application(name, 224))
+    for name in ("MobileNetV2", "ResNet50"):
+        kinds = (*batches(), *compiled)
+        yield Model(name, "keras", seeded, kinds, application(name, 224))
+    for target, some in (("keras,backend=torch", batches()), ("keras,backend=jax", batches((1,)))):
+        yield Model("MobileNetV2", target, seeded, some, application("MobileNetV2", 96))
