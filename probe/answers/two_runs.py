@@ -72,6 +72,8 @@ def two_runs(
         arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
         declared = subject.inputs
     both = _sides(arrays, declared, vary, at, against)
+    for size in wanted:  # refused before anything is run
+        _sides(arrays, declared, vary, size, against, "sizes")
     where = _targets(model, target, against_target) if in_child else None
     asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
     if where is not None:
@@ -165,9 +167,14 @@ def _checked(vary: str | None, at: int | None, against: int | None, other: objec
 
 
 def _sides(
-    arrays: Arrays, declared: Any, vary: str | None, at: int | None, against: int | None
+    arrays: Arrays,
+    declared: Any,
+    vary: str | None,
+    at: int | None,
+    against: int | None,
+    option: str = "at",
 ) -> tuple[Arrays, Arrays]:
-    """Returns both sides' inputs. InputError: nothing can be cut."""
+    """Returns both sides' inputs; ``option`` gave the left size. InputError: nothing can be cut."""
     if vary is None:
         return arrays, arrays
     if not arrays:
@@ -176,9 +183,10 @@ def _sides(
     along = axes(vary, arrays, declared)
     whole = arrays if against is None else cut(arrays, along, against)
     assert at is not None
-    part = cut(arrays, along, at)
+    part = cut(arrays, along, at, option)
     if all(part[name].shape == whole[name].shape for name in arrays):
-        raise InputError("against", at, "both sides are the same run", "give --against B")
+        todo = "leave it out" if option == "sizes" else "give --against B"
+        raise InputError(option, at, "both sides are the same run", todo)
     return part, whole
 
 

@@ -245,6 +245,7 @@ class Stored:
 
     def _fill(self, told: dict[str, Any]) -> None:
         self.subject, self.made = str(told["subject"]), dict(told["made"])
+        self.made["libraries"] = dict(self.made["libraries"])
         self.notes = [str(one) for one in told["notes"]]
         self.left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
         run = self.recording = Recording(str(told["target"]), str(told["note"]))
