@@ -15,6 +15,7 @@ import numpy as np
 from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
+from probe.arguments import count
 from probe.errors import InputError
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
@@ -53,8 +54,11 @@ def two_runs(
     """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     if (at is not None or against is not None) and vary is None:
         vary = "length"
+    at, against = (
+        None if n is None else count(name, n) for name, n in (("at", at), ("against", against))
+    )
     _checked(vary, at, against, against_target)
-    wanted = sorted(set(sizes) - {against})
+    wanted = sorted({count("sizes", one) for one in sizes} - {against})
     if wanted and (vary is None or target is not None or against_target is not None):
         why = "other sizes are compared in this process, along an axis"
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")

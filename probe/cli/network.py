@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -180,9 +179,7 @@ def _alone(chain: dict[str, Any]) -> None:
 
 @contextmanager
 def of_user() -> Iterator[None]:
-    """Around a user's model: what it prints goes to stderr, and TensorFlow tells nothing itself."""
-    for name in ("TF_CPP_MIN_LOG_LEVEL", "ABSL_MIN_LOG_LEVEL"):
-        os.environ.setdefault(name, "3")
+    """Around a user's model: what it prints goes to stderr."""
     with redirect_stdout(sys.stderr):
         yield
 
@@ -231,7 +228,9 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
                 found.reproduce(report)
         except NotReproduced as error:  # what was found stays true, and is printed
             failed = str(error)
-    out.give(found.report(), lambda: walks.walked(found))
+    with of_user():  # values are asked of the model once more
+        told = found.report()
+    out.give(told, lambda: walks.walked(found))
     if report is not None:
         why = failed or ("there is no source" if found.first is None else "")
         out.note(f"no report: {why}" if why else f"written: {report}")

@@ -7,9 +7,11 @@ the function or the file does not need.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -85,10 +87,24 @@ def recorders(library: str) -> Any:
     if library not in RECORDERS:
         raise InputError("library", library, "it can't be watched", one_of(library, RECORDERS))
     try:
-        return import_module(RECORDERS[library])
+        with _quiet() if library == "tensorflow" and library not in sys.modules else nullcontext():
+            return import_module(RECORDERS[library])
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed" if error.name else "it is not installed"
         raise InputError("library", library, why, f"pip install {library}") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Drops what a library writes to standard error past Python: TensorFlow, when it is loaded."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _file(path: Path, trust: bool, switches: dict[str, str]) -> Opened:
