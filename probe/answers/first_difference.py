@@ -305,6 +305,8 @@ def first_difference(
     >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
     >>> found.first, found.verdict  # doctest: +SKIP
     """
+    if hasattr(inputs, "shape"):  # one array, rather than a sequence of them
+        inputs = [inputs]
     functions = [_bound(one, inputs) for one in (left, right)]
     names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
     given = () if inputs is None else tuple(inputs)

@@ -15,7 +15,7 @@ import numpy as np
 from probe.answers.answer import target_of
 from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
-from probe.arguments import choice
+from probe.arguments import choice, count
 from probe.errors import InputError
 from probe.recording import by_order
 from probe.recording.apart import Apart, before
@@ -57,8 +57,11 @@ def two_runs(
     """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     if (at is not None or against is not None) and vary is None:
         vary = "length"
+    at, against = (
+        None if n is None else count(name, n) for name, n in (("at", at), ("against", against))
+    )
     _checked(vary, at, against, against_target)
-    wanted = sorted(set(sizes) - {against})
+    wanted = sorted({count("sizes", one) for one in sizes} - {against})
     if wanted and (vary is None or target is not None or against_target is not None):
         why = "other sizes are compared in this process, along an axis"
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
@@ -76,6 +79,8 @@ def two_runs(
         arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
         declared = subject.inputs
     both = _sides(arrays, declared, vary, at, against)
+    for size in wanted:  # refused before anything is run
+        _sides(arrays, declared, vary, size, against, "sizes")
     where = _targets(model, target, against_target) if in_child else None
     asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
     if where is not None:
@@ -179,9 +184,14 @@ def _checked(vary: str | None, at: int | None, against: int | None, other: objec
 
 
 def _sides(
-    arrays: Arrays, declared: Any, vary: str | None, at: int | None, against: int | None
+    arrays: Arrays,
+    declared: Any,
+    vary: str | None,
+    at: int | None,
+    against: int | None,
+    option: str = "at",
 ) -> tuple[Arrays, Arrays]:
-    """Returns both sides' inputs. InputError: nothing can be cut."""
+    """Returns both sides' inputs; ``option`` gave the left size. InputError: nothing can be cut."""
     if vary is None:
         return arrays, arrays
     if not arrays:
@@ -190,9 +200,10 @@ def _sides(
     along = axes(vary, arrays, declared)
     whole = arrays if against is None else cut(arrays, along, against)
     assert at is not None
-    part = cut(arrays, along, at)
+    part = cut(arrays, along, at, option)
     if all(part[name].shape == whole[name].shape for name in arrays):
-        raise InputError("against", at, "both sides are the same run", "give --against B")
+        todo = "leave it out" if option == "sizes" else "give --against B"
+        raise InputError(option, at, "both sides are the same run", todo)
     return part, whole
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,6 +181,13 @@ def _alone(chain: dict[str, Any]) -> None:
             raise InputError(name, value, why, f"leave out --{name}, or --vary, --at, --against")
 
 
+@contextmanager
+def of_user() -> Iterator[None]:
+    """Around a user's model: what it prints goes to stderr."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
 def _two_runs(
     model: str,
     targets: tuple[str, ...],
@@ -193,7 +203,7 @@ def _two_runs(
     if len(targets) > 1:
         todo = "give one, and another as --against-target"
         raise InputError("target", ", ".join(targets), "two runs have a target each", todo)
-    with out.progress("") as tell:
+    with out.progress("") as tell, of_user():
         found = two_runs(
             *(model, targets[0] if targets else None),
             vary=two["axis"],
@@ -219,11 +229,13 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
     failed = ""
     if report is not None and found.first is not None:
         try:
-            with out.working(f"writing {report}"):
+            with out.working(f"writing {report}"), of_user():
                 found.reproduce(report)
         except NotReproduced as error:  # what was found stays true, and is printed
             failed = str(error)
-    out.give(found.report(), lambda: walks.walked(found))
+    with of_user():  # values are asked of the model once more
+        told = found.report()
+    out.give(told, lambda: walks.walked(found))
     if report is not None:
         why = failed or ("there is no source" if found.first is None else "")
         out.note(f"no report: {why}" if why else f"written: {report}")

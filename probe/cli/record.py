@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from probe.cli.network import INPUTS, REPORT, SHAPE, given
+from probe.cli.network import INPUTS, REPORT, SHAPE, given, of_user
 from probe.cli.options import (
     PATH,
     Shared,
@@ -70,7 +70,7 @@ def record(
     from probe.cli.show import walks
     from probe.recording.inputs import shapes_of
 
-    with out.progress("") as tell:
+    with out.progress("") as tell, of_user():
         found = answers.record(
             *(model, folder["folder"]),
             inputs=inputs,

@@ -125,6 +125,10 @@ def _saved_model(path: Path, trusted: bool) -> Loaded:
 
     def call(given: Sequence[Any]) -> Any:
         _ = model  # its variables live as long as it does
+        for name, one in zip(names, given, strict=True):
+            if not specs[name].shape.is_compatible_with(one.shape):  # a kernel may end Python
+                why, todo = f"has shape {tuple(one.shape)}", f"give {specs[name].shape}"
+                raise InputError("inputs", name, why, todo)
         return function(**dict(zip(names, given, strict=True)))
 
     return Loaded(inputs, call)

@@ -245,6 +245,7 @@ class Stored:
 
     def _fill(self, told: dict[str, Any]) -> None:
         self.subject, self.made = str(told["subject"]), dict(told["made"])
+        self.made["libraries"] = dict(self.made["libraries"])
         self.notes = [str(one) for one in told["notes"]]
         self.left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
         run = self.recording = Recording(str(told["target"]), str(told["note"]))
@@ -262,6 +263,12 @@ class Stored:
             )
         run.outputs = _numbers(told["outputs"], count)
         self._in_order(run)
+        kept = {v.digest for v in run.values if self.has(v)}
+        gone = {v.digest for n, v in enumerate(run.values) if n not in self.unsteady} - kept
+        if len(gone) > self.left_out["values"]:
+            self.notes.append(
+                f"{self.folder.name}: {len(gone)} of its values are not in the folder"
+            )
         self.lines = {
             n: (list(map(str, one["lines"])), list(map(str, one["imports"])))
             for n, one in enumerate(told["operations"])

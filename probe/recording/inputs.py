@@ -6,8 +6,10 @@ first so many entries, so that the shorter side's inputs are the beginning of th
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,9 @@ Arrays = dict[str, np.ndarray]
 HOW = "write batch, length, or NAME:AXIS such as audio:1"
 STEP = 101
 """From one generated input's seed to the next one's."""
+
+MOST = 1 << 40
+"""Elements of a generated input."""
 
 VOCABULARY = 100
 """Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary."""
@@ -58,8 +63,15 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 def ordered(inputs: Sequence[Input], given: Mapping[str, np.ndarray]) -> Arrays:
     """Returns given arrays under the names of a model's inputs: by name, else in their order.
 
-    InputError: there are too few or too many.
+    Of a file that says nothing of its inputs' formats some may be left out. InputError: there are
+    too few or too many.
     """
+    if inputs and not any(one.dtype for one in inputs):
+        known = [one.name for one in inputs]
+        if set(given) <= set(known):
+            return {name: given[name] for name in known if name in given}
+        if len(given) <= len(known):
+            return dict(zip(known, given.values(), strict=False))
     if not inputs or set(given) == {one.name for one in inputs}:
         return dict(given) if not inputs else {one.name: given[one.name] for one in inputs}
     names = ", ".join(one.name for one in inputs)
@@ -79,20 +91,29 @@ def generated(
     """Returns seeded inputs of a model's own shapes: normal numbers, integers 0, 1, 2, ...
 
     ``most``: the size of the axis that is varied, where the model leaves it open. ``shapes``: what
-    the user says. InputError names all sizes that are left open, and how they are given.
+    the user says; of an input without a format they are those of float32. InputError names all
+    sizes that are left open, and how they are given.
     """
+    if inputs and not shapes and not any(one.dtype for one in inputs):
+        why = f"the file says no shapes of its inputs ({', '.join(one.name for one in inputs)})"
+        todo = f"give --inputs FILE.npz, or --shape {inputs[0].name}=8x64 for float32 numbers"
+        raise InputError("inputs", "(none)", why, todo)
     known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
     for name, shape in shapes.items():
         if name not in known:
             there = ", ".join(one.name for one in inputs)
             raise InputError("shape", name, "the model has no such input", f"it has {there}")
         one = next(one for one in inputs if one.name == name or not name)
-        if len(one.shape) != len(shape):
+        if one.dtype and len(one.shape) != len(shape):
             why = f"{one.name} has {len(one.shape)} axes"
             raise InputError("shape", "x".join(map(str, shape)), why, _how(one, vary, most))
     found, missing = {}, []
     for number, one in enumerate(inputs):
         said = shapes.get(one.name, shapes.get("") if len(inputs) == 1 else None)
+        if not one.dtype:
+            if said is not None:
+                found[one.name] = drawn(replace(one, dtype="float32"), said, seed + STEP * number)
+            continue
         sizes = said if said is not None else _sized(one, vary, most)
         if None in sizes:
             missing.append(one)
@@ -144,6 +165,9 @@ def _sized(one: Input, vary: str | None, most: int) -> tuple[int | None, ...]:
 
 def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
+    if math.prod(shape) > MOST:
+        sizes = "x".join(map(str, shape))
+        raise InputError("shape", f"{one.name}={sizes}", "no memory holds it", "ask for less")
     if one.dtype in floats.FORMATS:
         return floats.round_to(operands.normal(seed, "x", shape), one.dtype)
     kind = np.dtype(one.dtype)
@@ -152,7 +176,7 @@ def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
         return np.ones(shape, kind)
     if "type" in name:
         return np.zeros(shape, kind)
-    count = int(np.prod(shape, dtype=int))
+    count = math.prod(shape)
     return (np.arange(count) % VOCABULARY).reshape(shape).astype(kind)
 
 
@@ -161,7 +185,7 @@ def named(vary: str) -> list[tuple[str, int]]:
     found = []
     for part in vary.split(","):
         name, _, axis = part.strip().rpartition(":")
-        if not name or not axis.isdigit():
+        if not name or not (axis.isascii() and axis.isdigit()):
             raise InputError("vary", vary, "no axis", HOW)
         found.append((name, int(axis)))
     return found
@@ -169,7 +193,7 @@ def named(vary: str) -> list[tuple[str, int]]:
 
 def axes(vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, int]:
     """Returns the axis of each input that is varied. InputError: there is none."""
-    declared = {one.name: one for one in inputs}
+    declared = {one.name: one for one in inputs if one.dtype}
     if vary not in ("batch", "length"):
         found = dict(named(vary))
         for name, axis in found.items():
@@ -226,14 +250,19 @@ def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> 
     return found
 
 
-def cut(arrays: Mapping[str, np.ndarray], along: Mapping[str, int], size: int) -> Arrays:
-    """Returns the first ``size`` entries of the inputs that are varied. InputError: too few."""
+def cut(
+    arrays: Mapping[str, np.ndarray], along: Mapping[str, int], size: int, option: str = "against"
+) -> Arrays:
+    """Returns the first ``size`` entries of the inputs that are varied. InputError: too few.
+
+    ``option``: what the size was given as.
+    """
     found = dict(arrays)
     for name, axis in along.items():
         have = arrays[name].shape[axis]
         if size > have:
             why = f"{name} has {have} entries along axis {axis}"
-            raise InputError("against", size, why, f"use {have} or less, or longer inputs")
+            raise InputError(option, size, why, f"use {have} or less, or longer inputs")
         index = (slice(None),) * axis + (slice(size),)
         found[name] = np.ascontiguousarray(arrays[name][index])
     return found

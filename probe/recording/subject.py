@@ -7,9 +7,11 @@ the function or the file does not need.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -85,10 +87,24 @@ def recorders(library: str) -> Any:
     if library not in RECORDERS:
         raise InputError("library", library, "it can't be watched", one_of(library, RECORDERS))
     try:
-        return import_module(RECORDERS[library])
+        with _quiet() if library == "tensorflow" and library not in sys.modules else nullcontext():
+            return import_module(RECORDERS[library])
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed" if error.name else "it is not installed"
         raise InputError("library", library, why, f"pip install {library}") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Drops what a library writes to standard error past Python: TensorFlow, when it is loaded."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _file(path: Path, trust: bool, switches: dict[str, str]) -> Opened:
@@ -116,7 +132,7 @@ def _imported(text: str) -> Any:
             found = getattr(found, part)
     except ProbeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise InputError("model", text, why, "write module:function as Python imports it") from None
     return found
@@ -161,12 +177,16 @@ class Called:
         if missing:
             why = f"it takes {', '.join(missing)}"
             todo = "give --inputs FILE.npz, or a function of no arguments"
-            raise InputError("inputs", "(none)", why, todo)
+            if arrays:
+                why, todo = f"{why} besides", "give an array for each of its arguments"
+            raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
         given = list(arrays.values())
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]
-        return of_function(lambda: self.function(*given), self.name, (self.function, given))
+        made = of_function(lambda: self.function(*given), self.name, (self.function, given))
+        guard: Any = Guarded(made, self.name) if self.name else made
+        return guard  # type: ignore[no-any-return]
 
 
 def _is_a(given: object, module: str, name: str) -> bool:
@@ -212,10 +232,13 @@ class File:
 
 
 class Guarded:
-    """A recorder whose own failure is one line. Errors: TargetError, kind ``error``."""
+    """A recorder whose own failure is one line. Errors: TargetError, kind ``error``.
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.inner = recorder
+    ``name``: what fails then; the recorder's target if not given.
+    """
+
+    def __init__(self, recorder: Recorder, name: str = "") -> None:
+        self.inner, self.name = recorder, name
 
     @property
     def target(self) -> str:
@@ -229,12 +252,19 @@ class Guarded:
 
     def plain(self) -> list[np.ndarray]:
         """As of ``Recorder``."""
-        found: list[np.ndarray] = guarded(self.inner.plain, self.target)
+        found: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)
         return found
 
     def record(self, visit: Visit) -> list[Seen]:
-        """As of ``Recorder``."""
-        return self.inner.record(visit)
+        """As of ``Recorder``. What fails unwatched too is no mistake of ours."""
+        try:
+            return self.inner.record(visit)
+        except Exception:
+            self.plain()
+            raise
+        except SystemExit:
+            self.plain()
+            raise RuntimeError("it ends Python while it is watched") from None
 
 
 def guarded(call: Callable[[], Any], target: str) -> Any:
@@ -243,7 +273,7 @@ def guarded(call: Callable[[], Any], target: str) -> Any:
         return call()
     except (ProbeError, KeyboardInterrupt, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         raise TargetError(target, "error", why) from None
 

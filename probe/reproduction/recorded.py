@@ -25,6 +25,7 @@ from probe.plots import trees
 from probe.recording.alone import Alone
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
+from probe.recording.folder import Stored
 from probe.recording.recording import Side
 from probe.recording.source import Cause, explain
 from probe.reproduction import because, emulate, proof
@@ -115,6 +116,8 @@ def _proved(
     events = [_event(one.side, one.operation.number) for one in sides]
     if any(event is None or event.lines is None for event in events):
         made.why = "the recorder of this library writes no lines for this operation"
+        if any(type(one.side) is Stored for one in sides):
+            made.why = "a recording's operations are run with --trust (Python: trust=True) alone"
         scripts.store(work / scripts.OPERANDS, sides)
         made.files.append(scripts.OPERANDS)
         return made

@@ -121,3 +121,26 @@ def test_what_holds_no_arrays_is_one_line(tmp_path):
     for name, why in (("x.npz", "no plain arrays"), ("y.npz", "no plain"), ("z.npz", "No such")):
         with pytest.raises(InputError, match=why):
             inputs.read(tmp_path / name)
+
+
+SILENT = (Input("x", (), ""), Input("mask", (), ""))
+
+
+def test_a_file_that_says_no_shapes_is_given_inputs():
+    arrays = {"x": np.zeros((8, 5)), "mask": np.zeros((8, 1))}
+    assert cut(SILENT, arrays, "batch", 2) == {"x": (2, 5), "mask": (2, 1)}
+    assert list(inputs.ordered(SILENT, {"first": arrays["x"]})) == ["x"]
+    assert list(inputs.ordered(SILENT, {"mask": arrays["mask"]})) == ["mask"]
+    made = inputs.generated(SILENT, "batch", 8, {"x": (8, 5)})
+    assert list(made) == ["x"] and made["x"].dtype == np.float32
+    with pytest.raises(InputError, match=r"says no shapes of its inputs \(x, mask\); give"):
+        inputs.generated(SILENT, "batch", 8, {})
+    with pytest.raises(InputError, match="3 are given"):
+        inputs.ordered(SILENT, {**arrays, "more": arrays["x"]})
+
+
+def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
+    with pytest.raises(InputError, match="shape=image=.*: no memory holds it; ask for less"):
+        inputs.generated(IMAGE, "batch", 10**27, {})
+    with pytest.raises(InputError, match="no axis"):
+        inputs.named("x:²")

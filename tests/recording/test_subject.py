@@ -120,3 +120,34 @@ def test_what_a_named_function_raises_is_one_line(module):
 def test_names_that_lead_nowhere_are_one_line(module, text, why):
     with pytest.raises(InputError, match=why):
         subject.opened(text)
+
+
+TWISTED = """
+import torch
+
+calls = []
+
+
+def late(x):
+    calls.append(x)
+    if len(calls) > 1:
+        raise RuntimeError("the second call")
+    return torch.as_tensor(x)
+
+
+def leaves(x):
+    raise SystemExit(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("late", "RuntimeError: the second call"), ("leaves", "SystemExit: 5")],
+)
+def test_what_fails_later_or_ends_python_is_one_line(tmp_path, monkeypatch, name, why):
+    (tmp_path / "twisted_.py").write_text(TWISTED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "twisted_", raising=False)
+    opened = subject.opened(f"twisted_:{name}")
+    with pytest.raises(TargetError, match=why):
+        opened.recorder({"x": np.ones(2, np.float32)}).record(lambda event: None)
