@@ -99,6 +99,7 @@ class Names:
         keras = sys.modules.get("keras")
         theirs = (keras.Variable, keras.Operation) if keras is not None else ()
         kinds: dict[type, bool] = {}
+        gc.unfreeze()  # objects that a session in this process froze are not listed
         for one in gc.get_objects():
             kind = type(one)
             if kind not in kinds:

@@ -1,5 +1,7 @@
 """TensorFlow watched: what is seen is what ran, what must agree does, files are data."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,7 @@ def test_every_eager_operation_is_seen_with_its_path_and_the_bits_are_those_of_a
 
 
 def test_variables_are_weights_under_their_names():
+    gc.freeze()  # as a session in this process does
     found, _, _ = seen(lambda: network(normal(2, 9, 9, 4)))
     roles = {one.name: one.role for event, *_ in found for one in event.reads if one.name}
     assert {"kernel": "weight", "bias": "weight", "dense": "weight"}.items() <= roles.items()
