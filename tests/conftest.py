@@ -72,15 +72,36 @@ MINUTES_TOGETHER = """
     test_its_notebook_runs_on_it[overhead]
     test_exported_programs_say_their_inputs
     test_a_parent_that_is_killed_leaves_no_child
+    test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype[tensorflow]
+    test_rows_are_explained_and_what_is_called_a_cause_replays[tensorflow]
+    test_tensorflow_and_keras_conform[tensorflow-dtypes0]
+    test_constant_weights_are_rebuilt_for_new_weights
+    test_reveal_cost
+    test_the_notebook_draws_any_store
+    test_its_notebook_runs_on_a_quick_run
+    test_float16_replays
+    test_a_store_s_worst_finding_or_a_row
+    test_its_notebook_runs_on_it
+    test_the_notebook_draws_what_the_run_stored
+    test_the_command_says_what_it_assumed
+    test_shards_of_a_sweep_by_order_cover_all_values
+    test_both_halves_are_cut_to_16_bits_before_they_are_added
+    test_integers_are_exact_and_nothing_is_refused[dtypes1-13]
+    test_every_output_is_revealed_and_replayed[jax,threads=1]
+    test_a_quick_run_stores_bits_and_orders[processors]
 """.split()
 """What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
 
 
+HALF_A_MINUTE = ("recording_jax", "recording_tensorflow")
+"""Modules that import a large library into this process, and go through all that they know of it."""
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.name in MINUTES_TOGETHER:
-            item.add_marker("slow")
         name = item.path.stem.removeprefix("test_")
+        if item.name in MINUTES_TOGETHER or name in HALF_A_MINUTE:
+            item.add_marker("slow")
         if name not in SECONDS_EACH and not name.startswith("backends"):
             item.add_marker("check")
 
