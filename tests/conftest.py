@@ -94,7 +94,7 @@ MINUTES_TOGETHER = """
 
 
 HALF_A_MINUTE = ("recording_jax", "recording_tensorflow")
-"""Modules that import a large library into this process, and go through all that they know of it."""
+"""Modules that import a large library here, and go through all that they know of it."""
 
 
 def pytest_collection_modifyitems(items):
