@@ -181,6 +181,13 @@ def _alone(chain: dict[str, Any]) -> None:
             raise InputError(name, value, why, f"leave out --{name}, or --vary, --at, --against")
 
 
+def new(report: Path | None) -> None:
+    """Refuses the folder of a report that has files, before anything runs. InputError."""
+    if report is not None and report.is_dir() and any(report.iterdir()):
+        why = "it has files, and they would be overwritten"
+        raise InputError("report", report, why, "give another folder")
+
+
 @contextmanager
 def of_user() -> Iterator[None]:
     """Around a user's model: what it prints goes to stderr."""
@@ -200,6 +207,7 @@ def _two_runs(
     from probe.answers.two_runs import two_runs
     from probe.recording.inputs import shapes_of
 
+    new(two["report"])
     if len(targets) > 1:
         todo = "give one, and another as --against-target"
         raise InputError("target", ", ".join(targets), "two runs have a target each", todo)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from probe.cli.network import INPUTS, REPORT, SHAPE, given, of_user
+from probe.cli.network import INPUTS, REPORT, SHAPE, given, new, of_user
 from probe.cli.options import (
     PATH,
     Shared,
@@ -115,6 +115,7 @@ def diff(
     """
     from probe.answers import first_difference as answers
 
+    new(report)
     with out.progress("") as tell:
         found = answers.diff(left, right, trust=trust, progress=lambda text: tell(0, 0, text))
     return given(found, report, fail_on, out)

@@ -200,3 +200,13 @@ def test_models_in_memory_have_no_targets():
         probe.network(network(X), against_target="reference")
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         probe.network(network(X), colour=3)
+
+
+def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):
+    (tmp_path / "kept").write_text("mine")
+    words = ["network", "module:function", "--vary", "batch", "--at", "1", "--against", "2"]
+    for command in (words, ["diff", "left", "right"]):
+        assert shell.run([*command, "--report", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert "report=" in said and "give another folder" in said and "--force" not in said
+    assert (tmp_path / "kept").read_text() == "mine"
