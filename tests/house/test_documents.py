@@ -1,0 +1,126 @@
+"""README and docs/: short enough, links that lead somewhere, and every command and script runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from probe.cli.shell import commands as main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(
+    r"^(?:<!-- not run: (?P<why>.+?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```", re.M | re.S
+)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+MINUTES = ("bisect", "install")
+"""Commands that are run by tests of their own, with what they need (tests/targets, tests/runs)."""
+
+
+def blocks(page, kind):
+    """The blocks of a page: (text, why it is not run)."""
+    found = BLOCK.finditer(page.read_text())
+    return [(one["text"], one["why"]) for one in found if one["kind"] == kind]
+
+
+def commands(page):
+    """The `probe` command lines of a page that are to be run, as lists of words."""
+    lines = []
+    for text, why in blocks(page, "console"):
+        joined = text.replace("\\\n", " ")
+        typed = [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+        lines += [] if why else [shlex.split(line, comments=True) for line in typed]
+    lines = [["probe", *words[1:]] if words[0].endswith("/probe") else words for words in lines]
+    return [words for words in lines if words[0] == "probe"]
+
+
+def test_the_readme_is_one_screen():
+    assert len((ROOT / "README.md").read_text().split()) <= 700
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page):
+    text = page.read_text().replace("\\\n", " ")
+    for words in re.findall(
+        r"(?:^\$ |`|run: \")(?:\.venv/bin/)?probe ([a-z]+)([^`\n\"]*)", text, re.M
+    ):
+        command = main.get_command(click.Context(main), words[0])
+        assert command is not None, f"probe {words[0]}"
+        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+        typed = set(re.findall(r"(?<![\w-])--[a-z-]+", words[1].partition(" -- ")[0]))
+        assert typed <= known | {"--help", "--json"}, f"probe {words[0]}: {typed - known}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_of_pages_compiles(page):
+    for text, _ in blocks(page, "python"):
+        compile(text, page.name, "exec")
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PROBE_NETWORK": "0"}
+
+
+def files(folder):
+    """What commands of the docs name: a Keras model, the same as ONNX, inputs, results."""
+    (folder / "results").symlink_to(ROOT / "results")
+    script = """
+import keras, numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+keras.utils.set_random_seed(0)
+layers = [keras.layers.Input((40, 8)), keras.layers.Conv1D(16, 5, activation="relu"),
+          keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(4)]
+keras.Sequential(layers).save("model.keras")
+w = np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32)
+graph = helper.make_graph(
+    [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],
+    "model", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])],
+    [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 32])],
+    [numpy_helper.from_array(w, "w")])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+onnx.save(model, "model.onnx")
+np.savez("inputs.npz", x=np.ones((8, 64), np.float32))
+"""
+    ran(folder, [sys.executable, "-c", script])
+
+
+def ran(folder, words, expected=(0,)):
+    found = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True)
+    assert found.returncode in expected, f"{words}: {found.stderr[-2000:]}"
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_pages_run(page, tmp_path):
+    """In order, in one folder, with the files that they name; `run NAME` has tests of its own."""
+    typed = [words for words in commands(page) if words[1] not in (*MINUTES, "run")]
+    if not typed:
+        pytest.skip("no command to run")
+    files(tmp_path)
+    for words in typed:
+        ran(tmp_path, [sys.executable, "-m", *words])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_of_pages_runs(page, tmp_path):
+    """Each block by itself."""
+    if not (texts := [text for text, why in blocks(page, "python") if not why]):
+        pytest.skip("no Python")
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    for text in texts:
+        ran(tmp_path, [sys.executable, "-c", text])
