@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from probe.cli.options import PATH, Words, fail_on_option, option, output_options
-from probe.errors import INTERRUPTED, InputError
+from probe.errors import INTERRUPTED, InputError, TargetError
 
 if TYPE_CHECKING:
     from probe.printing import Output
@@ -48,6 +48,24 @@ def machine(out: Output) -> None:
     libraries = {name: installed_version(backends.get(name)) for name in backends.names()}
     found = dict(this.facts()) | {"libraries": libraries}
     out.give(found, lambda: facts.machine(found))
+
+
+@click.command(cls=Words, short_help="What is here, what is missing, and whether it works.")
+@output_options
+def doctor(out: Output) -> int:
+    """Examines this machine: Python, libraries, old releases, emulators, memory, disk, variables.
+
+    Every library that is here is asked for the order of one small convolution, which is replayed;
+    for what is missing it says what it would add, and the command. Exits with 3 if something that
+    is here does not work.
+    """
+    from probe.answers.doctor import examine
+    from probe.cli.show import facts
+
+    with out.progress("examine") as tell:
+        found = examine(tell=tell)
+    out.give(found.to_json(), lambda: facts.examined(found))
+    return 0 if found.healthy else TargetError.exit_code
 
 
 @click.command(cls=Words, short_help="Provide an old release, or another processor.")

@@ -17,6 +17,7 @@ from probe.errors import INTERRUPTED, InputError, ProbeError, TargetError, one_o
 COMMANDS = {
     "targets": "here",
     "machine": "here",
+    "doctor": "here",
     "sweep": "sweep",
     "window": "explain",
     "order": "explain",

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from probe import schema
+from probe.answers.doctor import VARIABLES, Examined
 from probe.printing import table
 
 
@@ -74,3 +75,22 @@ def installed(found: Mapping[str, Any]) -> str:
     said = "was there already" if found["already"] else f"answers, after {found['seconds']:g} s"
     library = f"{found['library']} {found['library_version']}"
     return f"{found['target']} {said}: {library}, Python {found['python_version']}"
+
+
+def examined(found: Examined) -> RenderableType:
+    """Returns a row a check, what to type for what is missing, and the variables that are set."""
+    colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
+    rows = table("", "part", "found", "would add", "type")
+    for one in found.checks:
+        state = Text(one.state, colours[one.state])
+        rows.add_row(state, one.part, one.said, one.adds or "", one.command or "")
+    parts: list[RenderableType] = [rows, ""]
+    if found.variables:
+        set_here = table("variable that changes bits", "value", "what it decides")
+        for name, value in found.variables.items():
+            set_here.add_row(name, value, VARIABLES[name])
+        note = "probe's own runs do not have these variables; a target's switches set them."
+        parts += [set_here, note]
+    else:
+        parts.append("No variable of the environment is set that changes bits.")
+    return Group(*parts)

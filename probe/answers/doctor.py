@@ -1,0 +1,173 @@
+"""What this machine can do with probe, what it lacks, and whether each target answers rightly.
+
+The self-test asks every installed library for the order of one small convolution and replays it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from probe import backends, machine, memory
+from probe.answers.order import order
+from probe.case import Case
+from probe.errors import ProbeError, TargetError
+from probe.runtimes import environments, packages
+from probe.runtimes import runtime as runtimes
+from probe.target import Target, gpus, installed_version, unavailable
+
+CASES = (
+    Case(op="conv1d", kernel=5, in_channels=2, filters=3, length=9),
+    Case(op="dense", in_channels=10, filters=3, batch=5),
+)
+"""The self-test's: fifteen sums of ten products. The second where there are no convolutions."""
+
+VARIABLES = {
+    "TF_ENABLE_ONEDNN_OPTS": "TensorFlow: oneDNN's kernels or Eigen's",
+    "TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL": "TensorFlow: oneDNN's matrix product inside Eigen",
+    "TF_DETERMINISTIC_OPS": "TensorFlow: deterministic kernels",
+    "TF_XLA_FLAGS": "TensorFlow: what is compiled by XLA",
+    "XLA_FLAGS": "XLA and JAX: how programs are compiled",
+    "JAX_DEFAULT_MATMUL_PRECISION": "JAX: how many bits of a product's operands count",
+    "JAX_ENABLE_X64": "JAX: whether float64 stays float64",
+    "KERAS_BACKEND": "Keras: which library computes",
+    "ONEDNN_MAX_CPU_ISA": "oneDNN: which instructions may be used",
+    "DNNL_MAX_CPU_ISA": "oneDNN: which instructions may be used",
+    "ONEDNN_DEFAULT_FPMATH_MODE": "oneDNN: whether float32 may be shortened",
+    "ATEN_CPU_CAPABILITY": "PyTorch: which instructions its own kernels use",
+    "MKL_CBWR": "MKL: one code path for all processors",
+    "MKL_NUM_THREADS": "MKL: threads, and so how sums are cut",
+    "OMP_NUM_THREADS": "OpenMP: threads, and so how sums are cut",
+    "OMP_DYNAMIC": "OpenMP: fewer threads on a busy machine, so that bits change with its load",
+    "OPENBLAS_NUM_THREADS": "NumPy: threads",
+    "OPENBLAS_CORETYPE": "NumPy: which processor's kernels are used",
+    "NVIDIA_TF32_OVERRIDE": "CUDA: whether float32 may be shortened to TF32",
+    "CUBLAS_WORKSPACE_CONFIG": "cuBLAS: whether its sums are reproducible",
+}
+"""Variables of the environment that change bits, and what each decides. Children of probe have none
+of them but those that their target's switches set; other programs have them."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the examination.
+
+    ``state``: ``ok``, ``missing`` (something could be added) or ``wrong`` (it should work and does
+    not). ``said``: what was found. ``adds``: what would be possible if it were there. ``command``:
+    what to type for it; None where nothing is missing.
+    """
+
+    part: str
+    state: str
+    said: str
+    adds: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """All checks, the variables that are set, and how the targets answered."""
+
+    checks: list[Check]
+    variables: dict[str, str]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether everything that is here works."""
+        return all(check.state != "wrong" for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``probe doctor --json`` prints."""
+        return {
+            "healthy": self.healthy,
+            "checks": [asdict(check) for check in self.checks],
+            "variables": [
+                {"name": name, "value": value, "decides": VARIABLES[name]}
+                for name, value in self.variables.items()
+            ],
+        }
+
+
+def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None = None) -> Examined:
+    """Examines this machine; takes some seconds for every library, each in a process of its own.
+
+    ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
+    """
+    names = list(backends.names())
+    checks = [*_machine(store), *_interpreters(), *_emulators()]
+    for number, name in enumerate(names):
+        if tell:
+            tell(number, len(names), name)
+        checks.append(_library(name))
+    variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    return Examined(checks, variables)
+
+
+def _machine(store: Path) -> Iterator[Check]:
+    yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
+    facts = machine.facts()
+    isa = facts["cpu_isa"] or "instructions not known"
+    yield Check("processor", "ok", f"{facts['cpu_model']}, {machine.cores()} cores, {isa}")
+    free = memory.free()
+    known = "not known on this system" if free is None else f"{free / 1e9:.1f} GB free"
+    yield Check("memory", "ok", known)
+    left = shutil.disk_usage(store).free
+    yield Check("disk", "ok" if left > 1e9 else "wrong", f"{left / 1e9:.1f} GB free")
+    if count := gpus():
+        yield Check("GPU", "ok", f"{count} of NVIDIA")
+    else:
+        adds = "targets such as torch@cuda:0"
+        yield Check("GPU", "missing", "none", adds, None)
+
+
+def _interpreters() -> Iterator[Check]:
+    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.interpreter(one)]
+    said = ", ".join(f"Python {one}" for one in there) or "none but this one"
+    installed = [found.target for found in environments.installed()]
+    if installed:
+        said += "; installed: " + ", ".join(installed)
+    state = "ok" if there or packages.uv() else "missing"
+    adds = None if state == "ok" else "old releases, such as tensorflow==1.2.1"
+    yield Check("old Pythons", state, said, adds, None if state == "ok" else "pip install uv")
+
+
+def _emulators() -> Iterator[Check]:
+    for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
+        if runtimes.program(f"qemu-{name}"):
+            yield Check(f"qemu-{name}", "ok", runtimes.version(f"qemu-{name}"))
+        else:
+            adds = f"other processors, such as {what}"
+            yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")
+
+
+def _library(name: str) -> Check:
+    backend = backends.get(name)
+    if why := unavailable(Target(name)):
+        extra = "onnxruntime" if name == "onnxruntime" else name
+        command = None if "pip install" not in why else f"pip install 'probe-numerics[{extra}]'"
+        return Check(name, "missing", why, f"targets of {name}", command)
+    version = installed_version(backend) or ""
+    try:
+        found = _asked(name)
+    except ProbeError as error:
+        return Check(name, "wrong", f"{version}: {error}", f"targets of {name}", None)
+    outputs, replayed = found["outputs"], found["replayed"]
+    said = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
+    if replayed == outputs:
+        return Check(name, "ok", said)
+    return Check(name, "wrong", said, "please report it: its answers on this machine are unproved")
+
+
+def _asked(name: str) -> dict[str, Any]:
+    for case in CASES[:-1]:
+        try:
+            return order(case, name).to_json()
+        except TargetError as error:
+            if error.kind != "unsupported":
+                raise
+    return order(CASES[-1], name).to_json()

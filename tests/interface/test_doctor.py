@@ -1,0 +1,70 @@
+"""``probe doctor``: what is here, what is missing with its command, and what answers wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from probe import backends
+from probe.answers import doctor
+from probe.cli import shell
+from probe.errors import TargetError
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """The libraries that are looked at: two that need nothing."""
+    monkeypatch.setattr(backends, "names", lambda: ["numpy", "reference"])
+
+
+def by_part(found):
+    return {check.part: check for check in found.checks}
+
+
+def test_what_is_here_is_asked_and_replayed(few):
+    found = by_part(doctor.examine())
+    for name in ("numpy", "reference"):
+        assert found[name].state == "ok" and "15 of 15 outputs replayed" in found[name].said
+
+
+def test_a_library_that_is_not_installed_is_missing_with_its_command(few, monkeypatch):
+    why = "torch is not installed here; pip install torch"
+    monkeypatch.setattr(doctor, "unavailable", lambda target: why)
+    found = by_part(doctor.examine())["numpy"]
+    assert (found.state, found.said) == ("missing", why)
+    assert found.command == "pip install 'probe-numerics[numpy]'"
+
+
+@pytest.mark.parametrize("replayed", [0, 14])
+def test_an_answer_that_does_not_replay_is_wrong(few, monkeypatch, replayed):
+    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": replayed})
+    found = doctor.examine()
+    assert by_part(found)["numpy"].state == "wrong" and not found.healthy
+
+
+def test_a_library_that_fails_is_wrong_and_the_others_are_examined(few, monkeypatch):
+    def asked(name):
+        if name == "numpy":
+            raise TargetError(name, "crash", "signal 11")
+        return {"outputs": 15, "replayed": 15}
+
+    monkeypatch.setattr(doctor, "_asked", asked)
+    found = by_part(doctor.examine())
+    assert "signal 11" in found["numpy"].said and found["reference"].state == "ok"
+
+
+def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert shell.run(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    named = {one["name"]: one for one in found["variables"]}
+    assert named["OMP_NUM_THREADS"]["value"] == "3" and found["healthy"]
+    assert "threads" in named["OMP_NUM_THREADS"]["decides"]
+
+
+def test_what_does_not_work_ends_with_3(few, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 3})
+    assert shell.run(["doctor"]) == 3
+    assert "wrong" in (said := capsys.readouterr().out) and "3 of 15" in said
