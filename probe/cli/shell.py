@@ -118,7 +118,9 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        shown = _usage(error) if isinstance(error, click.ClickException) else error
+        shown: BaseException = _usage(error) if isinstance(error, click.ClickException) else error
+        if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
+            shown = _lacking(error)
         status = _failed(shown, "--verbose" in arguments)
         if "--json" in arguments:
             click.echo(json.dumps({"error": _object(shown), "exit": status}))
@@ -151,6 +153,15 @@ def _failed(error: BaseException, verbose: bool) -> int:
     _say(f"error={type(error).__name__}: a mistake of probe's: {error}{told}")
     return BROKEN
 
+
+def _lacking(error: ModuleNotFoundError) -> InputError:
+    """The error of a part of probe whose package was left out by ``pip install --no-deps``."""
+    name = str(error.name)
+    return InputError("package", name, "this needs it", f"pip install {name}")
+
+
+OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes")
+"""Packages that probe's base does without, as import calls them."""
 
 CHECK = "check it and try again"
 

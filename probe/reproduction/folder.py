@@ -15,7 +15,6 @@ from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
-from probe.plots import trees
 from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.content import Elsewhere, Reproduction, facts_of
 from probe.reproduction.failing import (
@@ -261,6 +260,8 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
     alike = {"window", "reach"} & set(made.explanation.causes)  # the trees do not set them apart
     if drawn and made.evidence is not None and not alike:
         words = program.said(made.finding, made.targets)
+        from probe.plots import trees
+
         trees.sides(made.evidence, (words[0], words[1])).savefig(
             out / "order.png", metadata={"Software": None}
         )

@@ -21,7 +21,6 @@ import numpy as np
 from probe import floats, machine, ulp
 from probe.errors import InputError, NotReproduced
 from probe.explain.evidence import example
-from probe.plots import trees
 from probe.recording.alone import Alone
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
@@ -221,6 +220,8 @@ def _drawn(work: Path, made: Folder, sides: tuple[Alone, Alone], cause: Cause) -
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
         return False
     words = tuple(" and ".join(scripts.shapes(one)) for one in sides)
+    from probe.plots import trees
+
     trees.sides(evidence, (words[0], words[1])).savefig(
         work / "order.png", metadata={"Software": None}
     )

@@ -211,3 +211,12 @@ def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
 def test_the_case_words_are_options_of_one_kind():
     found = click.command()(options.case_options(lambda words: None))
     assert all(isinstance(param, options.Shared) for param in found.params)
+
+
+def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, capsys):
+    def lacks():
+        raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
+
+    monkeypatch.setattr("probe.machine.facts", lacks)
+    assert shell.run(["machine"]) == 2
+    assert capsys.readouterr().err == "probe: package=jinja2: this needs it; pip install jinja2\n"
