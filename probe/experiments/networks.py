@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from probe.floats import rounded_text
@@ -51,6 +53,17 @@ def padding_steps(axes: Axes, lengths: pd.DataFrame, part: object = None) -> Non
     axes.set(xlabel="positions of content", ylabel="padded length", ylim=(0, None))
     axes.set_xlim(1, content.max())
     note_part(axes, part)
+
+
+def steps_legend(figure: Figure) -> None:
+    """Draws what the lines of :func:`padding_steps` are."""
+    handles = [
+        Line2D([], [], color="black", lw=1, label="least length that has every output"),
+        Line2D([], [], color=WAYS["safe"], lw=2.4, label="safe: every layer adds as at full size"),
+        Patch(color=WAYS["least"], alpha=0.3, label="between them bits change"),
+        Line2D([], [], color=QUIET, lw=0.8, ls=":", label="the content itself"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
 
 
 def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str], part: object = None) -> None:

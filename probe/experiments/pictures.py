@@ -211,13 +211,18 @@ def cause_map(axes: Axes, counts: pd.DataFrame, of: pd.DataFrame, causes: pd.Dat
     axes.spines[:].set_visible(False)
 
 
-def cause_legend(figure: Figure, causes: Sequence[str]) -> None:
-    """Draws a legend under the figure: the causes in ``causes``, in the order of ``CAUSES``."""
+def cause_legend(figure: Figure, causes: Sequence[str], cell: str = "") -> None:
+    """Draws a legend under the figure: the causes in ``causes``, in the order of ``CAUSES``.
+
+    ``cell``: what the number in a cell counts; the colour is then the cause of most of them.
+    """
     there = [cause for cause in CAUSES if cause in set(causes)]
     there += sorted(set(causes) - set(there))
     patches = [Patch(color=cause_colour(cause), label=cause) for cause in there]
     if patches:
-        figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
+        title = f"a number: {cell}; its colour: the cause of most of them" if cell else None
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(patches)}
+        figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
 
 
 def dots(axes: Axes, values: Mapping[str, Sequence[float]], limit: float, better: str) -> None:

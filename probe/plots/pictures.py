@@ -76,7 +76,7 @@ def ulp_colour(ulp: float) -> str:
     return list(ULPS.values())[int(ulp_class(ulp))][1]
 
 
-def ulp_legend(figure: Figure, *ulps: Any) -> None:
+def ulp_legend(figure: Figure, *ulps: Any, title: str | None = None) -> None:
     """Draws a legend under the figure: the classes that occur in ``ulps``, or all."""
     there = list(range(len(ULPS)))
     if ulps:
@@ -84,7 +84,8 @@ def ulp_legend(figure: Figure, *ulps: Any) -> None:
         there = sorted({0, *found[~np.isnan(found)].astype(int).tolist()})
     names = list(ULPS)
     patches = [Patch(color=ULPS[names[number]][1], label=names[number]) for number in there]
-    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(patches)}
+    figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
 
 
 def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
@@ -238,9 +239,10 @@ def cost_bars(
         label.set_fontweight("bold" if best else "normal")
 
 
-def verdict_legend(figure: Figure, faint: bool = False) -> None:
+def verdict_legend(figure: Figure, faint: bool = False, title: str | None = None) -> None:
     """Draws a legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
     colours = FAINT if faint else VERDICTS
     words = {"exact": "exact, by order", "differs": "lengths differ", "not known": "not known"}
     patches = [Patch(color=colours[name], label=text) for name, text in words.items()]
-    figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=8)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
+    figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
