@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,6 +21,7 @@ BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>.+?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```", re.M | re.S
 )
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MINUTES = ("bisect", "install")
 """Commands that are run by tests of their own, with what they need (tests/targets, tests/runs)."""
 
@@ -124,3 +126,11 @@ def test_python_of_pages_runs(page, tmp_path):
     (tmp_path / "results").symlink_to(ROOT / "results")
     for text in texts:
         ran(tmp_path, [sys.executable, "-c", text])
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_notebooks_open_with_their_question_and_its_answer(page):
+    first = "".join(json.loads(page.read_text())["cells"][0]["source"])
+    found = re.match(r"# [^\n]+\n\n\*\*(.+?)\*\* (.+?)(?:\n\n|$)", first, re.S)
+    assert found and found[1].endswith("?"), first[:200]
+    assert 1 <= len(re.findall(r"[.)](?=\s|$)", found[2])) <= 3
