@@ -113,7 +113,29 @@ def fuzz():
     ]
 
 
-STORES = (length_sweep, frameworks, padded_network, remedies, real_models, reproductions, fuzz)
+def public_reports():
+    results = of("public_reports")
+    found = results.findings
+    windows = found.causes.str.contains('"window"')
+    conventions = found.thread.isin(set(found[windows].thread))
+    found = found[(found.differing > 0) & (~conventions | windows)]
+    home = found[found.target == found.thread.map(results.reports.set_index("thread").home)]
+    ran, alive = results.findings.thread.nunique(), found.thread.nunique()
+    at_home = home.thread.nunique()
+    said = f"{alive} of the {ran} that can be run still happen, {at_home} at the library that was "
+    return [(EXPERIMENTS, f"{said}reported and {alive - at_home} elsewhere")]
+
+
+STORES = (
+    length_sweep,
+    frameworks,
+    padded_network,
+    remedies,
+    real_models,
+    reproductions,
+    fuzz,
+    public_reports,
+)
 
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.__name__)
