@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7
 FUSED, ROUNDED, FIRST = "#0072b2", "#e69f00", "#ced4da"
 """A product that enters its addition whole; one rounded before; the first of a sum, which is not
 added to anything and so rounds alone."""
+
+JOINS = "#495057"
+"""Additions of two running sums."""
 
 
 def colour(number: int) -> str:
@@ -128,33 +132,74 @@ def accumulators(tree: Tree) -> list[list[int]]:
     A node whose children are all sums begins a new one, without products of its own: it is left
     out, and products that are added to a joined sum are a running sum of their own.
     """
+    return _running(tree)[0]
+
+
+def _running(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
+    """The running sums, and by node the number of the one that it is a step of."""
     found: list[list[int]] = []
-    runs: dict[int, list[int]] = {}
+    number: dict[int, int] = {}
     for node, children in enumerate(tree.nodes):
         inner = [child for child in children if child < 0]
         leaves = [child for child in children if child >= 0]
         if not leaves:
             continue
-        run = runs.get(~inner[0]) if len(inner) == 1 else None
-        if run is None:
-            run = []
-            found.append(run)
-        run += leaves
-        runs[node] = run
-    return found or [list(tree.leaves)]
+        mine = number.get(~inner[0]) if len(inner) == 1 else None
+        if mine is None:
+            mine = len(found)
+            found.append([])
+        found[mine] += leaves
+        number[node] = mine
+    return found or [list(tree.leaves)], number
 
 
 def draw_accumulators(axes: Axes, tree: Tree) -> None:
-    """Draws which running sum every product goes to, for trees that are too large to draw."""
-    runs = accumulators(tree)
-    for row, run in enumerate(sorted(runs, key=min)):
+    """Draws which running sum every product goes to, for trees that are too large to draw.
+
+    On the right, in grey, how the running sums are joined in the end, from left to right.
+    """
+    runs, number = _running(tree)
+    order = sorted(range(len(runs)), key=lambda one: min(runs[one]))
+    for row, run in enumerate(runs[one] for one in order):
         known = [leaf for leaf in run if leaf != BIAS]
         axes.plot(known, [row] * len(known), "-", color="#ced4da", lw=1, zorder=1)
         axes.scatter(known, [row] * len(known), s=4, color=colour(row), zorder=2, linewidths=0)
+    if len(runs) > 1:
+        _draw_joins(axes, tree, {node: order.index(one) for node, one in number.items()})
     axes.set_ylim(max(len(runs), 4) - 0.4, -0.6)
     axes.set(xlabel="product", ylabel="running sum")
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    ticks = MaxNLocator(5, integer=True).tick_values(0, len(tree.leaves))
+    axes.set_xticks([tick for tick in ticks if tick <= len(tree.leaves)])
+
+
+def _draw_joins(axes: Axes, tree: Tree, rows: Mapping[int, int]) -> None:
+    """Draws the additions of two sums and more, each to the right of what it adds."""
+    products = len(tree.leaves)
+    steps: dict[int, int] = {}
+    height: dict[int, float] = {node: float(row) for node, row in rows.items()}
+    lines: list[tuple[int, int]] = []
+    for node, children in enumerate(tree.nodes):
+        inner = [~child for child in children if child < 0]
+        steps[node] = max((steps[child] for child in inner), default=0)
+        if len(inner) > 1 or (inner and rows.get(inner[0]) != rows.get(node)):
+            steps[node] += 1
+            lines += [(child, node) for child in inner]
+        height.setdefault(node, float(np.mean([height[child] for child in inner] or [0])))
+    width = 0.3 * products / max(steps.values(), default=1)
+    beside = Counter(step for node, step in steps.items() if node not in rows)
+    places: Counter[int] = Counter()
+    right = {}
+    for node, step in steps.items():  # joins of one step stand beside each other
+        shift = 0.0 if node in rows else 0.7 * places[step] / beside[step]
+        right[node] = products * 1.02 + width * (step + shift)
+        places[step] += node not in rows
+    for one, other in lines:
+        x, y = (right[one], right[other], right[other]), (height[one], height[one], height[other])
+        axes.plot(x, y, color=JOINS, lw=0.8, zorder=1)
+    joined = [node for node in steps if node not in rows]
+    axes.plot([right[n] for n in joined], [height[n] for n in joined], "o", color=JOINS, ms=2)
+    axes.spines["bottom"].set_bounds(0, products)
 
 
 def draw_turns(axes: Axes, tree: Tree) -> int:

@@ -98,3 +98,13 @@ def test_everything_can_be_drawn():
     sums.draw_map(axes[4], grid)
     trees.kinds_legend(axes[0])
     assert [text.get_text() for text in axes[0].texts].count("0x0") == 1
+
+
+def test_joins_of_running_sums_are_drawn_beside_them():
+    for tree, joined in ((Tree.lanes(64, 8), 14), (Tree.sequential(64), 0)):
+        axes = Figure().subplots()
+        trees.draw_accumulators(axes, tree)
+        lines = [line for line in axes.lines if line.get_color() == trees.JOINS]
+        brackets = [line for line in lines if len(line.get_xdata()) == 3]
+        assert len(brackets) == joined
+        assert all(min(line.get_xdata()) >= 64 for line in brackets)
