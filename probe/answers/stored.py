@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from probe.errors import InputError
 from probe.printing import counted, table
 from probe.store.results import Results
 
@@ -239,10 +241,14 @@ MOST_SHOWN = 1000
 def asked(rows: pa.Table) -> dict[str, Any]:
     """The result of a query as ``probe results --sql ... --json`` prints it.
 
-    Times are text, and so are NaN and infinities, which JSON hasn't.
+    Times are text, and so are NaN and infinities, which JSON hasn't. Errors: InputError where two
+    columns have one name.
     """
-    lists = [[_json(value) for value in column.to_pylist()] for column in rows.columns]
     names = rows.column_names
+    if twice := {name for name in names if names.count(name) > 1}:
+        why = "two columns of the result have this name"
+        raise InputError("column", min(twice), why, "name one of them otherwise: AS other")
+    lists = [[_json(value) for value in column.to_pylist()] for column in rows.columns]
     found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     return {"columns": names, "rows": found}
 
@@ -280,4 +286,6 @@ def _json(value: Any) -> Any:
         return value
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        return int(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

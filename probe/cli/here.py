@@ -118,7 +118,7 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
         found = stored.stored(there)
         out.give(found, lambda: stored.shown(found))
     for why in there.left_out.values():
-        out.note(f"left out: {why}")
+        click.echo(f"probe: {why}; it is left out here", err=True)
     if there.left_out:
         return InputError.exit_code
     return int(bool(fail_on) and sql is None and found["differing"] > 0)

@@ -29,7 +29,7 @@ SEAL = b"PROBE256"
 ROW_GROUP = 2**17
 """Rows that are written, and held in memory, together."""
 
-_COMPACTED = b"probe.compacted"
+_COMPACTED, _MARKED = b"probe.compacted", b"probe.sealed"
 _TAIL = 8  # bytes behind the footer: its length and PAR1
 _SEALED = len(SEAL) + 32
 _AT_ONCE = 2**20
@@ -68,7 +68,8 @@ class Writer:
         self.held = 0
         self._pieces: list[pa.Table] = []
         self._level = 9 if compacted else 1
-        told = dict(schema.arrow_schema(table).metadata) | ({_COMPACTED: "1"} if compacted else {})
+        told = {**schema.arrow_schema(table).metadata, _MARKED: "1"}
+        told |= {_COMPACTED: "1"} if compacted else {}
         said = layout.values(path)
         kept = [field for field in schema.arrow_schema(table) if field.name not in said]
         self._schema = pa.schema(kept, told)
@@ -120,17 +121,17 @@ class Writer:
         self._pieces.append(rows.select(self._schema.names))
         self.held += len(rows)
         while self.held >= ROW_GROUP:
-            self.drain(ROW_GROUP)
+            self.drain()
 
-    def drain(self, most: int = ROW_GROUP) -> None:
-        """Writes what is held, up to ``most`` rows, as a row group."""
+    def drain(self) -> None:
+        """Writes what is held as a row group, or as much of it as one takes."""
         if not self.held:
             return
         rows = pa.concat_tables(self._pieces)
-        left = rows.slice(most)
+        left = rows.slice(ROW_GROUP)
         self._pieces, self.held = [left] if len(left) else [], len(left)
         with self._named():
-            rows = rows.slice(0, most).combine_chunks().replace_schema_metadata(None)
+            rows = rows.slice(0, ROW_GROUP).combine_chunks().replace_schema_metadata(None)
             self._parquet.write_table(rows.cast(self._schema), row_group_size=ROW_GROUP)
 
     def finish(self) -> None:
@@ -247,8 +248,7 @@ def is_compacted(path: Path) -> bool:
 
 def verify(path: Path) -> None:
     """Reads a file whole. StoreError where it isn't as it was written, not ours, or newer."""
-    if not _verified(path, *_state(path)):
-        footer(path)
+    if not checked(path):
         try:
             for _ in _opened(path).iter_batches():
                 pass
@@ -257,9 +257,19 @@ def verify(path: Path) -> None:
     footer(path)
 
 
-def checked(path: Path) -> None:
-    """Reads the bytes of a file that carries a seal. StoreError where they are not those."""
-    _verified(path, *_state(path))
+def checked(path: Path) -> bool:
+    """Whether the bytes are those that were written; False: of an older format, nobody knows.
+
+    StoreError where they are not.
+    """
+    if _verified(path, *_state(path)):
+        return True
+    if _MARKED in (footer(path).metadata or {}):
+        raise damaged(path, ValueError(_OTHER))
+    return False
+
+
+_OTHER = "its bytes are not those that were written"
 
 
 def _state(path: Path) -> tuple[int, int, int]:
@@ -281,7 +291,7 @@ def _verified(path: Path, *_: int) -> bool:
         raise
     except OSError as error:
         raise damaged(path, error) from error
-    raise damaged(path, ValueError("its bytes are not those that were written"))
+    raise damaged(path, ValueError(_OTHER))
 
 
 def _opened(path: Path) -> pq.ParquetFile:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -19,7 +19,10 @@ from pyarrow.fs import LocalFileSystem
 from probe import schema
 from probe.errors import InputError, StoreError
 from probe.store import file, layout, parquet
-from probe.store.results import CONTENT, Results
+from probe.store.layout import CONTENT
+
+if TYPE_CHECKING:
+    from probe.store.results import Results
 
 MISSING = "DuckDB is not installed; pip install 'probe-numerics[sql]'"
 _SAFE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -80,11 +83,13 @@ def _checked(duckdb: Any, sql: str) -> None:
 
 
 def _wrong(sql: str, error: Exception) -> InputError:
-    return InputError("sql", _short(sql), _line(error), f"tables: {', '.join(schema.TABLES)}")
+    unknown = "Table with name" in str(error)
+    todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change the query"
+    return InputError("sql", _short(sql), _line(error), todo)
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split("\n\nLINE")[0].split())[:300]
+    return " ".join(str(error).split("LINE ")[0].split())[:300]
 
 
 def _short(sql: str) -> str:
