@@ -14,6 +14,7 @@ from rich.text import Text
 
 from probe.errors import InputError
 from probe.printing import counted, table
+from probe.store import parquet
 from probe.store.results import Results
 
 BY = ["machine", "target", "library_version", "vary"]
@@ -28,6 +29,10 @@ def stored(found: Results) -> dict[str, Any]:
     Totals, and one entry of ``targets`` for each machine and target. Comparisons are summed up as
     they are read, so that memory grows with cases and targets and not with comparisons.
     """
+    return parquet.steady(lambda: _stored(found), found.folders[0])
+
+
+def _stored(found: Results) -> dict[str, Any]:
     targets: list[dict[str, Any]] = []
     failures: dict[tuple[str, str], int] = {}
     when: dict[str, Any] = {}

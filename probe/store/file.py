@@ -29,7 +29,7 @@ SEAL = b"PROBE256"
 ROW_GROUP = 2**17
 """Rows that are written, and held in memory, together."""
 
-_COMPACTED, _MARKED = b"probe.compacted", b"probe.sealed"
+_COMPACTED = b"probe.compacted"
 _TAIL = 8  # bytes behind the footer: its length and PAR1
 _SEALED = len(SEAL) + 32
 _AT_ONCE = 2**20
@@ -68,8 +68,7 @@ class Writer:
         self.held = 0
         self._pieces: list[pa.Table] = []
         self._level = 9 if compacted else 1
-        told = {**schema.arrow_schema(table).metadata, _MARKED: "1"}
-        told |= {_COMPACTED: "1"} if compacted else {}
+        told = dict(schema.arrow_schema(table).metadata) | ({_COMPACTED: "1"} if compacted else {})
         said = layout.values(path)
         kept = [field for field in schema.arrow_schema(table) if field.name not in said]
         self._schema = pa.schema(kept, told)
@@ -258,23 +257,24 @@ def verify(path: Path) -> None:
 
 
 def checked(path: Path) -> bool:
-    """Whether the bytes are those that were written; False: of an older format, nobody knows.
+    """Whether the bytes are those that were written; False: the file carries no seal.
 
-    StoreError where they are not.
+    Files of older versions, or that another tool has written anew, carry none. StoreError where
+    the bytes are not those.
     """
-    if _verified(path, *_state(path)):
-        return True
-    if _MARKED in (footer(path).metadata or {}):
-        raise damaged(path, ValueError(_OTHER))
-    return False
+    return _verified(path, *state(path))
 
 
-_OTHER = "its bytes are not those that were written"
-
-
-def _state(path: Path) -> tuple[int, int, int]:
+def state(path: Path) -> tuple[int, int, int]:
+    """What changes where a file is replaced by another one."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def same(path: Path, before: tuple[int, int, int]) -> None:
+    """FileNotFoundError where the file was replaced since."""
+    if state(path) != before:
+        raise FileNotFoundError(2, "replaced meanwhile", str(path))
 
 
 @lru_cache(4096)
@@ -291,7 +291,7 @@ def _verified(path: Path, *_: int) -> bool:
         raise
     except OSError as error:
         raise damaged(path, error) from error
-    raise damaged(path, ValueError(_OTHER))
+    raise damaged(path, ValueError("its bytes are not those that were written"))
 
 
 def _opened(path: Path) -> pq.ParquetFile:

@@ -51,10 +51,7 @@ class Manifest:
 
     def recall(self, group: tuple[str, str, str, int], controlled: bool) -> Recalled:
         """What is stored of ``GROUP``, the files as they are now. Errors: StoreError."""
-        for _ in range(20):
-            with suppress(FileNotFoundError):  # compacted meanwhile: list the files again
-                self._refresh()
-                break
+        parquet.steady(self._refresh, self.folder)
         found = self._groups
         for name, value in zip(GROUP, group, strict=True):
             found = found.filter(pc.equal(found.column(name), value))
@@ -182,9 +179,12 @@ class Recalled:
         return self._read(None)
 
     def _read(self, cases: set[str] | None) -> dict[str, dict[int, Row]]:
-        columns = [*_READ, "max_ulp", "first"]
+        return parquet.steady(lambda: self._rows(cases), self.folder)
+
+    def _rows(self, cases: set[str] | None) -> dict[str, dict[int, Row]]:
+        stored, columns = parquet.Stored([self.folder]), [*_READ, "max_ulp", "first"]
         found: dict[str, dict[int, Row]] = {}
-        for rows in self._streamed(columns):
+        for rows in parquet.stream(stored, "comparisons", columns):
             for name, value in self.group.items():
                 rows = rows.filter(pc.equal(rows.column(name), value))
             if cases is not None:
@@ -193,13 +193,6 @@ class Recalled:
                 if row["control"] or not self.controlled:
                     found.setdefault(row["case_id"], {})[row["at"]] = row
         return found
-
-    def _streamed(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        stored = parquet.Stored([self.folder])
-        try:
-            yield from parquet.stream(stored, "comparisons", columns)
-        except FileNotFoundError:  # compacted meanwhile: all of it again, which changes nothing
-            yield parquet.table(self.folder, "comparisons", columns)
 
 
 def _values(sums: Row) -> Iterator[int]:

@@ -66,7 +66,7 @@ def merge(folders: Sequence[Path], out: Path, partitioned: bool) -> None:
     with alone(out):
         _sweep_up(out)
         for table in in_order():
-            _fold([out, *folders], out, table, partitioned)
+            _steady_fold([out, *folders], out, table, partitioned)
 
 
 def _deciding(table: str) -> tuple[str, ...]:
@@ -87,6 +87,11 @@ def _sweep_up(folder: Path) -> None:
                 path.unlink()
 
 
+def _steady_fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> None:
+    """As :func:`_fold`, of sources that others may be compacting."""
+    parquet.steady(lambda: _fold(sources, out, table, partitioned), out)
+
+
 def _fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> None:
     """Writes a table of the sources into ``out``, which is the first, and removes its parts."""
     stored = _Sources(sources, table, partitioned)
@@ -99,6 +104,8 @@ def _fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> 
             with writers:
                 for rows in parquet.stream(stored, table):
                     writers.write(rows)
+            for path in stored.touched & set(layout.partitioned(out, table)) - writers.paths:
+                path.unlink()  # no row of it counts any more
     for path in old:
         if partitioned or path != layout.whole(out, table):
             path.unlink(missing_ok=True)
@@ -172,6 +179,11 @@ class _Writers:
             return
         for target in pc.unique(rows.column("target")).to_pylist():
             yield target, rows.filter(pc.equal(rows.column("target"), target))
+
+    @property
+    def paths(self) -> set[Path]:
+        """The files that were written."""
+        return set(self._open)
 
     def _writer(self, path: Path) -> file.Writer:
         if path not in self._open:

@@ -8,8 +8,9 @@ columns that identify a row, a part of the rows at a time, so that a table need 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from probe import schema
 from probe.errors import StoreError
 from probe.store import file
 from probe.store.layout import files as files
+
+Answer = TypeVar("Answer")
 
 _ATTEMPTS = 20
 AT_ONCE = 2**20
@@ -38,11 +41,22 @@ def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.T
     wanted = schema.names(name) if columns is None else list(columns)
     today = schema.arrow_schema(name)
     empty = pa.schema([today.field(column) for column in wanted]).empty_table()
+    stored = Stored([folder])
+    return steady(lambda: pa.concat_tables([empty, *stream(stored, name, columns)]), folder)
+
+
+def steady(read: Callable[[], Answer], folder: Path) -> Answer:
+    """What ``read`` gives, which starts anew where another process compacts files meanwhile.
+
+    Errors: StoreError where files that are listed can't be opened.
+    """
+    gone = FileNotFoundError()
     for _ in range(_ATTEMPTS):
         try:
-            return pa.concat_tables([empty, *stream(Stored([folder]), name, columns)])
+            return read()
         except FileNotFoundError as error:
-            gone = error  # another process has compacted that part: list the files again
+            gone = error
+    name = Path(gone.filename or folder).name
     raise StoreError(f"store={folder}: {name} can't be opened; fix its links") from gone
 
 
@@ -74,14 +88,16 @@ def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> I
 
     Errors: as :func:`table`, and FileNotFoundError where another process compacts meanwhile.
     """
-    found = stored.files(name)
+    before = {path: file.state(path) for path in stored.files(name)}
     keep = counting(stored, name)
     start = 0
-    for path in found:
+    for path in before:
+        file.same(path, before[path])
         for rows in file.batches(path, name, columns):
             part = None if keep is None else keep[start : start + len(rows)]
             start += len(rows)
             yield rows if part is None or part.all() else rows.filter(pa.array(part))
+        file.same(path, before[path])
 
 
 def counting(stored: Stored, name: str) -> np.ndarray | None:
@@ -92,15 +108,13 @@ def counting(stored: Stored, name: str) -> np.ndarray | None:
     found = stored.files(name)
     keep = np.zeros(sum(map(file.count, found)), bool)
     shares = 1 + len(keep) // AT_ONCE
+    kept = list(stream(stored, "comparisons", [*PAIR, "kept"])) if name == "differences" else []
     for share in range(shares):
         keys, places, batches = _keys(found, name, share, shares)
         if not len(keys):
             continue
         if name == "differences":
-            comparisons = [
-                _share(rows, PAIR, share, shares)[0]
-                for rows in stream(stored, "comparisons", [*PAIR, "kept"])
-            ]
+            comparisons = [_share(rows, PAIR, share, shares)[0] for rows in kept]
             keep[places] = _kept(keys, comparisons)
         else:
             keep[places] = newest(name, keys, batches)

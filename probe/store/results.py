@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,6 @@ from probe.store.layout import machine_folders as machine_folders
 
 if TYPE_CHECKING:
     import pandas
-
-_ATTEMPTS = 20
 
 
 class Results:
@@ -72,7 +70,7 @@ class Results:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *schema.TABLES]
 
-    @cached_property
+    @functools.cached_property
     def machines(self) -> list[str]:
         """Names of the machine folders, each once."""
         return list(dict.fromkeys(folder.name for folder in self.folders))
@@ -86,15 +84,11 @@ class Results:
     def _by_machine(self, name: str) -> Iterator[pa.Table]:
         """The rows of a table, a machine at a time."""
         for machine in self.owners(name):
-            for attempt in range(_ATTEMPTS):
-                try:
-                    yield from list(self.stream(name, machine))
-                    break
-                except FileNotFoundError as gone:  # another process has compacted that part
-                    if attempt == _ATTEMPTS - 1:
-                        where = self.stored(machine).folders[0]
-                        why = f"{name} can't be opened; fix its links"
-                        raise StoreError(f"store={where}: {why}") from gone
+            where = self.stored(machine).folders[0]
+            yield from parquet.steady(functools.partial(self._listed, name, machine), where)
+
+    def _listed(self, name: str, machine: str | None) -> list[pa.Table]:
+        return list(self.stream(name, machine))
 
     def stream(
         self, name: str, machine: str | None, columns: Sequence[str] | None = None

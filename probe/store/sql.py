@@ -43,23 +43,29 @@ def answered(found: Results, sql: str) -> pa.Table:
     except ImportError:
         raise StoreError(f"sql: {MISSING}") from None
     _checked(duckdb, sql)
-    words = sql.lower()
+    return parquet.steady(lambda: _exact(_answered(duckdb, found, sql)), found.folders[0])
+
+
+def _answered(duckdb: Any, found: Results, sql: str) -> pa.Table:
+    words, datasets = sql.lower(), []
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="probe-sql-")))
         settings = _SAFE | {"temp_directory": str(scratch / "spilled")}
         connection = stack.enter_context(duckdb.connect(":memory:", config=settings))
         for name in schema.TABLES:
             if name in words:
-                connection.register(name, _dataset(found, name, scratch))
+                datasets.append(_dataset(found, name, scratch))
+                connection.register(name, datasets[-1])
         for lock in _LOCKS:
             connection.execute(lock)
         try:
             answer: pa.Table = connection.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            for one in datasets:
+                for path in one.files:
+                    file.state(Path(path))  # gone: another process has just compacted it away
             raise _wrong(sql, error) from None
-        except pa.ArrowException as error:
-            raise StoreError(f"sql={_short(sql)}: {_line(error)}; check the store") from error
-    return _exact(answer)
+    return answer
 
 
 def _exact(rows: pa.Table) -> pa.Table:

@@ -317,7 +317,7 @@ def test_a_parquet_file_that_is_not_ours_is_named(folder):
 def test_a_broken_link_is_told(folder):
     folder.mkdir(parents=True)
     (folder / "runs.parquet").symlink_to("gone.parquet")
-    with pytest.raises(StoreError, match="runs can't be opened; fix its links"):
+    with pytest.raises(StoreError, match="runs.parquet can't be opened; fix its links"):
         load(folder).runs  # noqa: B018
 
 
