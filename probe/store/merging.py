@@ -57,7 +57,7 @@ def compact(folder: Path) -> None:
     partitioned = layout.is_partitioned(folder.parent)
     for table in in_order():
         if any(not _is_folded(folder, one, partitioned) for one in _deciding(table)):
-            _fold([folder], folder, table, partitioned)
+            _fold_steadily([folder], folder, table, partitioned)
 
 
 def merge(folders: Sequence[Path], out: Path, partitioned: bool) -> None:
@@ -66,7 +66,7 @@ def merge(folders: Sequence[Path], out: Path, partitioned: bool) -> None:
     with alone(out):
         _sweep_up(out)
         for table in in_order():
-            _steady_fold([out, *folders], out, table, partitioned)
+            _fold_steadily([out, *folders], out, table, partitioned)
 
 
 def _deciding(table: str) -> tuple[str, ...]:
@@ -87,8 +87,8 @@ def _sweep_up(folder: Path) -> None:
                 path.unlink()
 
 
-def _steady_fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> None:
-    """As :func:`_fold`, of sources that others may be compacting."""
+def _fold_steadily(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> None:
+    """As :func:`_fold`, of files that other stores' processes may be compacting."""
     parquet.steady(lambda: _fold(sources, out, table, partitioned), out)
 
 

@@ -41,8 +41,9 @@ def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.T
     wanted = schema.names(name) if columns is None else list(columns)
     today = schema.arrow_schema(name)
     empty = pa.schema([today.field(column) for column in wanted]).empty_table()
-    stored = Stored([folder])
-    return steady(lambda: pa.concat_tables([empty, *stream(stored, name, columns)]), folder)
+    return steady(
+        lambda: pa.concat_tables([empty, *stream(Stored([folder]), name, columns)]), folder
+    )
 
 
 def steady(read: Callable[[], Answer], folder: Path) -> Answer:
@@ -61,21 +62,47 @@ def steady(read: Callable[[], Answer], folder: Path) -> Answer:
 
 
 class Stored:
-    """The files of one machine's folders, the later folder's rows later, without those left out."""
+    """The files of one machine's folders as they are now, the later folder's rows later.
+
+    ``left_out``: files that are not read. Where another process replaces a file, what reads it
+    raises FileNotFoundError: see :func:`steady`.
+    """
 
     def __init__(self, folders: Sequence[Path], left_out: frozenset[Path] = frozenset()) -> None:
         self.folders, self.left_out = list(folders), left_out
+        self._listed: dict[str, dict[Path, tuple[int, int, int]]] = {}
 
     def files(self, name: str) -> list[Path]:
         """The files of a table, the later rows later."""
-        found = [path for folder in self.folders for path in files(folder, name)]
-        return [path for path in dict.fromkeys(found) if path not in self.left_out]
+        if name == "differences":
+            self.files("comparisons")  # first, since writers write it last
+        if name not in self._listed:
+            found = [path for folder in self.folders for path in files(folder, name)]
+            mine = [path for path in dict.fromkeys(found) if path not in self.left_out]
+            self._listed[name] = {path: file.state(path) for path in mine}
+        return list(self._listed[name])
 
     def settled(self, name: str) -> bool:
         """Whether no row of a table is outdated: every file is compacted, and of its own part."""
         found = self.files(name)
         apart = len({_domain(path) for path in found}) == len(found)
         return apart and all(file.is_compacted(path) for path in found)
+
+    def count(self, name: str) -> int:
+        """Rows of all files of a table."""
+        total = sum(map(file.count, self.files(name)))
+        for path, before in self._listed[name].items():
+            file.same(path, before)
+        return total
+
+    def batches(
+        self, name: str, path: Path, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of one file, as :func:`probe.store.file.batches`."""
+        before = self._listed[name][path]
+        file.same(path, before)
+        yield from file.batches(path, name, columns)
+        file.same(path, before)
 
 
 def _domain(path: Path) -> tuple[str, ...]:
@@ -88,16 +115,13 @@ def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> I
 
     Errors: as :func:`table`, and FileNotFoundError where another process compacts meanwhile.
     """
-    before = {path: file.state(path) for path in stored.files(name)}
     keep = counting(stored, name)
     start = 0
-    for path in before:
-        file.same(path, before[path])
-        for rows in file.batches(path, name, columns):
+    for path in stored.files(name):
+        for rows in stored.batches(name, path, columns):
             part = None if keep is None else keep[start : start + len(rows)]
             start += len(rows)
             yield rows if part is None or part.all() else rows.filter(pa.array(part))
-        file.same(path, before[path])
 
 
 def counting(stored: Stored, name: str) -> np.ndarray | None:
@@ -105,12 +129,11 @@ def counting(stored: Stored, name: str) -> np.ndarray | None:
     settled = stored.settled(name)
     if settled and (name != "differences" or stored.settled("comparisons")):
         return None
-    found = stored.files(name)
-    keep = np.zeros(sum(map(file.count, found)), bool)
+    keep = np.zeros(stored.count(name), bool)
     shares = 1 + len(keep) // AT_ONCE
     kept = list(stream(stored, "comparisons", [*PAIR, "kept"])) if name == "differences" else []
     for share in range(shares):
-        keys, places, batches = _keys(found, name, share, shares)
+        keys, places, batches = _keys(stored, name, share, shares)
         if not len(keys):
             continue
         if name == "differences":
@@ -122,7 +145,7 @@ def counting(stored: Stored, name: str) -> np.ndarray | None:
 
 
 def _keys(
-    found: Sequence[Path], name: str, share: int, shares: int
+    stored: Stored, name: str, share: int, shares: int
 ) -> tuple[pa.Table, np.ndarray, np.ndarray]:
     """The keys of one share of the rows, where each row is, and which file's it is."""
     columns = PAIR if name == "differences" else schema.keys(name)
@@ -130,8 +153,8 @@ def _keys(
     today, start = schema.arrow_schema(name), 0
     keys = [pa.schema([today.field(column) for column in columns]).empty_table()]
     places, batches = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for number, path in enumerate(found):
-        for rows in file.batches(path, name, columns):
+    for number, path in enumerate(stored.files(name)):
+        for rows in stored.batches(name, path, columns):
             mine, chosen = _share(rows, spread, share, shares)
             keys.append(mine)
             places.append(chosen + start)

@@ -116,7 +116,7 @@ class Results:
         total = 0
         for machine in self.owners(name):
             keep = parquet.counting(stored := self.stored(machine), name)
-            total += sum(map(file.count, stored.files(name))) if keep is None else int(keep.sum())
+            total += stored.count(name) if keep is None else int(keep.sum())
         return total
 
     def query(self, sql: str) -> pandas.DataFrame:

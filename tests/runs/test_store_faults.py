@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -135,8 +136,15 @@ def crashing(monkeypatch, at):
     for name in ("replace", "fsync", "unlink"):
         monkeypatch.setattr(os, name, wrapped(getattr(os, name)))
     monkeypatch.setattr(Path, "unlink", wrapped(Path.unlink))
-    monkeypatch.setattr(file.Writer, "discard", lambda writer: writer._stream.close())
+    monkeypatch.setattr(file.Writer, "discard", left)
     return calls
+
+
+def left(writer):
+    """An unfinished file stays behind."""
+    with suppress(OSError, ValueError):
+        writer._parquet.close()
+    writer._stream.close()
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -218,7 +226,9 @@ def test_processes_that_write_and_compact_one_store_at_once_lose_nothing(tmp_pat
         sizes = found.differences.groupby("at").size()
         assert all(count == at % 3 for at, count in sizes.items())
         time.sleep(0.05)
-    assert [one.wait() for one in children] == [0, 0, 0]
+    for one in children:
+        one.communicate()
+    assert [one.returncode for one in children] == [0, 0, 0]
     whole(tmp_path / "root", 120)
     Store(folder).compact()
     whole(tmp_path / "root", 120)
