@@ -40,7 +40,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     path = filled(tmp_path / "m", 8)
     good, before = path.read_bytes(), load(tmp_path).arrow("comparisons")
     marker = good.index(file.SEAL)
-    for bit in range(0, 8 * len(good), 61):
+    for bit in range(0, 8 * len(good), 211):
         content = bytearray(good)
         content[bit // 8] ^= 1 << (bit % 8)
         path.write_bytes(content)
@@ -87,11 +87,6 @@ def test_results_go_on_with_what_can_be_read(tmp_path, capsys):
     assert sum(one["comparisons"] for one in found["targets"]) == 7 and found["differing"] == 2
     with pytest.raises(StoreError, match=f"file={part.name}: damaged"):
         load(tmp_path).arrow("comparisons")
-    sql = ["--sql", "select count(*) as n from comparisons", "--json"]
-    code = f"from probe.cli import shell; shell.run(['results', {str(tmp_path)!r}, *{sql!r}])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    found = json.loads(done.stdout)
-    assert found["rows"] == [{"n": 7}] and len(found["left_out"]) == 1 and "left out" in done.stderr
 
 
 def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):
@@ -99,8 +94,8 @@ def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):
     store = Store(folder)
     store.append("comparisons", [comparison(TARGETS[0], at=at) for at in range(50)])
     store.flush()
-    for at in range(50, 20_050):
-        changes = {"digest_at": f"{random.getrandbits(128):032x}"}
+    for at in range(50, 4_050):
+        changes = {"digest_at": f"{random.getrandbits(512):0128x}"}
         store.append("comparisons", comparison(TARGETS[0], at=at, **changes))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -113,7 +108,7 @@ def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert len(load(folder).comparisons) == 50 and not list(folder.glob(".*"))
     store.compact()
-    assert len(load(folder).comparisons) == 20_050
+    assert len(load(folder).comparisons) == 4_050
 
 
 class Crash(BaseException):
@@ -160,7 +155,7 @@ def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypat
     with monkeypatch.context() as patch:
         calls = crashing(patch, None)
         merging.compact(root / "m")
-    moments = random.Random(1).sample(range(len(calls)), 6)
+    moments = random.Random(1).sample(range(len(calls)), 3)
     assert len(calls) > 10
     for at in moments:
         shutil.rmtree(root)
