@@ -103,7 +103,8 @@ class Results:
 
     def stored(self, machine: str | None) -> parquet.Stored:
         """The files of one machine, whose folders may be shards of one run; None: of all."""
-        mine = [folder for folder in self.folders if machine in (None, folder.name)]
+        names = self.machines if machine is None else [machine]
+        mine = [folder for name in names for folder in self.folders if folder.name == name]
         return parquet.Stored(mine, frozenset(self.left_out))
 
     @property
