@@ -112,19 +112,34 @@ FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, t
 
 @click.command(cls=Words, short_help="What stores hold, by machine and target.")
 @FOLDERS
+@option("--sql", "SELECT", "Answer this query instead: a table of the store is one of the query.")
 @fail_on_option(differing="a stored comparison has a difference")
 @output_options
-def results(folders: tuple[Path, ...], fail_on: str | None, out: Output) -> int:
+def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out: Output) -> int:
     """Sums up stored results, of one machine or of several.
 
-    DIR is an experiment's folder, one machine's folder in it, or results itself.
+    DIR is an experiment's folder, one machine's folder in it, or results itself. Files that are
+    damaged are left out and named; then the exit status is 2.
+
+    \b
+      probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
     """
     from probe.answers import stored
     from probe.store.results import load
+    from probe.store.sql import answered
 
-    found = stored.stored(load(*folders))
-    out.give(found, lambda: stored.shown(found))
-    return int(bool(fail_on) and found["differing"] > 0)
+    there = load(*folders, tolerant=True)
+    if sql is not None:
+        found = stored.asked(answered(there, sql)) | {"left_out": list(there.left_out.values())}
+        out.give(found, lambda: stored.answer(found))
+    else:
+        found = stored.stored(there)
+        out.give(found, lambda: stored.shown(found))
+    for why in there.left_out.values():
+        click.echo(f"probe: {why}; it is left out here", err=True)
+    if there.left_out:
+        return InputError.exit_code
+    return int(bool(fail_on) and sql is None and found["differing"] > 0)
 
 
 @click.command(cls=Words, short_help="Make one store of several.")
@@ -134,12 +149,17 @@ def results(folders: tuple[Path, ...], fail_on: str | None, out: Output) -> int:
     required=True,
     type=PATH,
 )
+@option("--partitioned", None, "A folder a table, for DuckDB, polars and pandas.", is_flag=True)
 @output_options
-def merge(folders: tuple[Path, ...], into: Path, out: Output) -> None:
-    """Merges stores into one, a folder for every machine; of two equal rows the later counts."""
+def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output) -> None:
+    """Merges stores into one, a folder for every machine; of two equal rows the later counts.
+
+    With --partitioned the rows of a table are DIR/TABLE/machine=.../target=.../part-0.parquet
+    instead, which other tools read in one line; every command here reads both.
+    """
     from probe.store import merge as merged
 
-    written = [str(folder) for folder in merged(folders, into)]
+    written = [str(folder) for folder in merged(folders, into, partitioned)]
     found = {"out": str(into), "folders": written}
     out.give(found, lambda: "\n".join(f"wrote {folder}" for folder in written))
 

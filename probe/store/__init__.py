@@ -1,7 +1,9 @@
 """Measurements on disk: rows are buffered, written atomically, merged by key and read as frames.
 
-``folder`` checks rows and writes the tables of one machine, ``results`` reads those of several,
-``parquet`` reads and writes files and says which of two rows counts.
+``rows`` checks rows, ``folder`` keeps those of one machine, ``merging`` makes one file of many,
+``results`` reads the stores of several machines, ``sql`` answers queries. Below them ``layout``
+says where files are, ``file`` reads and writes one, ``parquet`` says which of two rows counts,
+``manifest`` what is done already.
 """
 
 from probe.store.folder import Store, merge

@@ -7,13 +7,10 @@ Rows are checked against the schema when they are appended.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, groupby
 from pathlib import Path
 from types import TracebackType
@@ -23,15 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from probe import machine, schema
-from probe.errors import StoreError
-from probe.store import parquet
-from probe.store.results import machine_folders
-
-if sys.platform != "win32":
-    import fcntl
-
-_LAST = ("comparisons", "failures")
-"""Written after all others: what these say is done has its other rows on the disk already."""
+from probe.store import file, layout, manifest, merging, parquet
+from probe.store.rows import check_names, from_columns, from_rows
 
 Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 _Chunk: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
@@ -57,6 +47,7 @@ class Store:
         self._flushed = time.monotonic()
         self._lock = threading.RLock()
         self._open()
+        self._manifest = manifest.Manifest(self.path)
 
     @classmethod
     def here(cls, experiment: str | Path, **options: Any) -> Store:
@@ -64,16 +55,17 @@ class Store:
         return cls(Path(experiment) / machine.label(), **options)
 
     def _open(self) -> None:
-        trial = self.path / ".writable.tmp"
+        trial = self.path / merging.TRIAL
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             trial.write_bytes(b"x")
-            trial.unlink()
+            trial.unlink(missing_ok=True)
         except OSError as error:
-            raise parquet.unwritable(self.path, error) from error
+            raise file.unwritable(self.path, error) from error
         for table in schema.TABLES:
-            for file in parquet.files(self.path, table):
-                parquet.footer(file)
+            for path in layout.files(self.path, table):
+                with suppress(FileNotFoundError):  # another process has just compacted it away
+                    file.footer(path)
 
     def __enter__(self) -> Self:
         return self
@@ -121,16 +113,16 @@ class Store:
 
         Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
         """
-        with self._lock, _alone(self.path):
+        with self._lock, merging.alone(self.path):
             self._write_buffered(lambda table: False)
 
     def _write_buffered(self, compacted: Callable[[str], bool]) -> None:
         self._flushed = time.monotonic()
-        for table in sorted(self._chunks, key=lambda name: (name in _LAST, name)):
+        for table in sorted(self._chunks, key=lambda name: (name in merging.LAST, name)):
             rows, whole = self._assemble(table), compacted(table)
-            path = parquet.whole(self.path, table) if whole else self._next_part(table)
+            path = layout.whole(self.path, table) if whole else self._next_part(table)
             if len(rows):
-                parquet.write(path, table, rows, compacted=whole)
+                file.write(path, table, rows, compacted=whole)
             del self._chunks[table]
         self._rows = 0
 
@@ -146,155 +138,61 @@ class Store:
         if table == "differences":
             return rows
         batches = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks])
-        return parquet.newest(table, rows, batches)
+        keep = parquet.newest(table, rows, batches)
+        return rows if keep.all() else rows.filter(pa.array(keep))
 
     def _next_part(self, table: str) -> Path:
-        taken = parquet.files(self.path, table)
+        taken = layout.flat(self.path, table)
         last = taken[-1].name.split(".")[1] if taken else ""
         number = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
-        return parquet.part(self.path, table, number)
+        return layout.part(self.path, table, number)
 
     def compact(self) -> None:
-        """Merge the parts of every table into one file, without the rows that no longer count.
+        """Merges the parts of every table, without the rows that no longer count.
 
-        Safe to interrupt: the merged file is in place before the parts are removed.
+        Safe to interrupt: what was merged is in place before the parts are removed.
         """
-        with self._lock, _alone(self.path):
+        with self._lock, merging.alone(self.path):
             self._write_buffered(self._is_new)
-            for table in sorted(schema.TABLES, key=lambda name: name in _LAST):
-                if not parquet.is_whole(self.path, table):
-                    _merge_parts(self.path, table)
+            merging.compact(self.path)
 
     def _is_new(self, table: str) -> bool:
         """Whether what is buffered is all there is of a table, each row once."""
-        return table != "differences" and not parquet.files(self.path, table)
+        return table != "differences" and not layout.files(self.path, table)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
         """Keys of every row of a table, stored or buffered: tuples as ``schema.keys(table)``."""
         names = schema.keys(table)
         with self._lock:
-            pieces = [parquet.read(p, table, names) for p in parquet.files(self.path, table)]
+            pieces = [parquet.table(self.path, table, names)]
             if table in self._chunks:
                 pieces.append(self._assemble(table).select(names))
         columns = [[piece.column(name).to_pylist() for name in names] for piece in pieces]
         return {key for each in columns for key in zip(*each, strict=True)}
 
+    def recall(
+        self, run_id: str, target: str, vary: str, against: int, controlled: bool = False
+    ) -> manifest.Recalled:
+        """What is stored of a sweep's comparisons on one target, of which most is not read.
 
-def merge(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
-    """Merge stores into ``out``, one folder a machine; returns these folders.
+        ``controlled``: only those whose shape was run again.
+        """
+        return self._manifest.recall((run_id, target, vary, against), controlled)
 
-    Where two have the same machine and the same row, the one of the later folder counts. The
-    sources are not changed. Errors: as :func:`probe.load` and :class:`Store`.
+
+def merge(folders: Sequence[str | Path], out: str | Path, partitioned: bool = False) -> list[Path]:
+    """Merges stores into ``out``, one folder a machine; returns these folders.
+
+    Where two have the same machine and the same row, the one of the later folder counts; what
+    ``out`` has already is older than all. ``partitioned``: a folder a table instead, in it one a
+    machine and one a target, for other tools (:mod:`probe.store.layout`); ``out`` stays so. The
+    sources are not changed, memory stays flat. Errors: as :func:`probe.load` and :class:`Store`.
     """
-    sources = [found for folder in folders for found in machine_folders(Path(folder))]
-    written: dict[str, Path] = {}
-    for source in sources:
-        target = Path(out) / source.name
-        if target.resolve() == source:
-            raise StoreError(f"out={out}: is one of the merged folders; choose another folder")
-        store = Store(target)
-        for table in schema.TABLES:
-            store._chunks[table] = [parquet.table(source, table)]
-        store.compact()
-        written[source.name] = target
-    return list(written.values())
-
-
-def _merge_parts(folder: Path, table: str) -> None:
-    target = parquet.whole(folder, table)
-    old = [path for path in parquet.files(folder, table) if path != target]
-    parquet.write(target, table, parquet.table(folder, table), compacted=True)
-    for path in old:
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time writes or merges files of a folder (where the system has locks)."""
-    if sys.platform == "win32":
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-_REQUIRED = {
-    table: frozenset(column.name for column in columns if column.null is None)
-    for table, columns in schema.TABLES.items()
-}
-_ALLOWED = {table: frozenset(schema.names(table)) for table in schema.TABLES}
-
-
-def check_names(table: str, names: Set[str]) -> None:
-    """StoreError where a column is missing that may not be null, or one is unknown."""
-    if not _REQUIRED[table] <= names:
-        missing = ", ".join(sorted(_REQUIRED[table] - names))
-        raise StoreError(f"{table}: no value for {missing}; these may not be null")
-    if not names <= _ALLOWED[table]:
-        unknown = ", ".join(sorted(names - _ALLOWED[table]))
-        raise StoreError(f"{table}: has no column {unknown}; see probe/schema")
-
-
-def from_rows(table: str, rows: list[Mapping[str, Any]]) -> pa.Table:
-    """Rows given one by one; columns that a row hasn't are null."""
-    names = schema.names(table)
-    return _build(table, {name: [row.get(name) for row in rows] for name in names}, len(rows))
-
-
-def from_columns(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """Rows given by columns: arrays and lists of one length; a scalar is repeated.
-
-    In arrays NaN and ``schema.NULL_INT`` are null where the column may be null.
-    """
-    check_names(table, columns.keys())
-    sizes = {len(values) for values in columns.values() if _is_sequence(values)}
-    if len(sizes) != 1:
-        raise StoreError(f"{table}: columns of {sorted(sizes)} rows; give them one length")
-    return _build(table, columns, sizes.pop())
-
-
-def _build(table: str, columns: Mapping[str, Any], count: int) -> pa.Table:
-    arrays = [_array(table, c, columns.get(c.name), count) for c in schema.TABLES[table]]
-    return pa.table(arrays, schema=schema.arrow_schema(table).remove_metadata())
-
-
-def _array(table: str, column: schema.Column, values: Any, count: int) -> pa.Array:
-    kind = column.arrow()
-    if values is None and column.null is not None:
-        return pa.nulls(count, kind)
-    try:
-        if not _is_sequence(values):
-            return pa.repeat(_array(table, column, [values], 1)[0], count)
-        mask = _nulls(column, values)
-        if schema.TYPES[column.type] == "string" and not isinstance(values, pa.Array):
-            values = [_text(column, value) for value in values]
-        array = pa.array(values, type=kind, mask=mask)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise StoreError(f"{table}.{column.name}: {error}; its type is {kind}") from error
-    if column.null is None and array.null_count:
-        raise StoreError(f"{table}.{column.name}=None: this column may not be null")
-    return array
-
-
-def _nulls(column: schema.Column, values: Any) -> np.ndarray | None:
-    if column.null is None or not isinstance(values, np.ndarray):
-        return None
-    if column.type == "float":
-        return np.isnan(values)
-    return values == schema.NULL_INT if values.dtype == np.int64 else None
-
-
-def _text(column: schema.Column, value: Any) -> Any:
-    if value is None:
-        return None
-    if column.type == "json" and not isinstance(value, str):
-        value = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return machine.publishable(value) if column.foreign else value
-
-
-def _is_sequence(values: Any) -> bool:
-    return isinstance(values, list | tuple | np.ndarray | pa.Array | pa.ChunkedArray)
+    sources = [found for folder in folders for found in layout.machine_folders(Path(folder))]
+    written = []
+    for name, found in merging.of_machines(sources, Path(out)).items():
+        target = Path(out) / name
+        Store(target)
+        merging.merge(found, target, partitioned)
+        written.append(target)
+    return written

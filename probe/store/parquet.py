@@ -1,181 +1,30 @@
-"""One parquet file in and out: atomic, versioned, and with errors that name the file.
+"""The rows of a table that count, over all files of a machine.
 
-A table of a store is ``<table>.parquet`` and parts ``<table>.<n>.parquet``, later ``n`` later.
 Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
-written twice around an interruption): ``table`` gives the rows that count, those written later.
+written twice around an interruption): those written later count. Which ones do is found from the
+columns that identify a row, a part of the rows at a time, so that a table need not fit into memory.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from probe import schema
 from probe.errors import StoreError
+from probe.store import file
+from probe.store.layout import files as files
 
-_COMPACTED = "probe.compacted"
-_REASONS = {
-    errno.ENOSPC: ("the disk is full", "free some space"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space"),
-    errno.EROFS: ("the file system is read-only", "choose a folder that can be written"),
-    errno.EACCES: ("no permission to write there", "choose a folder that can be written"),
-    errno.EPERM: ("no permission to write there", "choose a folder that can be written"),
-    errno.ENOTDIR: ("a part of the path is a file", "choose a folder"),
-    errno.EEXIST: ("there is a file of that name", "choose a folder"),
-}
-
-
-def unwritable(path: Path, error: OSError) -> StoreError:
-    """The one-line error for a failed write in the folder ``path``."""
-    why, todo = _REASONS.get(error.errno or 0, (error.strerror or str(error), "check the disk"))
-    again = "then run the same command again: what was written before is kept"
-    return StoreError(f"store={path}: {why}; {todo}, {again}")
-
-
-def files(folder: Path, table: str) -> list[Path]:
-    """Files of a table in ``folder``, the compacted one first, then the parts by number."""
-    numbered = []
-    for path in folder.glob(f"{table}*.parquet"):
-        match = re.fullmatch(re.escape(table) + r"(?:\.(\d+))?\.parquet", path.name)
-        if match:
-            numbered.append((int(match[1] or -1), path))
-    return [path for _, path in sorted(numbered)]
-
-
-def part(folder: Path, table: str, number: int) -> Path:
-    """Path of part ``number`` of a table."""
-    return folder / f"{table}.{number}.parquet"
-
-
-def whole(folder: Path, table: str) -> Path:
-    """Path of the compacted file of a table."""
-    return folder / f"{table}.parquet"
-
-
-def is_whole(folder: Path, table: str) -> bool:
-    """Whether the table is one compacted file, or absent, so that no row of it is outdated."""
-    found = files(folder, table)
-    if not found:
-        return True
-    return len(found) == 1 and _COMPACTED.encode() in (footer(found[0]).metadata or {})
-
-
-def write(path: Path, table: str, rows: pa.Table, compacted: bool = False) -> None:
-    """Write ``rows`` (columns as ``schema.arrow_schema(table)``) to ``path``, all or nothing.
-
-    The bytes are on the disk (fsync) before the name is: a reader sees the old file or the new
-    one. Errors: StoreError where the disk is full or read-only; then ``path`` is as before.
-    """
-    metadata = dict(schema.arrow_schema(table).metadata)
-    if compacted:
-        metadata[_COMPACTED] = "1"
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-        with os.fdopen(handle, "wb") as stream:
-            _encode(rows.replace_schema_metadata(metadata), table, stream, compacted)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise unwritable(path.parent, error) from error
-        raise
-
-
-def _encode(rows: pa.Table, table: str, stream: object, compacted: bool) -> None:
-    columns = schema.TABLES[table]
-    text = [column.name for column in columns if schema.TYPES[column.type] == "string"]
-    pq.write_table(
-        rows,
-        stream,
-        compression="zstd",
-        compression_level=9 if compacted else 1,
-        use_dictionary=text,
-        write_statistics=True,
-    )
-
-
-def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def footer(path: Path) -> pa.Schema:
-    """Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer version."""
-    try:
-        found = pq.read_schema(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-    version = (found.metadata or {}).get(b"probe.schema_version", b"").decode()
-    if not version.isdigit():
-        raise StoreError(f"file={path.name}: not written by probe; move it out of the store")
-    if int(version) > schema.VERSION:
-        raise StoreError(
-            f"schema_version={version}: {path.name} is of a newer format than this probe's "
-            f"{schema.VERSION}; update probe to read it"
-        )
-    return found
-
-
-def read(path: Path, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Rows of one file with the columns of today's schema; younger columns than the file: null."""
-    present = set(footer(path).names)
-    wanted = schema.names(table) if columns is None else list(columns)
-    try:
-        # partitioning is off: a folder called `a=b` must not become a column
-        rows = pq.read_table(path, columns=[n for n in wanted if n in present], partitioning=None)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-    return _as_today(rows, table, wanted, path)
-
-
-def _as_today(rows: pa.Table, table: str, wanted: list[str], path: Path) -> pa.Table:
-    today = schema.arrow_schema(table)
-    fields = [pa.field(name, today.field(name).type) for name in wanted]
-    arrays = []
-    for field in fields:
-        if field.name not in rows.column_names:
-            arrays.append(pa.nulls(len(rows), field.type))
-            continue
-        try:
-            arrays.append(rows.column(field.name).cast(field.type))
-        except pa.ArrowException as error:
-            raise _damaged(path, error) from error
-    return pa.table(arrays, schema=pa.schema(fields))
-
-
-def _damaged(path: Path, error: Exception) -> StoreError:
-    reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
-    return StoreError(
-        f"file={path.name}: damaged, can't be read as parquet ({reason}); restore it, or move it "
-        "out of the store and measure again"
-    )
-
+Answer = TypeVar("Answer")
 
 _ATTEMPTS = 20
+AT_ONCE = 2**20
+"""Rows whose keys are compared with one another at a time, about 100 bytes each."""
 
 PAIR = ("run_id", "case_id", "target", "vary", "at", "against")
 PLACE = PAIR[:-1]
@@ -184,42 +33,161 @@ TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
 as a whole, though the two may differ in their keys."""
 
 
-def table(folder: Path, name: str) -> pa.Table:
-    """The rows of a table that count, over all files of one folder; no file: no rows.
+def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a table that count, over all files of one machine; no file: no rows.
 
     Errors: StoreError for a file that is damaged or of a newer format.
     """
+    wanted = schema.names(name) if columns is None else list(columns)
+    today = schema.arrow_schema(name)
+    empty = pa.schema([today.field(column) for column in wanted]).empty_table()
+    return steady(
+        lambda: pa.concat_tables([empty, *stream(Stored([folder]), name, columns)]), folder
+    )
+
+
+def steady(read: Callable[[], Answer], folder: Path) -> Answer:
+    """What ``read`` gives, which starts anew where another process compacts files meanwhile.
+
+    Errors: StoreError where files that are listed can't be opened.
+    """
+    gone = FileNotFoundError()
     for _ in range(_ATTEMPTS):
         try:
-            return _once(folder, name)
+            return read()
         except FileNotFoundError as error:
-            gone = error  # another process has compacted that part: list the files again
+            gone = error
+    name = Path(gone.filename or folder).name
     raise StoreError(f"store={folder}: {name} can't be opened; fix its links") from gone
 
 
-def _once(folder: Path, name: str) -> pa.Table:
-    found = files(folder, name)
-    if not found:
-        return schema.arrow_schema(name).remove_metadata().empty_table()
-    pieces = [read(path, name) for path in found]
-    rows = pa.concat_tables(pieces)
-    settled = is_whole(folder, name)
-    if name != "differences":
-        batches = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
-        return rows if settled else newest(name, rows, batches)
-    if settled and is_whole(folder, "comparisons"):
-        return rows
-    return _kept(rows, table(folder, "comparisons"))
+class Stored:
+    """The files of one machine's folders as they are now, the later folder's rows later.
+
+    ``left_out``: files that are not read. Where another process replaces a file, what reads it
+    raises FileNotFoundError: see :func:`steady`.
+    """
+
+    def __init__(self, folders: Sequence[Path], left_out: frozenset[Path] = frozenset()) -> None:
+        self.folders, self.left_out = list(folders), left_out
+        self._listed: dict[str, dict[Path, tuple[int, int, int]]] = {}
+
+    def files(self, name: str) -> list[Path]:
+        """The files of a table, the later rows later."""
+        if name == "differences":
+            self.files("comparisons")  # first, since writers write it last
+        if name not in self._listed:
+            found = [path for folder in self.folders for path in files(folder, name)]
+            mine = [path for path in dict.fromkeys(found) if path not in self.left_out]
+            self._listed[name] = {path: file.state(path) for path in mine}
+        return list(self._listed[name])
+
+    def settled(self, name: str) -> bool:
+        """Whether no row of a table is outdated: every file is compacted, and of its own part."""
+        found = self.files(name)
+        apart = len({_domain(path) for path in found}) == len(found)
+        return apart and all(file.is_compacted(path) for path in found)
+
+    def count(self, name: str) -> int:
+        """Rows of all files of a table."""
+        total = sum(map(file.count, self.files(name)))
+        for path, before in self._listed[name].items():
+            file.same(path, before)
+        return total
+
+    def batches(
+        self, name: str, path: Path, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of one file, as :func:`probe.store.file.batches`."""
+        before = self._listed[name][path]
+        file.same(path, before)
+        yield from file.batches(path, name, columns)
+        file.same(path, before)
 
 
-def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
-    """``rows`` without those that a later row replaces, in their order.
+def _domain(path: Path) -> tuple[str, ...]:
+    """What no two files may share where each has the last word on its rows."""
+    return path.parts[-3:-1] if file.layout.values(path) else ()
+
+
+def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The rows that count, a row group or less at a time, in the order of the files.
+
+    Errors: as :func:`table`, and FileNotFoundError where another process compacts meanwhile.
+    """
+    keep = counting(stored, name)
+    start = 0
+    for path in stored.files(name):
+        for rows in stored.batches(name, path, columns):
+            part = None if keep is None else keep[start : start + len(rows)]
+            start += len(rows)
+            yield rows if part is None or part.all() else rows.filter(pa.array(part))
+
+
+def counting(stored: Stored, name: str) -> np.ndarray | None:
+    """bool array over the rows of all files: whether a row counts. None: all do."""
+    settled = stored.settled(name)
+    if settled and (name != "differences" or stored.settled("comparisons")):
+        return None
+    keep = np.zeros(stored.count(name), bool)
+    shares = 1 + len(keep) // AT_ONCE
+    kept = list(stream(stored, "comparisons", [*PAIR, "kept"])) if name == "differences" else []
+    for share in range(shares):
+        keys, places, batches = _keys(stored, name, share, shares)
+        if not len(keys):
+            continue
+        if name == "differences":
+            comparisons = [_share(rows, PAIR, share, shares)[0] for rows in kept]
+            keep[places] = _kept(keys, comparisons)
+        else:
+            keep[places] = newest(name, keys, batches)
+    return keep
+
+
+def _keys(
+    stored: Stored, name: str, share: int, shares: int
+) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    """The keys of one share of the rows, where each row is, and which file's it is."""
+    columns = PAIR if name == "differences" else schema.keys(name)
+    spread = TOGETHER.get(name, columns)
+    today, start = schema.arrow_schema(name), 0
+    keys = [pa.schema([today.field(column) for column in columns]).empty_table()]
+    places, batches = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number, path in enumerate(stored.files(name)):
+        for rows in stored.batches(name, path, columns):
+            mine, chosen = _share(rows, spread, share, shares)
+            keys.append(mine)
+            places.append(chosen + start)
+            batches.append(np.full(len(chosen), number))
+            start += len(rows)
+    return pa.concat_tables(keys), np.concatenate(places), np.concatenate(batches)
+
+
+def _share(
+    rows: pa.Table, columns: Sequence[str], share: int, shares: int
+) -> tuple[pa.Table, np.ndarray]:
+    """The rows of one share, and where they are; rows alike in ``columns`` are of one share."""
+    if shares == 1:
+        return rows, np.arange(len(rows))
+    mixed = np.zeros(len(rows), np.uint64)
+    for name in columns:
+        coded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+        texts = [str(value).encode() for value in coded.dictionary.to_pylist()]
+        values = np.array([zlib.crc32(text) for text in texts], np.uint64)
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + values[coded.indices.to_numpy()]
+    chosen = np.flatnonzero((mixed >> np.uint64(20)) % np.uint64(shares) == share)
+    return rows.take(pa.array(chosen)), chosen
+
+
+def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
+    """bool array (rows,): False where a later row replaces one.
 
     batches: int array (rows,), not decreasing: rows of one batch were appended together.
     """
-    if not len(rows):
-        return rows
     keep = np.ones(len(rows), bool)
+    if not len(rows):
+        return keep
     if name in TOGETHER:
         group = codes(rows, TOGETHER[name])
         last = np.zeros(group.max() + 1, batches.dtype)
@@ -227,26 +195,24 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
         keep = batches == last[group]
     place = codes(rows, schema.keys(name))
     final = np.full(place.max() + 1, -1)
-    np.maximum.at(final, place, np.arange(len(rows)))
+    final[place] = np.arange(len(rows))  # of equal places the last one stays
     keep &= final[place] == np.arange(len(rows))
-    return rows if keep.all() else rows.filter(pa.array(keep))
+    return keep
 
 
-def _kept(rows: pa.Table, comparisons: pa.Table) -> pa.Table:
-    """The last ``comparisons.kept`` differences of every comparison; none without one."""
-    if not len(rows):
-        return rows
-    both = pa.concat_tables([rows.select(PAIR), comparisons.select(PAIR)])
+def _kept(rows: pa.Table, comparisons: Sequence[pa.Table]) -> np.ndarray:
+    """Whether a row is of the last ``comparisons.kept`` differences of its comparison."""
+    counts = np.concatenate([one.column("kept").to_numpy() for one in comparisons] or [np.zeros(0)])
+    both = pa.concat_tables([rows.select(PAIR), *(one.select(PAIR) for one in comparisons)])
     group = codes(both, PAIR)
     group, of_comparison = group[: len(rows)], group[len(rows) :]
     kept = np.zeros(max(group.max(), of_comparison.max(initial=0)) + 1, np.int64)
-    kept[of_comparison] = comparisons.column("kept").to_numpy()
+    kept[of_comparison] = counts
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group))
     from_end = np.empty(len(rows), np.int64)
     from_end[order] = ends[group[order]] - 1 - np.arange(len(rows))
-    keep = from_end < kept[group]
-    return rows if keep.all() else rows.filter(pa.array(keep))
+    return np.asarray(from_end < kept[group])
 
 
 def codes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
@@ -254,7 +220,8 @@ def codes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
     total = np.zeros(len(rows), np.int64)
     for name in columns:
         own = _dense(rows.column(name))
-        total = _dense(pa.chunked_array([total * (own.max(initial=0) + 1) + own]))
+        if own.max(initial=0):
+            total = _dense(pa.chunked_array([total * (own.max() + 1) + own]))
     return total
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from probe import schema
 from probe.errors import StoreError
-from probe.store import parquet
+from probe.store import file, layout, parquet
+from probe.store.layout import CONTENT as CONTENT
+from probe.store.layout import machine_folders as machine_folders
 
 if TYPE_CHECKING:
     import pandas
-
-CONTENT = ("cases", "orders", "roundings", "networks")
-"""Tables whose id is a hash of the row: the same on every machine, so kept once."""
 
 
 class Results:
@@ -27,7 +25,8 @@ class Results:
     Every table of ``schema.TABLES`` is an attribute, a pandas frame read when first asked for:
     ``results.comparisons``. Tables other than :data:`CONTENT` have a column ``machine``, the
     name of the folder. A table without a file is an empty frame with the schema's columns.
-    Integers that may be null are ``Int64``, so that ulps stay exact.
+    Integers that may be null are ``Int64``, so that ulps stay exact. ``left_out``: why files are
+    not read, by path; see :func:`load`.
     """
 
     runs: pandas.DataFrame
@@ -53,8 +52,8 @@ class Results:
     remedies: pandas.DataFrame
     reproductions: pandas.DataFrame
 
-    def __init__(self, folders: list[Path]) -> None:
-        self.folders = folders
+    def __init__(self, folders: list[Path], left_out: Mapping[Path, str] | None = None) -> None:
+        self.folders, self.left_out = folders, dict(left_out or {})
         self._arrow: dict[str, pa.Table] = {}
 
     def __getattr__(self, name: str) -> pandas.DataFrame:
@@ -71,7 +70,7 @@ class Results:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *schema.TABLES]
 
-    @cached_property
+    @functools.cached_property
     def machines(self) -> list[str]:
         """Names of the machine folders, each once."""
         return list(dict.fromkeys(folder.name for folder in self.folders))
@@ -79,40 +78,64 @@ class Results:
     def arrow(self, name: str) -> pa.Table:
         """One table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
-            rows = pa.concat_tables(self._by_machine(name))
-            if name in CONTENT and len(self.folders) > 1:
-                rows = parquet.newest(name, rows, np.zeros(len(rows), int))
-            self._arrow[name] = rows
+            self._arrow[name] = pa.concat_tables([_empty(name), *self._by_machine(name)])
         return self._arrow[name]
 
     def _by_machine(self, name: str) -> Iterator[pa.Table]:
-        """The rows of a table, a machine at a time: its folders may be shards of one run."""
-        for machine in self.machines:
-            pieces = [_labelled(one, name) for one in self.folders if one.name == machine]
-            rows = pa.concat_tables(pieces)
-            if len(pieces) > 1 and name != "differences":
-                batches = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
-                rows = parquet.newest(name, rows, batches)
-            yield rows
+        """The rows of a table, a machine at a time."""
+        for machine in self.owners(name):
+            where = self.stored(machine).folders[0]
+            yield from parquet.steady(functools.partial(self._listed, name, machine), where)
+
+    def _listed(self, name: str, machine: str | None) -> list[pa.Table]:
+        return list(self.stream(name, machine))
+
+    def stream(
+        self, name: str, machine: str | None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of one of :meth:`owners`, a row group or less at a time."""
+        for rows in parquet.stream(self.stored(machine), name, columns):
+            yield rows if machine is None else labelled(rows, machine)
+
+    def owners(self, name: str) -> Sequence[str | None]:
+        """Whose rows of a table are apart: each machine's; None: all machines' together."""
+        return (None,) if name in CONTENT else self.machines
+
+    def stored(self, machine: str | None) -> parquet.Stored:
+        """The files of one machine, whose folders may be shards of one run; None: of all."""
+        names = self.machines if machine is None else [machine]
+        mine = [folder for name in names for folder in self.folders if folder.name == name]
+        return parquet.Stored(mine, frozenset(self.left_out))
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that have a file."""
+        return [name for name in schema.TABLES if self.stored(None).files(name)]
+
+    def count(self, name: str) -> int:
+        """How many rows of a table count."""
+        total = 0
+        for machine in self.owners(name):
+            keep = parquet.counting(stored := self.stored(machine), name)
+            total += stored.count(name) if keep is None else int(keep.sum())
+        return total
 
     def query(self, sql: str) -> pandas.DataFrame:
-        """Result of ``sql`` over the tables, by DuckDB (in the extra ``dev``; else StoreError)."""
-        try:
-            import duckdb
-        except ImportError:
-            raise StoreError("query: DuckDB is not installed; pip install duckdb") from None
-        with duckdb.connect() as connection:
-            for name in schema.TABLES:
-                if name in sql:
-                    connection.register(name, self.arrow(name))
-            return connection.sql(sql).df()
+        """Returns the result of a SELECT over the tables, by DuckDB, which reads what it needs.
+
+        Errors: StoreError where DuckDB (the extra ``sql``) is missing; InputError for the query.
+        """
+        from probe.store.sql import answered
+
+        return answered(self, sql).to_pandas()
 
 
-def load(*paths: str | Path) -> Results:
+def load(*paths: str | Path, tolerant: bool = False) -> Results:
     """Stored results under the given folders, which may be copies from several machines.
 
-    Errors (StoreError, one line): no such folder, no store in it, a damaged file (named), a file
-    of a newer format. Tables are read when they are asked for.
+    ``tolerant``: files that are damaged or of a newer format are ``left_out``, for which every file
+    is read once. Errors (StoreError, one line): no such folder, no store in it, else a damaged
+    file (named), a file of a newer format. Tables are read when they are asked for.
     """
     folders: list[Path] = []
     for path in paths:
@@ -120,27 +143,24 @@ def load(*paths: str | Path) -> Results:
         if not found:
             raise StoreError(f"path={path}: holds no stored results; `probe sweep` or `run` first")
         folders.extend(folder for folder in found if folder not in folders)
-    for folder in folders:
-        check(folder)
-    return Results(folders)
+    left_out: dict[Path, str] = {}
+    for path in dict.fromkeys(path for folder in folders for path in _files(folder)):
+        try:
+            file.verify(path) if tolerant else file.footer(path)
+        except FileNotFoundError:
+            if tolerant and path.is_symlink():
+                left_out[path] = f"file={path.name}: a link to nothing; fix it"
+            continue  # another process has just compacted it away
+        except StoreError as error:
+            if not tolerant:
+                raise
+            left_out[path] = str(error)
+    return Results(folders, left_out)
 
 
-def machine_folders(path: Path) -> list[Path]:
-    """``path`` and the folders under it that hold tables, sorted; StoreError if there's no path."""
-    if not path.is_dir():
-        raise StoreError(f"path={path}: there is no such folder; check the name")
-    tables = [file.parent for file in path.rglob("*.parquet") if _table_of(file) is not None]
-    return sorted({folder.resolve() for folder in tables})
-
-
-def check(folder: Path) -> None:
-    """Read every file's footer: StoreError names one that is damaged or of a newer format."""
+def _files(folder: Path) -> Iterator[Path]:
     for name in schema.TABLES:
-        for path in parquet.files(folder, name):
-            try:
-                parquet.footer(path)
-            except FileNotFoundError:
-                continue  # another process has just compacted it away
+        yield from layout.files(folder, name)
 
 
 def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
@@ -157,16 +177,14 @@ def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
     return pd.DataFrame(series)
 
 
-def _table_of(file: Path) -> str | None:
-    name, _, number = file.name.removesuffix(".parquet").partition(".")
-    return name if name in schema.TABLES and (not number or number.isdigit()) else None
-
-
-def _labelled(folder: Path, name: str) -> pa.Table:
-    rows = parquet.table(folder, name)
-    if name in CONTENT:
-        return rows
-    machine = pa.repeat(pa.scalar(folder.name), len(rows))
+def labelled(rows: pa.Table, machine: str) -> pa.Table:
+    """Rows with the name of their folder as ``machine``."""
+    label = pa.repeat(pa.scalar(machine), len(rows))
     if "machine" in rows.column_names:
-        return rows.set_column(rows.column_names.index("machine"), "machine", machine)
-    return rows.append_column("machine", machine)
+        return rows.set_column(rows.column_names.index("machine"), "machine", label)
+    return rows.append_column("machine", label)
+
+
+def _empty(name: str) -> pa.Table:
+    rows = schema.arrow_schema(name).remove_metadata().empty_table()
+    return rows if name in CONTENT else labelled(rows, "")

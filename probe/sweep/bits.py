@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from probe import machine, window
-from probe.campaign import Campaign, Failure, Part, Row, Tell, case_row, run_row
+from probe.campaign import Campaign, Failure, Part, Tell, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
-from probe.store import Store, parquet
+from probe.store import Store
+from probe.store.manifest import Recalled
 from probe.sweep.plan import (
     Item,
     Plan,
@@ -107,7 +107,7 @@ class _Sweep(Campaign[int]):
         self.plans, self.most_kept, self.whole = plans, most_kept, whole
         self.control, self.zeros = how
         self.found: dict[str, TargetSummary] = {}
-        self.stored: dict[str, dict[tuple[str, int], Row]] = {}
+        self.stored: dict[str, Recalled | None] = {}
 
     def share(self, number: int, questions: Sequence[int]) -> list[int]:
         """Every target has the same part of each case's values; cases without any are left out."""
@@ -130,14 +130,17 @@ class _Sweep(Campaign[int]):
         row = run_row(part.target, session.expected_facts(), session.variables)
         self._recall(part, row["run_id"])
         stored, total = self.stored[text], sum(map(self.size, part.questions))
-        if len(stored) < total:
+        if stored is None or stored.rows < total:
             return False
-        plans = {number: self.plans[number].id for number in part.questions}
-        wanted = [(plans[number], value) for number in plans for value in self.values(number)]
-        if not all(key in stored for key in wanted):
-            return False
-        for key in wanted:
-            found.add(stored[key], before=True)
+        rows: list[Mapping[str, Any]] = []
+        for number in part.questions:
+            values = self.values(number)
+            done, told = stored.case(self.plans[number].id, values)
+            if len(done) < len(values):
+                return False
+            rows += told
+        for one in rows:
+            found.add(one, before=True)
         return True
 
     def begin(self, part: Part[int]) -> None:
@@ -145,28 +148,22 @@ class _Sweep(Campaign[int]):
         self._recall(part, part.run_id)
 
     def _recall(self, part: Part[int], run_id: str) -> None:
-        """The rows of ``comparisons`` that need not be measured again, by case and value."""
+        """What is stored of ``comparisons``, and need not be measured again."""
         text, plans = part.target.text, self.plans
-        self.found[text].run_id, self.stored[text] = run_id, {}
-        if self.store is None:
-            return
-        rows = parquet.table(self.store.path, "comparisons")
-        same = {"run_id": run_id, "target": text, "vary": plans.vary, "against": plans.against}
-        for name, value in same.items():
-            rows = rows.filter(pc.equal(rows[name], value))
-        for row in rows.to_pylist():
-            if row["control"] or self.control != "every":
-                self.stored[text][row["case_id"], row["at"]] = row
+        self.found[text].run_id, self.stored[text] = run_id, None
+        if self.store is not None:
+            place = (run_id, text, plans.vary, plans.against)
+            self.stored[text] = self.store.recall(*place, controlled=self.control == "every")
 
     def ask(self, part: Part[int], question: int) -> None:
         """Runs one case at the values that are not stored."""
         plan, found = self.plans[question], self.found[part.target.text]
         wanted = self.values(question)
-        todo = {value: plan.items[value] for value in wanted}
-        for value in wanted:
-            if row := self.stored[found.target].get((plan.id, value)):
-                found.add(row, before=True)
-                del todo[value]
+        stored = self.stored[found.target]
+        done, rows = stored.case(plan.id, wanted) if stored else (set[int](), [])
+        todo = {value: plan.items[value] for value in wanted if value not in done}
+        for row in rows:
+            found.add(row, before=True)
         if len(todo) < len(wanted):
             part.tell(len(wanted) - len(todo))
         if todo:
@@ -314,9 +311,13 @@ class TargetSummary:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, row: Mapping[str, Any], before: bool = False) -> None:
-        """Counts one row of ``comparisons``; ``before``: it had been stored by an earlier sweep."""
-        self.comparisons += 1
-        self.stored_before += before
+        """Counts a row of ``comparisons``, or one that stands for several (``rows``) which agree.
+
+        ``before``: it had been stored by an earlier sweep.
+        """
+        rows = row.get("rows", 1)
+        self.comparisons += rows
+        self.stored_before += rows * before
         self.compared += row["compared"]
         self.not_compared += row["not_compared"]
         self.differing += row["differing"]

@@ -1,0 +1,141 @@
+"""Where the files of a store are: in a folder for every machine, or partitioned for other tools.
+
+``ROOT/<machine>`` stands for one machine's store in both layouts:
+
+- ``ROOT/<machine>/<table>.parquet``, compacted, and parts ``<table>.<n>.parquet``, later n later;
+- ``ROOT/<table>/machine=<machine>/target=<target>/part-0.parquet``, compacted; those of the two
+  columns that a table hasn't are left out of its path.
+
+A partitioned store is written where stores are merged and compacted. New rows are parts in
+``ROOT/<machine>`` until then, so both kinds of files together are one machine's rows, and a later
+file of :func:`files` has the later rows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from probe import schema
+from probe.errors import StoreError
+
+CONTENT = ("cases", "orders", "roundings", "networks")
+"""Tables whose id is a hash of the row: the same on every machine, so kept once."""
+
+_PARTITIONED = re.compile(r"part-\d+\.parquet")
+_LONGEST = 255  # bytes in the name of a folder
+
+
+def files(folder: Path, table: str) -> list[Path]:
+    """Files of a machine's table: partitioned ones, the compacted one, then the parts by number."""
+    return [*partitioned(folder, table), *flat(folder, table)]
+
+
+def flat(folder: Path, table: str) -> list[Path]:
+    """Files of a table in ``folder`` itself, the compacted one first."""
+    numbered = []
+    for path in folder.glob(f"{table}*.parquet"):
+        match = re.fullmatch(re.escape(table) + r"(?:\.(\d+))?\.parquet", path.name)
+        if match:
+            numbered.append((int(match[1] or -1), path))
+    return [path for _, path in sorted(numbered)]
+
+
+def partitioned(folder: Path, table: str) -> list[Path]:
+    """Files of a table among the partitions beside ``folder``."""
+    root = folder.parent / table
+    if table not in CONTENT:
+        root = root / _named("machine", folder.name)
+    if not root.is_dir():
+        return []
+    pattern = "target=*/part-*.parquet" if "target" in schema.names(table) else "part-*.parquet"
+    return sorted(path for path in root.glob(pattern) if _PARTITIONED.fullmatch(path.name))
+
+
+def partition(folder: Path, table: str, target: str | None) -> Path:
+    """The file of a machine's partition; ``target`` counts where the table has that column.
+
+    Errors: StoreError for a target text that is too long for the name of a folder.
+    """
+    place = folder.parent / table
+    if table not in CONTENT:
+        place = place / _named("machine", folder.name)
+    if target is not None and "target" in schema.names(table):
+        place = place / _named("target", target)
+    return place / "part-0.parquet"
+
+
+def values(path: Path) -> dict[str, str]:
+    """The columns that a file's path says, instead of the file: none for unpartitioned ones."""
+    if not _PARTITIONED.fullmatch(path.name):
+        return {}
+    pairs = [folder.split("=", 1) for folder in path.parts[-3:-1] if "=" in folder]
+    return {name: unquote(value) for name, value in pairs if name in ("machine", "target")}
+
+
+def whole(folder: Path, table: str) -> Path:
+    """Path of the compacted file of a table in ``folder`` itself."""
+    return folder / f"{table}.parquet"
+
+
+def part(folder: Path, table: str, number: int) -> Path:
+    """Path of part ``number`` of a table."""
+    return folder / f"{table}.{number}.parquet"
+
+
+def is_partitioned(root: Path) -> bool:
+    """Whether tables in ``root`` are partitioned by machine."""
+    return any(
+        next((root / table).glob("machine=*"), None) is not None
+        for table in schema.TABLES
+        if (root / table).is_dir()
+    )
+
+
+def machine_folders(path: Path) -> list[Path]:
+    """``path`` and what is under it, as folders of one machine each, sorted.
+
+    Of partitioned tables the folders need not exist. Errors: StoreError if there's no such path.
+    """
+    if not path.is_dir() and not is_partitioned(path.parent):
+        raise StoreError(f"path={path}: there is no such folder; check the name")
+    found = {folder for table in schema.TABLES for folder in _beside(path, table)}
+    for place, folders, names in os.walk(path):
+        # what Git and others keep for themselves is no store
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        here = Path(place)
+        if any(_table_of(name) is not None for name in names):
+            found.add(here)
+        elif any(_PARTITIONED.fullmatch(name) for name in names):
+            found |= set(_owner(here))
+    return sorted({folder.resolve() for folder in found})
+
+
+def _beside(path: Path, table: str) -> list[Path]:
+    """The path itself, where it is a machine of a partitioned store."""
+    return [path] if partitioned(path, table) and table not in CONTENT else []
+
+
+def _owner(place: Path) -> list[Path]:
+    """The machine's folder of a partition."""
+    up = place.parent if place.name.startswith("target=") else place
+    if not up.name.startswith("machine=") or up.parent.name not in schema.TABLES:
+        return []
+    return [up.parent.parent / unquote(up.name.removeprefix("machine="))]
+
+
+def _table_of(name: str) -> str | None:
+    table, _, number = name.removesuffix(".parquet").partition(".")
+    known = name.endswith(".parquet") and table in schema.TABLES
+    return table if known and (not number or number.isdigit()) else None
+
+
+def _named(column: str, value: str) -> str:
+    """A folder's name as Hive, Arrow, DuckDB and polars read it: all but letters escaped."""
+    name = f"{column}={quote(value, safe='')}"
+    if len(name) > _LONGEST:
+        why = f"as the name of a folder it has {len(name)} bytes, more than {_LONGEST}"
+        raise StoreError(f"{column}={value}: {why}; merge without --partitioned")
+    return name
