@@ -11,8 +11,8 @@ as its recorder knows what its operations mean; what is in the way is named.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -127,7 +127,7 @@ class Graph:
         self._sides: dict[tuple[int, int], Held | str] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
-        self._least: dict[int, int] = {}
+        self._sized: dict[int, Sized] = {}
 
     def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
         """The inputs for content of so many entries, padded to a size; other numbers by seed."""
@@ -197,6 +197,11 @@ class Graph:
 
     def sized(self, content: int, start: int = 0) -> Sized:
         """The least size for content, and the least safe one; ``start``: from which on to look."""
+        if content not in self._sized:
+            self._sized[content] = self._searched(content, start)
+        return self._sized[content]
+
+    def _searched(self, content: int, start: int) -> Sized:
         self.begun = self.begun or time.monotonic()
         self.checked(content)
         least, over, at_least = 0, "", None
@@ -206,7 +211,7 @@ class Graph:
             if time.monotonic() - self.begun > self.seconds:
                 over = f"{self.seconds:.0f} seconds were over at size {size:,}"
                 break
-            told = self.serves(content, size)
+            told = self.serves(content, size, named=at_least is None)
             if told.lacking:
                 continue
             if at_least is None:
@@ -243,8 +248,11 @@ class Graph:
         why = "its outputs read all of the padded axis, so they follow the padded size itself"
         return Serves(False, "unknown", name, why, lacking=True)
 
-    def serves(self, content: int, size: int) -> Serves:
-        """Judges one padded size. What is known of operations is kept for the next one."""
+    def serves(self, content: int, size: int, named: bool = True) -> Serves:
+        """Judges one padded size. What is known of operations is kept for the next one.
+
+        ``named``: of a size at which whole runs differ, find the operation.
+        """
         self.tried += 1
         if size == self.fixed:
             return self._own(content)
@@ -259,6 +267,8 @@ class Graph:
             why = "outputs that read content read something else at this size"
             return Serves(False, "unknown", name, why, lacking=True)
         if not self._alike(content, size, boxes):
+            if not named:
+                return Serves(False, "differs", boxes=boxes)
             return self._differs(content, size, boxes)
         return self._judged(content, size, boxes)
 
@@ -433,7 +443,3 @@ def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
             ulp.apart(np.ascontiguousarray(mine), np.ascontiguousarray(other), value.dtype).sum()
         )
     return int((mine != other).sum())
-
-
-__all__ = ["Box", "Graph", "Part", "Serves", "Sized", "apart", "index"]
-_ = (Callable, field)

@@ -1,0 +1,291 @@
+"""Any model, padded: at which sizes its outputs keep the fixed run's bits, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.answers.answer import Answer
+from probe.answers.first_difference import Asked, Walked
+from probe.answers.record import arrays_for
+from probe.arguments import count
+from probe.errors import InputError
+from probe.network import graph_plan
+from probe.network.graph import Box, Graph, Serves, Sized
+from probe.network.graph_plan import GraphPlan
+from probe.printing import counted, ranges
+from probe.recording.inputs import axes
+from probe.recording.meaning import Unknown
+from probe.recording.subject import is_function, opened
+from probe.recording.walk import compared, watched
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Tell = Callable[[str], None]
+
+FIXED = (
+    "give --fixed N, the size that inputs are padded to where the model is used; or two runs: "
+    "--vary batch --at 1 --against 8"
+)
+
+
+@dataclass(repr=False)
+class Padded(Answer):
+    """A model of any graph, padded along an axis: ``found`` has a ``Sized`` for each content.
+
+    ``walked``: the run at the least size that differs, against the fixed one, operation by
+    operation; None where none does. ``plan``: what to pad to, where that was asked. ``between``:
+    what a run padded between its operations takes, by content.
+    """
+
+    found: list[Sized]
+    model: str
+    graph: Graph
+    vary: str
+    walked: Walked | None = None
+    plan: GraphPlan | None = None
+    written: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """Of the least sizes: ``differs`` if one changes bits, ``equal`` if none does; ``unknown``
+        where no shorter size has the outputs, or nothing could be said."""
+        every = [one.at_least for one in self.found]
+        if any(not one.serves and not one.lacking for one in every):
+            return "differs" if any(one.by_order == "differs" for one in every) else "unknown"
+        return "unknown" if any(one.lacking for one in every) else "equal"
+
+    @property
+    def finding(self) -> bool:
+        """Whether a least size changes bits, or whether that is unknown."""
+        return self.verdict != "equal"
+
+    @property
+    def first(self) -> str | None:
+        """The operation that changes bits at a least size, for the shortest content."""
+        told = [one.at_least for one in self.found if one.at_least.by_order == "differs"]
+        return told[0].name if told else None
+
+    @property
+    def in_the_way(self) -> Serves | None:
+        """What stands against a proof, or against every shorter size."""
+        every = [told for one in self.found for told in (one.at_safe, one.at_least)]
+        return next((one for one in every if one.name and one.by_order == "unknown"), None)
+
+    def report(self) -> dict[str, Any]:
+        operations = self.graph.whole(self.found[0].content).recording.operations
+        known = sum(not isinstance(one.meaning, Unknown) for one in operations)
+        stands = self.in_the_way
+        return {
+            "verdict": self.verdict,
+            "examined": known,
+            "operations_total": len(operations),
+            "part": None,
+            "first": self.first,
+            "in_the_way": stands.name if stands else None,
+            "why": stands.why if stands else None,
+            "certified": all(one.at_safe.certified for one in self.found),
+            "model": self.model,
+            "vary": self.vary,
+            "along": self.graph.along,
+            "fixed": self.graph.fixed,
+            "contents": [_content(one) for one in self.found],
+            "walked": None if self.walked is None else self.walked.report(),
+            "plan": None if self.plan is None else self.plan.to_json(),
+            "notes": self.notes,
+            "written": self.written,
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
+        safe = "; ".join(f"{one.content:,}: {_said(one)}" for one in self.found[:6])
+        return what, f"{self.verdict}; pad {safe}", self.advice()
+
+    def advice(self) -> str:
+        """What it means, in a sentence."""
+        stands = self.in_the_way
+        parts = []
+        if self.first:
+            one = next(one.at_least for one in self.found if one.at_least.name == self.first)
+            parts.append(f"changes bits first: {one.name} ({one.why})")
+        if stands is not None:
+            parts.append(f"in the way: {stands.name}: {stands.why}")
+        elif all(one.at_safe.certified for one in self.found):
+            parts.append("every addition was asked about")
+        return "; ".join(parts) or "each sum is added alike; not every addition was asked about"
+
+    def reproduce(self, folder: str | Path) -> Any:
+        """Writes the report of what changes bits at the least size. InputError: nothing does."""
+        if self.walked is None:
+            why = "no least size changes bits, so there is nothing to report"
+            raise InputError("source", "(none)", why, "compare two runs that differ")
+        return self.walked.reproduce(folder)
+
+    def drawn(self) -> Figure | None:
+        """Draws the operations of the run that differs; None where none does."""
+        return None if self.walked is None else self.walked.drawn()
+
+
+def _said(one: Sized) -> str:
+    if one.at_least.lacking and one.safe == one.least:
+        return f"to {one.safe:,} alone"
+    return f"to {one.safe:,}" + f" (not {one.least:,})" * (one.safe > one.least)
+
+
+def _content(one: Sized) -> dict[str, Any]:
+    """An entry of ``contents``."""
+    return {
+        "content": one.content,
+        "least": one.least,
+        "safe": one.safe,
+        "at_least": _serves(one.at_least),
+        "at_safe": _serves(one.at_safe),
+        "certified": one.at_safe.certified,
+        "over": one.over or None,
+    }
+
+
+def _serves(one: Serves) -> dict[str, Any]:
+    return {
+        "serves": one.serves,
+        "by_order": one.by_order,
+        "lacking": one.lacking,
+        "operation": one.name or None,
+        "why": one.why or None,
+        "certified": one.certified,
+        "kept": [_kept(box) for box in one.boxes],
+    }
+
+
+def _kept(box: Box | None) -> list[dict[str, int]] | None:
+    return None if box is None else [vars(part) for part in box]
+
+
+def padded(
+    model: Any,
+    vary: str = "length",
+    *,
+    fixed: int | None = None,
+    lengths: Iterable[int] | None = None,
+    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    to: int | None = None,
+    value: float = 0.0,
+    seed: int = 0,
+    safe: bool = True,
+    plan: str | Path | None = None,
+    trust: bool = False,
+    explain: bool = True,
+    progress: Tell | None = None,
+) -> Padded:
+    """Pads a model's inputs along an axis, and says which sizes keep the fixed run's bits.
+
+    ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
+    ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
+    ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
+    this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
+    plan.json and padded.py. Errors: InputError; TargetError; Nondeterministic.
+    """
+    tell = progress or (lambda _: None)
+    tell("opening the model")
+    graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
+    fixed = graph.fixed
+    some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
+    contents = sorted(some if lengths is None else {count("lengths", one) for one in lengths})
+    _, notes = watched(graph.opened.recorder(graph.inputs(contents[0], fixed)), "the model")
+    found = []
+    for content in contents:
+        graph.checked(content)
+        tell(f"{vary} {content:,} of {fixed:,}")
+        if to is not None or not safe:
+            found.append(_only(graph, content, to))
+        else:
+            found.append(graph.sized(content))
+    answer = Padded(found, _name(model), graph, vary, notes=notes)
+    answer.walked = _walked(answer, explain, tell)
+    if plan is not None or safe:
+        tell("checking the plan")
+        every = contents if plan is None else range(1, contents[-1] + 1)
+        answer.plan = graph_plan.make(graph, every, _name(model), tell)
+    if plan is not None and answer.plan is not None:
+        answer.written = [str(path) for path in answer.plan.save(Path(plan))]
+    return answer
+
+
+def _graph(
+    model: Any,
+    vary: str,
+    fixed: int | None,
+    inputs: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    value: float,
+    seed: int,
+    trust: bool,
+) -> Graph:
+    """Opens the model with inputs of the fixed size. InputError: it, or its size, is not known."""
+    subject = opened(model, trust)
+    if fixed is None and inputs is None and not shapes:
+        raise InputError("fixed", "(none)", "nothing says the size to compare with", FIXED)
+    if not subject.inputs and inputs is None:
+        why = "the model says nothing of its inputs"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz, of the fixed size")
+    arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
+    if not arrays:
+        why = f"without inputs there is no {vary} to pad"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
+    along = axes(vary, arrays, subject.inputs)
+    have = {name: arrays[name].shape[axis] for name, axis in along.items()}
+    fixed = fixed or min(have.values())
+    for name, axis in along.items():
+        if have[name] < fixed:
+            why = f"{name} has {have[name]} entries along axis {axis}"
+            raise InputError("fixed", fixed, why, f"use {have[name]} or less, or longer inputs")
+        arrays[name] = np.take(arrays[name], range(fixed), axis)
+    return Graph(subject, arrays, along, fixed, value)
+
+
+def _only(graph: Graph, content: int, to: int | None) -> Sized:
+    """What is known of one size: the one that was asked for, or else the least."""
+    if to is not None:
+        if not content <= to <= graph.fixed:
+            why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
+            raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
+        told = graph.serves(content, to)
+        return Sized(content, to, to if told.serves else graph.fixed, told, told)
+    if why := graph.hopeless(content):
+        return Sized(content, graph.fixed, graph.fixed, why, why)
+    for size in range(content, graph.fixed + 1):
+        told = graph.serves(content, size)
+        if not told.lacking:
+            break
+    return Sized(content, size, size if told.serves else graph.fixed, told, told)
+
+
+def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:
+    """Explains the first least size that changes bits, where the bits of its content show it."""
+    one = next((one for one in answer.found if one.at_least.by_order == "differs"), None)
+    if one is None:
+        return None
+    graph = answer.graph
+    sides = graph.side(one.content, one.least), graph.whole(one.content)
+    found = compared(sides[0].side, sides[1].side, explain, tell)
+    left = f"{one.content:,} padded to {one.least:,}"
+    todo = f"pad to {one.safe:,}"
+    return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))
+
+
+def _name(model: Any) -> str:
+    if is_function(model):
+        return str(model)
+    return Path(model).name if isinstance(model, str | Path) else type(model).__name__
+
+
+def contents_text(answer: Padded) -> str:
+    """Which contents were examined, in words."""
+    return f"{counted(len(answer.found), 'content')}: {ranges([o.content for o in answer.found])}"
