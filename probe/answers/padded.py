@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import Answer
+from probe.answers.answer import Answer, target_of
 from probe.answers.first_difference import Asked, Walked
-from probe.answers.record import arrays_for
+from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError
 from probe.network import graph_plan
 from probe.network.graph import Box, Graph, Serves, Sized
 from probe.network.graph_plan import GraphPlan
-from probe.printing import counted, ranges
+from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
 from probe.recording.subject import is_function, opened
 from probe.recording.walk import compared, watched
+from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -180,6 +185,7 @@ def padded(
     seed: int = 0,
     safe: bool = True,
     plan: str | Path | None = None,
+    target: str | Target | None = None,
     trust: bool = False,
     explain: bool = True,
     progress: Tell | None = None,
@@ -190,7 +196,9 @@ def padded(
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
     ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
     this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
-    plan.json and padded.py. Errors: InputError; TargetError; Nondeterministic.
+    plan.json and padded.py. ``target``: run it in a process of its own, with this target's
+    switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
+    Nondeterministic.
     """
     tell = progress or (lambda _: None)
     tell("opening the model")
@@ -198,23 +206,60 @@ def padded(
     fixed = graph.fixed
     some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
     contents = sorted(some if lengths is None else {count("lengths", one) for one in lengths})
-    _, notes = watched(graph.opened.recorder(graph.inputs(contents[0], fixed)), "the model")
+    running = ExitStack()
+    try:
+        notes = _started(graph, model, contents[0], target, trust, running)
+        answer = _answered(graph, model, vary, contents, to, safe, explain, tell)
+        answer.notes = notes
+        if plan is not None or safe:
+            tell("checking the plan")
+            every = contents if plan is None else range(1, contents[-1] + 1)
+            answer.plan = graph_plan.make(graph, every, _name(model), tell)
+        if plan is not None and answer.plan is not None:
+            answer.written = [str(path) for path in answer.plan.save(Path(plan))]
+    except BaseException:
+        running.close()
+        raise
+    weakref.finalize(answer, running.close)
+    return answer
+
+
+def _started(
+    graph: Graph, model: Any, content: int, target: Any, trust: bool, running: ExitStack
+) -> list[str]:
+    """Watches the fixed run, in this process or on a target's; what is to be said of it."""
+    graph.check(content)
+    if target is None:
+        _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
+        return notes
+    folder = Path(tempfile.mkdtemp(prefix="probe-"))
+    running.callback(shutil.rmtree, folder, ignore_errors=True)
+    process = running.enter_context(Apart(text_of(model, "target"), target_of(target), {}))
+    graph.opened = Elsewhere(process, folder, trust)
+    return [str(one) for one in graph.whole(content).notes]
+
+
+def _answered(
+    graph: Graph,
+    model: Any,
+    vary: str,
+    contents: list[int],
+    to: int | None,
+    safe: bool,
+    explain: bool,
+    tell: Tell,
+) -> Padded:
+    """Every content on its own, and the first difference explained."""
     found = []
     for content in contents:
         graph.checked(content)
-        tell(f"{vary} {content:,} of {fixed:,}")
+        tell(f"{vary} {content:,} of {graph.fixed:,}")
         if to is not None or not safe:
             found.append(_only(graph, content, to))
         else:
             found.append(graph.sized(content))
-    answer = Padded(found, _name(model), graph, vary, notes=notes)
+    answer = Padded(found, _name(model), graph, vary)
     answer.walked = _walked(answer, explain, tell)
-    if plan is not None or safe:
-        tell("checking the plan")
-        every = contents if plan is None else range(1, contents[-1] + 1)
-        answer.plan = graph_plan.make(graph, every, _name(model), tell)
-    if plan is not None and answer.plan is not None:
-        answer.written = [str(path) for path in answer.plan.save(Path(plan))]
     return answer
 
 
@@ -284,8 +329,3 @@ def _name(model: Any) -> str:
     if is_function(model):
         return str(model)
     return Path(model).name if isinstance(model, str | Path) else type(model).__name__
-
-
-def contents_text(answer: Padded) -> str:
-    """Which contents were examined, in words."""
-    return f"{counted(len(answer.found), 'content')}: {ranges([o.content for o in answer.found])}"

@@ -37,7 +37,7 @@ from probe.recording.meaning import (
     Turns,
     Windows,
 )
-from probe.recording.recording import Live, Value
+from probe.recording.recording import Live, Side, Value
 from probe.recording.source import Known
 
 SETS = 4
@@ -107,7 +107,9 @@ class Graph:
 
     ``opened``: gives recorders of the model with inputs (``Opened``). ``arrays``: by name, of
     which ``along`` names the axes that are padded, each of the ``fixed`` size. ``value``: what
-    padding holds in floating-point inputs; integers and masks are padded with 0.
+    padding holds in floating-point inputs; integers and masks are padded with 0. ``own_places``:
+    outputs read content all the way to the fixed size (a state is carried through the padding), so
+    that those at the places of content alone are kept.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Graph:
         self.known: Known = {}
         self.begun: float | None = None
         self.tried = 0
+        self.own_places = False
         self._sides: dict[tuple[int, int], Held | str] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
@@ -153,8 +156,7 @@ class Graph:
             for old in list(self._sides)[:-6]:
                 del self._sides[old]
             try:
-                recorder = self.opened.recorder(self.inputs(content, size))
-                self._sides[key] = Held(Live(recorder))
+                self._sides[key] = Held(self._recorded(self.inputs(content, size)))
             except (Nondeterministic, KeyboardInterrupt, MemoryError):
                 raise
             except Exception as error:  # a library refuses a size as it likes
@@ -164,13 +166,23 @@ class Graph:
             raise InputError("size", size, f"the model does not run at it: {found}", "")
         return found
 
+    def _recorded(self, given: Mapping[str, np.ndarray]) -> Side:
+        """Records it: in this process, or where the model is opened in another one, there."""
+        elsewhere = getattr(self.opened, "side", None)
+        found: Side = elsewhere(given) if elsewhere else Live(self.opened.recorder(given))
+        return found
+
     def whole(self, content: int) -> Held:
         """The run at the fixed size."""
         return self.side(content, self.fixed)
 
     def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
         """Outputs as users get them: unwatched."""
-        found: list[np.ndarray] = self.opened.recorder(self.inputs(content, size, seed)).plain()
+        given = self.inputs(content, size, seed)
+        elsewhere = getattr(self.opened, "plain", None)
+        found: list[np.ndarray] = (
+            elsewhere(given) if elsewhere else (self.opened.recorder(given).plain())
+        )
         return found
 
     @cached_property
@@ -184,14 +196,32 @@ class Graph:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
             outputs = zip(whole.recording.outputs, nothing.recording.outputs, strict=True)
-            self._boxes[content] = tuple(_box(reading(ours[n], theirs[m])) for n, m in outputs)
+            found = tuple(_box(reading(ours[n], theirs[m])) for n, m in outputs)
+            self._boxes[content] = self._own_places(content, found) if self.own_places else found
         return self._boxes[content]
 
-    def checked(self, content: int) -> None:
-        """InputError where content doesn't fit, or where no output reads any."""
+    def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
+        """Of outputs that have an entry for each of the input's, those of content alone."""
+        run = self.whole(content).recording
+        found = []
+        for number, box in zip(run.outputs, boxes, strict=True):
+            sizes = run.values[number].shape
+            axes = [axis for axis, size in enumerate(sizes) if size == self.fixed]
+            named = {part.axis for part in box or ()}
+            if box is not None and len(axes) == 1 and axes[0] not in named:
+                box = tuple(sorted((*box, Part(axes[0], 0, content)), key=lambda p: p.axis))
+            found.append(box)
+        return tuple(found)
+
+    def check(self, content: int) -> None:
+        """InputError where content doesn't fit."""
         if not 1 <= content <= self.fixed:
             why = f"the fixed size is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
+
+    def checked(self, content: int) -> None:
+        """InputError where content doesn't fit, or where no output reads any."""
+        self.check(content)
         if all(box is None for box in self.boxes(content)):
             raise InputError("content", content, "no output reads it", "give more of it")
 
@@ -223,7 +253,8 @@ class Graph:
 
     def _own(self, content: int) -> Serves:
         """The fixed run serves itself."""
-        return Serves(True, "same", certified=True, boxes=self.boxes(content))
+        why = "the fixed run itself"
+        return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
 
     def hopeless(self, content: int) -> Serves | None:
         """Says why no shorter size has the outputs of content; None where one may.
@@ -240,13 +271,33 @@ class Graph:
         followed = self._follow(content, size)
         if self._kept(content, side, followed) is not None:
             return None
+        if not self.own_places and self._carried(content, side):
+            self.own_places = True
+            self._boxes.clear()
+            if self._kept(content, side, followed) is not None:
+                return None
+            self.own_places = False
+            self._boxes.clear()
         name, meaning = self._lost(content, size, followed)
         first = getattr(meaning, "steps", ())
         inner = first[0].meaning if first else getattr(meaning, "first", meaning)
-        if not name or isinstance(inner, SLIDING):
+        if isinstance(inner, SLIDING) or (not name and not self._carried(content, side)):
             return None
         why = "its outputs read all of the padded axis, so they follow the padded size itself"
         return Serves(False, "unknown", name, why, lacking=True)
+
+    def _carried(self, content: int, side: Held) -> bool:
+        """Whether an output that has fewer entries in the short run reads content in all."""
+        run = self.whole(content).recording
+        both = zip(side.recording.outputs, run.outputs, self.boxes(content), strict=True)
+        for mine, other, box in both:
+            shapes = side.recording.values[mine].shape, run.values[other].shape
+            named = {part.axis for part in box or ()}
+            if box is not None and len(shapes[0]) == len(shapes[1]):
+                sizes = enumerate(zip(*shapes, strict=True))
+                if any(n != m and axis not in named for axis, (n, m) in sizes):
+                    return True
+        return False
 
     def serves(self, content: int, size: int, named: bool = True) -> Serves:
         """Judges one padded size. What is known of operations is kept for the next one.
@@ -282,22 +333,9 @@ class Graph:
 
     def _kept(self, content: int, side: Held, followed: Followed) -> tuple[Box | None, ...] | None:
         """Where the short run has what is kept of each output; None where it hasn't all."""
-        found: list[Box | None] = []
-        numbers = zip(
-            side.recording.outputs,
-            self.whole(content).recording.outputs,
-            self.boxes(content),
-            strict=True,
-        )
-        for mine, other, box in numbers:
-            if box is None:
-                found.append(None)
-                continue
-            there = _found(followed.left[mine], followed.right[other], box)
-            if there is None:
-                return None
-            found.append(there)
-        return tuple(found)
+        both = side.recording.outputs, self.whole(content).recording.outputs
+        labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
+        return where_kept(self.boxes(content), labels)
 
     def differing(self, content: int, size: int, boxes: Sequence[Box | None], seed: int) -> int:
         """Kept outputs whose bits differ from the fixed run's, as users run both."""
@@ -371,6 +409,22 @@ class Graph:
                 if box is not None and _found(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None
+
+
+def where_kept(
+    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]]
+) -> tuple[Box | None, ...] | None:
+    """Where a short run has what is kept of each output; None where it hasn't all of it.
+
+    ``labels``: of each output of the short run and of the fixed one.
+    """
+    found: list[Box | None] = []
+    for box, (left, right) in zip(boxes, labels, strict=True):
+        there = None if box is None else _found(left, right, box)
+        if box is not None and there is None:
+            return None
+        found.append(there)
+    return tuple(found)
 
 
 def _box(mask: np.ndarray) -> Box | None:

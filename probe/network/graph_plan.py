@@ -21,6 +21,12 @@ CHECKS, SEED = 12, 300
 """Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed."""
 
 
+OWN_PLACES = (
+    "of each output the entries at the places of content are kept: what stands behind them carries "
+    "a state on through the padding"
+)
+
+
 @dataclass(frozen=True)
 class GraphStretch:
     """Neighbouring contents that are padded to one size, with the same outputs kept.
@@ -121,6 +127,8 @@ def make(
         model, target, graph.fixed, graph.value, graph.along, _stretches(sizes), constant
     )
     plan.assumed, plan.tried, plan.over = assumptions(sizes), graph.tried, over
+    if graph.own_places:
+        plan.assumed.append(OWN_PLACES)
     spread = np.linspace(0, len(every) - 1, min(CHECKS, len(every))).round().astype(int)
     for seed, number in enumerate(sorted(set(spread.tolist())), SEED):
         one = sizes[number]

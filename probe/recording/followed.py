@@ -9,7 +9,7 @@ judged. It works for every graph: chains, residual connections, concatenations, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from probe.recording.difference import (
 )
 from probe.recording.judging import Judged, settled
 from probe.recording.labels import Labels, agreeing, joined, tag
-from probe.recording.recording import Recording, Side
+from probe.recording.recording import Operation, Recording, Side
 
 MOST_BYTES = 1 << 28
 """Bytes of operands that are held at once."""
@@ -71,48 +71,86 @@ def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
     if judge is None:
         return found
     changed: set[int] = set()
-    for mine, other in align(ours, theirs):
-        if mine is None or other is None:
-            _unmatched(found, ours, theirs, mine, other)
-            continue
+    strict, pairs = _paired(found, ours, theirs)
+    for mine, other in pairs:
         op = ours.operations[mine]
         if changed.intersection(op.reads):
-            given = given_labels(ours, op, found.left)  # type: ignore[arg-type]
-            for number, label in zip(op.gives, given, strict=True):
-                if ours.values[number].content is None:
-                    found.left[number] = label
-                    changed.add(number)
+            relabelled(ours, op, found.left, changed)
         if settled(op.meaning):
             continue
-        one = _aligned(found, ours, theirs, mine, other)
-        if not any(pair.compared for pair in one.gives):
+        if other is None:
+            found.alone.append(op.name)
+            for number in op.gives:
+                found.left[number] = _all_marked(found.left[number], mine)
+                changed.add(number)
             continue
-        told = judge(one)
-        found.told.append(Told(one, told))
-        for pair, apart in zip(one.gives, told.apart, strict=False):
-            if apart is not None and apart.any():
-                found.left[pair.left] = _marked(found.left[pair.left], pair, apart, mine)
+        one = aligned(found.left, found.right, ours, theirs, mine, other)
+        told = Judged("exact", certified=True)
+        if any(pair.compared for pair in one.gives):
+            told = judge(one)
+            found.told.append(Told(one, told))
+        for n, pair in enumerate(one.gives):
+            apart = told.apart[n] if n < len(told.apart) else None
+            if strict and not pair.selection.whole:
+                found.left[pair.left] = _only(found.left[pair.left], pair, apart, mine)
+                changed.add(pair.left)
+            elif apart is not None and apart.any():
+                found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
                 changed.add(pair.left)
     return found
 
 
-def _unmatched(
-    found: Followed, ours: Recording, theirs: Recording, mine: int | None, other: int | None
-) -> None:
-    """An operation of one run: what it gives, the other run hasn't, unless it only moves."""
-    side, number = (ours, mine) if mine is not None else (theirs, other)
-    assert number is not None
-    op = side.operations[number]
-    if not settled(op.meaning):
-        found.alone.append(op.name)
+def relabelled(run: Recording, op: Operation, labels: list[Labels], changed: set[int]) -> None:
+    """Labels what an operation gives anew, where something that it reads has another label."""
+    given = given_labels(run, op, labels)  # type: ignore[arg-type]
+    for number, label in zip(op.gives, given, strict=True):
+        if run.values[number].content is None:
+            labels[number] = label
+            changed.add(number)
 
 
-def _aligned(found: Followed, ours: Recording, theirs: Recording, mine: int, other: int) -> Aligned:
+def _paired(
+    found: Followed, ours: Recording, theirs: Recording
+) -> tuple[bool, list[tuple[int, int | None]]]:
+    """The left operations with their counterparts: in order where both runs have the same ones.
+
+    Else (a loop that is run step by step) by what they compute, and then what is not told to be the
+    counterpart's counts as different: True.
+    """
+    both = align(ours, theirs)
+    if all(mine == other for mine, other in both):
+        return False, [(mine, other) for mine, other in both if mine is not None]
+    places = {}
+    for one in reversed(theirs.operations):
+        places[_known_by(one, found.right)] = one.number
+    order = dict(both)
+    return True, [
+        (one.number, places.get(_known_by(one, found.left), order.get(one.number)))
+        for one in ours.operations
+    ]
+
+
+def _known_by(one: Operation, labels: list[Labels]) -> tuple[object, ...]:
+    first = labels[one.gives[0]] if one.gives else None
+    told = () if first is None else (first.shape, tag(first.array.tobytes()))
+    return (one.op, one.path, *told)
+
+
+def aligned(
+    left: Sequence[Labels],
+    right: Sequence[Labels],
+    ours: Recording,
+    theirs: Recording,
+    mine: int,
+    other: int,
+) -> Aligned:
+    """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
+    their labels."""
     one, two = ours.operations[mine], theirs.operations[other]
     made = Aligned(one.name, one.op, one.path, mine, other)
 
     def pair(n: int, m: int) -> Pair:
-        a, b = found.left[n], found.right[m]
+        a, b = left[n], right[m]
         chosen = agreeing(a, b)
         told = Pair(n, m, chosen, a.known and b.known)
         told.compared = selected(chosen, ours.values[n].shape)
@@ -123,13 +161,28 @@ def _aligned(found: Followed, ours: Recording, theirs: Recording, mine: int, oth
     return made
 
 
-def _marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
+def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
     """Labels with a mark where an operation computes differently; along axes that are left out, at
     all elements where it does so at one."""
     every = np.arange(int(np.prod(one.shape, dtype=int))).reshape(one.shape)
     index = np.asarray(pair.selection.taken(every, 0)).reshape(-1)
     mask = np.zeros(one.shape, bool)
     mask.reshape(-1)[index[apart]] = True
+    return _masked(one, mask, number)
+
+
+def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
+    """Labels with a mark wherever an operation was not seen to compute as its counterpart."""
+    mask = ~pair.selection.mask(one.shape, 0)
+    found = _masked(one, mask, number)
+    return found if apart is None or not apart.any() else marked(found, pair, apart, number)
+
+
+def _all_marked(one: Labels, number: int) -> Labels:
+    return _masked(one, np.ones(one.shape, bool), number)
+
+
+def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
     out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
     mask = mask.any(axis=out, keepdims=True) if out else mask
     mark = joined(one.array, tag("computed differently", number))
@@ -198,6 +251,3 @@ class Held:
         if number not in self._agains:
             self._agains |= self.side.agains({number})
         return self._agains[number]
-
-
-__all__ = ["Followed", "Held", "Told", "follow", "labels_of", "reading"]

@@ -78,6 +78,8 @@ def _word(one: Sized) -> tuple[str, str]:
 
 
 def _proof(one: Serves) -> str:
+    if one.by_order == "same" and one.why:
+        return one.why
     if one.by_order == "same":
         return "every addition asked" if one.certified else "by order, not certified"
     return f"not of {one.name} ({one.why})" if one.name else one.why or one.by_order
