@@ -176,7 +176,13 @@ def network(
 
         chosen = None if own else _only(targets_of(target))
         return two_runs(model, chosen, trust=trust, seed=seed, **two)
-    words = {"fixed": fixed, "lengths": lengths, "to": padded, "value": value, "seed": seed}
+    words: dict[str, Any] = {
+        "fixed": fixed,
+        "lengths": lengths,
+        "to": padded,
+        "value": value,
+        "seed": seed,
+    }
     words |= {"safe": safe, "plan": plan, "trust": trust} | two
     words.pop("by", None)
     words |= {} if own else {"target": target}

@@ -18,9 +18,10 @@ from probe.answers.first_difference import Asked, Walked
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError
-from probe.network import graph_plan
-from probe.network.graph import Box, Graph, Serves, Sized
+from probe.network import between, graph_plan
+from probe.network.graph import Graph, Serves, Sized
 from probe.network.graph_plan import GraphPlan
+from probe.network.kept import Box
 from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
@@ -44,8 +45,7 @@ class Padded(Answer):
     """A model of any graph, padded along an axis: ``found`` has a ``Sized`` for each content.
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
-    operation; None where none does. ``plan``: what to pad to, where that was asked. ``between``:
-    what a run padded between its operations takes, by content.
+    operation; None where none does. ``plan``: what to pad to, where that was asked.
     """
 
     found: list[Sized]
@@ -122,7 +122,9 @@ class Padded(Answer):
         if stands is not None:
             parts.append(f"in the way: {stands.name}: {stands.why}")
         elif all(one.at_safe.certified for one in self.found):
-            parts.append("every addition was asked about")
+            parts.append(
+                "certified: of every sum whose size changes all additions were asked about"
+            )
         return "; ".join(parts) or "each sum is added alike; not every addition was asked about"
 
     def reproduce(self, folder: str | Path) -> Any:
@@ -215,6 +217,7 @@ def padded(
             tell("checking the plan")
             every = contents if plan is None else range(1, contents[-1] + 1)
             answer.plan = graph_plan.make(graph, every, _name(model), tell)
+            answer.plan.between = _between(graph, answer.found, tell)
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
     except BaseException:
@@ -237,6 +240,18 @@ def _started(
     process = running.enter_context(Apart(text_of(model, "target"), target_of(target), {}))
     graph.opened = Elsewhere(process, folder, trust)
     return [str(one) for one in graph.whole(content).notes]
+
+
+def _between(graph: Graph, sizes: list[Sized], tell: Tell) -> list[between.Between]:
+    """Shorter sizes that take constants between operations, where padding inputs takes longer."""
+    found = []
+    for one in sizes:
+        if one.at_least.lacking or one.safe == one.content:
+            continue
+        tell(f"padding between operations: {one.content:,}")
+        if (told := between.sought(graph, one.content, one.safe)) is not None:
+            found.append(told)
+    return found
 
 
 def _answered(
@@ -303,8 +318,8 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
             raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
         told = graph.serves(content, to)
         return Sized(content, to, to if told.serves else graph.fixed, told, told)
-    if why := graph.hopeless(content):
-        return Sized(content, graph.fixed, graph.fixed, why, why)
+    if (hopeless := graph.hopeless(content)) is not None:
+        return Sized(content, graph.fixed, graph.fixed, hopeless, hopeless)
     for size in range(content, graph.fixed + 1):
         told = graph.serves(content, size)
         if not told.lacking:

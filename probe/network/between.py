@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.network.graph import Box, Graph, apart, index, where_kept
+from probe.network.graph import Graph
+from probe.network.kept import Box, apart, index, where_kept
 from probe.recording.followed import Held, aligned, labels_of, marked, reading, relabelled
 from probe.recording.judging import Judged, judged, settled
 from probe.recording.labels import Labels
@@ -75,6 +76,8 @@ def sought(graph: Graph, content: int, below: int) -> Between | None:
     """The shortest size under ``below`` that serves content with constants put in; None: there is
     none, or it can't be run so. Errors as of ``Graph``."""
     for size in range(content, below):
+        if graph.over():
+            return None
         try:
             side = graph.side(content, size)
         except InputError:
@@ -162,10 +165,10 @@ class _Followed:
         ours = left.full(named)
         theirs = right.full(named).take(range(size), axis)
         others = tuple(a for a in range(ours.ndim) if a != axis)
-        apart_ = np.asarray(np.broadcast_arrays(ours != theirs)[0]).any(axis=others)
-        content = reading(self.told[0][m], self.told[1][m]).any(axis=others)[:size]
+        differs = np.asarray(ours != theirs).any(axis=others)
+        content = np.asarray(reading(self.told[0][m], self.told[1][m]).any(axis=others))[:size]
         start = int(np.flatnonzero(content)[-1]) + 1 if content.any() else 0
-        start = max(start, int(np.flatnonzero(apart_)[0])) if apart_.any() else size
+        start = max(start, int(np.flatnonzero(differs)[0])) if differs.any() else size
         if start >= size:
             return False
         place = np.arange(size).reshape([-1 if a == axis else 1 for a in range(ours.ndim)])

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import floats
 from probe.errors import InputError, Nondeterministic
+from probe.network.kept import Box, Part, apart, box_of, index, place_of, where_kept
 from probe.operands import normal
 from probe.recording.difference import Aligned
 from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
 from probe.recording.judging import Judged, judged
-from probe.recording.labels import Labels
 from probe.recording.meaning import (
     Joins,
     Meaning,
@@ -37,7 +37,7 @@ from probe.recording.meaning import (
     Turns,
     Windows,
 )
-from probe.recording.recording import Live, Side, Value
+from probe.recording.recording import Live, Side
 from probe.recording.source import Known
 
 SETS = 4
@@ -50,21 +50,6 @@ SECONDS = 240.0
 
 SLIDING = (Windows, Moves, Pads, Picks, Joins, Splits, Turns, Reshapes, Same)
 """What an operation means whose outputs may be had from a longer input, though not from this."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Along an ``axis`` of an output: [start, stop) of the fixed run is [start + offset, stop +
-    offset) of the short one."""
-
-    axis: int
-    start: int
-    stop: int
-    offset: int = 0
-
-
-Box = tuple[Part, ...]
-"""What of an output is kept; empty: all of it."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +181,7 @@ class Graph:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
             outputs = zip(whole.recording.outputs, nothing.recording.outputs, strict=True)
-            found = tuple(_box(reading(ours[n], theirs[m])) for n, m in outputs)
+            found = tuple(box_of(reading(ours[n], theirs[m])) for n, m in outputs)
             self._boxes[content] = self._own_places(content, found) if self.own_places else found
         return self._boxes[content]
 
@@ -232,13 +217,13 @@ class Graph:
         return self._sized[content]
 
     def _searched(self, content: int, start: int) -> Sized:
-        self.begun = self.begun or time.monotonic()
+        self.over()
         self.checked(content)
         least, over, at_least = 0, "", None
         if why := self.hopeless(content):
             return Sized(content, self.fixed, self.fixed, why, self._own(content))
         for size in range(max(content, start), self.fixed):
-            if time.monotonic() - self.begun > self.seconds:
+            if self.over():
                 over = f"{self.seconds:.0f} seconds were over at size {size:,}"
                 break
             told = self.serves(content, size, named=at_least is None)
@@ -250,6 +235,11 @@ class Graph:
                 return Sized(content, least, size, at_least, told)
         own = self._own(content)
         return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
+
+    def over(self) -> bool:
+        """Whether the time is over that searching may take."""
+        self.begun = self.begun or time.monotonic()
+        return time.monotonic() - self.begun > self.seconds
 
     def _own(self, content: int) -> Serves:
         """The fixed run serves itself."""
@@ -405,95 +395,7 @@ class Graph:
             return "", None
         for mine, other in zip(short.operations, whole.operations, strict=True):
             for n, m in zip(mine.gives, other.gives, strict=False):
-                box = _box(reading(ours[m], theirs[m]))
-                if box is not None and _found(followed.left[n], followed.right[m], box) is None:
+                box = box_of(reading(ours[m], theirs[m]))
+                if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None
-
-
-def where_kept(
-    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]]
-) -> tuple[Box | None, ...] | None:
-    """Where a short run has what is kept of each output; None where it hasn't all of it.
-
-    ``labels``: of each output of the short run and of the fixed one.
-    """
-    found: list[Box | None] = []
-    for box, (left, right) in zip(boxes, labels, strict=True):
-        there = None if box is None else _found(left, right, box)
-        if box is not None and there is None:
-            return None
-        found.append(there)
-    return tuple(found)
-
-
-def _box(mask: np.ndarray) -> Box | None:
-    """The smallest box that has all of a mask; only axes of which it takes a part are named."""
-    if not mask.any():
-        return None
-    found = []
-    for axis in range(mask.ndim):
-        line = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
-        if len(line) < mask.shape[axis]:
-            found.append(Part(axis, int(line[0]), int(line[-1]) + 1))
-    return tuple(found)
-
-
-def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
-    """The box as an index into an output: of the short run, or of the fixed one."""
-    found = [slice(None)] * rank
-    for part in box:
-        moved = part.offset if short else 0
-        found[part.axis] = slice(part.start + moved, part.stop + moved)
-    return tuple(found)
-
-
-def _found(left: Labels, right: Labels, box: Box) -> Box | None:
-    """The box with offsets at which a short run's value has the fixed one's labels; None: nowhere.
-
-    Along an axis that has another size, and that the box takes whole, there is none.
-    """
-    if len(left.shape) != len(right.shape):
-        return None
-    named = {part.axis: part for part in box}
-    other = [
-        axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m
-    ]
-    if any(axis not in named for axis in other):
-        return None
-    axes = [
-        axis
-        for axis in range(len(right.shape))
-        if axis in named
-        or not (left.implicit(axis) and right.implicit(axis))
-        or left.name(axis) != right.name(axis)
-    ]
-    mine, theirs = left.full(axes), right.full(axes)
-    wanted = theirs[index(box, False, theirs.ndim)]
-    for offset in _offsets(left, right, box):
-        moved = tuple(Part(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box)
-        fits = all(
-            p.start + p.offset >= 0 and p.stop + p.offset <= left.shape[p.axis] for p in moved
-        )
-        if fits and np.array_equal(
-            *np.broadcast_arrays(mine[index(moved, True, mine.ndim)], wanted)
-        ):
-            return moved
-    return None
-
-
-def _offsets(left: Labels, right: Labels, box: Box) -> list[int]:
-    """None first, then where the sizes before the content may differ."""
-    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
-    return [0, *(sign * n for n in range(1, min(most, 8) + 1) for sign in (-1, 1))]
-
-
-def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
-    """How many elements have different bits."""
-    if mine.shape != other.shape:
-        return max(mine.size, other.size)
-    if value.dtype in floats.FORMATS:
-        return int(
-            ulp.apart(np.ascontiguousarray(mine), np.ascontiguousarray(other), value.dtype).sum()
-        )
-    return int((mine != other).sum())

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.network.graph import Box, Graph, Sized, index
+from probe.network.between import Between
+from probe.network.graph import Graph, Sized
+from probe.network.kept import Box, index
 
 CHECKS, SEED = 12, 300
 """Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed."""
@@ -62,7 +64,8 @@ class GraphPlan:
 
     ``constant``: the outputs of padding alone at the fixed size. ``checked``: contents that were
     run on fresh inputs, ``failed``: those whose outputs had other bits; a plan with any must not be
-    used. ``over``: why the search stopped early, empty if it did not.
+    used. ``over``: why the search stopped early, empty if it did not. ``between``: shorter sizes
+    that take constants between operations, of some contents.
     """
 
     model: str
@@ -77,6 +80,7 @@ class GraphPlan:
     failed: list[int] = field(default_factory=list)
     tried: int = 0
     over: str = ""
+    between: list[Between] = field(default_factory=list)
 
     @property
     def certified(self) -> bool:
@@ -95,6 +99,7 @@ class GraphPlan:
         found = dict(vars(self))
         del found["constant"]
         found["stretches"] = [one.to_json() for one in self.stretches]
+        found["between"] = [one.to_json() for one in self.between]
         return found | {"certified": self.certified, "over": self.over or None}
 
     def save(self, folder: Path) -> list[Path]:
@@ -102,7 +107,10 @@ class GraphPlan:
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / name for name in ("plan.json", "constant.npz", "padded.py")]
         files[0].write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
-        np.savez(files[1], **{f"y{n}": one for n, one in enumerate(self.constant)})
+        arrays = {f"y{n}": one for n, one in enumerate(self.constant)}
+        for one in self.between:
+            arrays |= {f"content{one.content}.{n}": a for n, a in enumerate(one.constants)}
+        np.savez(files[1], allow_pickle=False, **arrays)
         files[2].write_text(SCRIPT, encoding="utf-8")
         return files
 
@@ -184,7 +192,8 @@ Made by probe, with plan.json and constant.npz beside it, for one model on one t
     outputs = complete(model(short), length of the content)
 
 The constants are the outputs of padding alone at the fixed size. ``crop`` gives what reads content
-and no more, which is what a batch needs.
+and no more, which is what a batch needs. ``between`` says what to put in behind operations, where a
+shorter run is to have the same bits.
 """
 
 import json
@@ -195,7 +204,9 @@ import numpy as np
 HERE = Path(__file__).parent
 PLAN = json.loads((HERE / "plan.json").read_text())
 with np.load(HERE / "constant.npz") as found:
-    CONSTANT = [found["y%d" % n] for n in range(len(found.files))]
+    ARRAYS = dict(found)
+COUNT = sum(name[0] == "y" for name in ARRAYS)
+CONSTANT = [ARRAYS["y%d" % n] for n in range(COUNT)]
 
 
 def _stretch(content):
@@ -247,4 +258,20 @@ def complete(outputs, content, constant=CONSTANT):
             whole[_index(box, False, whole.ndim)] = mine
         found.append(whole)
     return found
+
+
+def between(content):
+    """What to write behind operations in a run padded to PLAN's "between" size for this content.
+
+    (operation, number of its output, axis, start, constants from there on) for each. KeyError: the
+    plan has none for this content.
+    """
+    for one in PLAN["between"]:
+        if one["content"] == content:
+            names = ["content%d.%d" % (content, n) for n in range(len(one["splices"]))]
+            return [
+                (s["operation"], s["output"], s["axis"], s["start"], ARRAYS[name])
+                for s, name in zip(one["splices"], names)
+            ]
+    raise KeyError(content)
 '''

@@ -184,7 +184,7 @@ def _all_marked(one: Labels, number: int) -> Labels:
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
     out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
-    mask = mask.any(axis=out, keepdims=True) if out else mask
+    mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
     mark = joined(one.array, tag("computed differently", number))
     return one._replace(array=np.where(mask, mark, one.array))
 

@@ -8,7 +8,7 @@ both sides must. The last two can be refuted, and are never proofs: they say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,7 +106,9 @@ def one_call(one: Aligned, left: Side, right: Side) -> bool:
 
 def _in_place(pair: Pair) -> bool:
     chosen = pair.selection
-    return chosen.whole or bool(np.array_equal(chosen.left, chosen.right))
+    if chosen.left is None or chosen.right is None:
+        return True
+    return bool(np.array_equal(chosen.left, chosen.right))
 
 
 def adds(meaning: Meaning) -> bool:
@@ -189,7 +191,10 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
     return made
 
 
-def _over(one: Aligned, left: Side, right: Side, compare, how: str, why: str) -> Judged:  # type: ignore[no-untyped-def]
+Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
+
+
+def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why: str) -> Judged:
     """Judges output by output with ``compare``, which gives what differs."""
     made = Judged(how, why)
     for output, pair in enumerate(one.gives):
@@ -221,9 +226,9 @@ def _changing(side: Alone, number: int) -> bool:
 def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
-    found = _apart(*(one.chosen(one.call()) for one in sides), dtype)
+    left, right = sides
+    found = _apart(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
-        left, right = sides
         theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):

@@ -7,8 +7,9 @@ from rich.text import Text
 
 from probe.answers.padded import Padded
 from probe.cli.show.walks import walked
-from probe.network.graph import Box, Serves, Sized
+from probe.network.graph import Serves, Sized
 from probe.network.graph_plan import GraphPlan
+from probe.network.kept import Box
 from probe.printing import counted, table
 
 MOST = 24
@@ -106,4 +107,8 @@ def _plan(plan: GraphPlan) -> list[RenderableType]:
     if plan.over:
         parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
     parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
+    for one in plan.between:
+        behind = ", ".join(f"{each.operation} from {each.start:,} on" for each in one.splices)
+        said = f"content {one.content:,} padded to {one.size:,} alone keeps the bits too, where "
+        parts.append(Text(f"{said}constants are put in behind {behind}"))
     return parts
