@@ -26,7 +26,7 @@ from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
 from probe.recording.subject import is_function, opened
-from probe.recording.walk import compared, watched
+from probe.recording.walk import CHANGED, compared, watched
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -234,12 +234,15 @@ def _started(
     graph.check(content)
     if target is None:
         _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
+        graph.doubt = next((one for one in notes if CHANGED in one), "")
         return notes
     folder = Path(tempfile.mkdtemp(prefix="probe-"))
     running.callback(shutil.rmtree, folder, ignore_errors=True)
     process = running.enter_context(Apart(text_of(model, "target"), target_of(target), {}))
     graph.opened = Elsewhere(process, folder, trust)
-    return [str(one) for one in graph.whole(content).notes]
+    found = [str(one) for one in graph.whole(content).notes]
+    graph.doubt = next((one for one in found if CHANGED in one), "")
+    return found
 
 
 def _between(graph: Graph, sizes: list[Sized], tell: Tell) -> list[between.Between]:

@@ -94,7 +94,8 @@ class Graph:
     which ``along`` names the axes that are padded, each of the ``fixed`` size. ``value``: what
     padding holds in floating-point inputs; integers and masks are padded with 0. ``own_places``:
     outputs read content all the way to the fixed size (a state is carried through the padding), so
-    that those at the places of content alone are kept.
+    that those at the places of content alone are kept. ``doubt``: why what is watched is not what
+    users run, empty if it is.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Graph:
         self.begun: float | None = None
         self.tried = 0
         self.own_places = False
+        self.doubt = ""
         self._sides: dict[tuple[int, int], Held | str] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
@@ -187,11 +189,12 @@ class Graph:
 
     def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
         """Of outputs that have an entry for each of the input's, those of content alone."""
-        run = self.whole(content).recording
+        whole, short = (self.side(content, size).recording for size in (self.fixed, self.fixed - 1))
         found = []
-        for number, box in zip(run.outputs, boxes, strict=True):
-            sizes = run.values[number].shape
-            axes = [axis for axis, size in enumerate(sizes) if size == self.fixed]
+        for number, other, box in zip(whole.outputs, short.outputs, boxes, strict=True):
+            sizes = whole.values[number].shape, short.values[other].shape
+            both = (self.fixed, self.fixed - 1)
+            axes = [n for n, each in enumerate(zip(*sizes, strict=False)) if each == both]
             named = {part.axis for part in box or ()}
             if box is not None and len(axes) == 1 and axes[0] not in named:
                 box = tuple(sorted((*box, Part(axes[0], 0, content)), key=lambda p: p.axis))
@@ -361,6 +364,7 @@ class Graph:
             return Serves(False, order, name, why, boxes=boxes)
         doubts = [(each.one.name, each.found.why) for each in found.told if each.found.why]
         doubts += [(name, "it runs at one of the sizes alone") for name in found.alone]
+        doubts += [("the whole run", self.doubt)] * bool(self.doubt)
         certified = not doubts and all(
             each.found.certified for each in found.told if each.found.how != "exact"
         )

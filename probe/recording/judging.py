@@ -173,6 +173,8 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
             continue
         try:
             sides = _sides(one, left, right, output, pair)
+            if not all(_as_recorded(side) for side in sides):
+                return Judged("", "alone it gives other bits than in the run")
             apart = np.zeros(pair.compared, bool)
             for told in compared_cases(sides, known, lambda: Revealer(kept=None, budget=budget)):
                 if told.unknown or told.left.orders is None or told.right.orders is None:
@@ -192,6 +194,12 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
 
 
 Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
+
+
+def _as_recorded(side: Alone) -> bool:
+    """Whether an operation gives its recorded bits alone."""
+    found = _apart(side.chosen(side.call()), side.outputs, side.value.dtype)
+    return not found.any()
 
 
 def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why: str) -> Judged:
