@@ -53,6 +53,12 @@ ONCE = {
 }
 """Functions that round at most once: IEEE 754 leaves no choice, at whatever place."""
 
+UNROUNDED = {
+    *("relu", "relu6", "clip", "clamp", "relu_n1_to_1", "maximum", "minimum", "negative"),
+    *("absolute", "where", "select_n", "sign", "floor", "ceil", "round", "bits", "sign_bit"),
+}
+"""Of these, functions that round nothing: beside them one operation may round in the same piece."""
+
 CHOSEN = {"max", "min", "amax", "amin", "argmax", "argmin", "any", "all"}
 """Reductions that give one of the elements that they read, or its place."""
 
@@ -83,11 +89,29 @@ def settled(meaning: Meaning) -> bool:
     """Whether an operation's bits follow from what it reads, wherever it stands."""
     if isinstance(meaning, Unknown):
         return False
+    if (parts := parts_of(meaning)) is not None:
+        rounding = [one for one in parts if not _unrounded(one)]
+        return all(map(settled, parts)) and len(rounding) <= 1
     if isinstance(meaning, Exact) or (isinstance(meaning, Windows) and meaning.kind == "max"):
         return True
     if isinstance(meaning, Reduces):
         return meaning.word in CHOSEN
     return isinstance(meaning, Each) and meaning.word in ONCE
+
+
+def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:
+    """What an operation computes that is several in one; None of one that is not, or not known."""
+    if steps := getattr(meaning, "steps", ()):
+        return [one.meaning for one in steps]
+    inside = getattr(meaning, "parts", None)
+    found: Sequence[Meaning] | None = None if inside is None else inside()
+    return found
+
+
+def _unrounded(meaning: Meaning) -> bool:
+    if isinstance(meaning, Each):
+        return meaning.word in UNROUNDED
+    return isinstance(meaning, Exact)
 
 
 def one_call(one: Aligned, left: Side, right: Side) -> bool:
@@ -111,6 +135,13 @@ def _in_place(pair: Pair) -> bool:
     return bool(np.array_equal(chosen.left, chosen.right))
 
 
+def _counts(one: Aligned, left: Side) -> bool:
+    """Whether a function gives integers or truth values: comparisons, which round nothing."""
+    op = left.recording.operations[one.left or 0]
+    values = [left.recording.values[n] for n in op.gives]
+    return isinstance(op.meaning, Each) and not any(value.floating for value in values)
+
+
 def adds(meaning: Meaning) -> bool:
     """Whether an operation is a sum, perhaps with more behind it."""
     first = first_meaning(meaning)
@@ -127,7 +158,7 @@ def judged(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
     """
     assert one.left is not None and one.right is not None
     meaning = left.recording.operations[one.left].meaning
-    if settled(meaning) or one_call(one, left, right):
+    if settled(meaning) or _counts(one, left) or one_call(one, left, right):
         return Judged("exact", certified=True)
     why = ""
     if adds(meaning):
