@@ -20,7 +20,7 @@ from probe.launch import open_session
 from probe.network import Network
 from probe.network.plan import refused
 from probe.network.report import Report, described, examine, verdict
-from probe.recording.subject import of_no_chain
+from probe.recording.subject import of_no_chain, opened
 from probe.remedies import Measured, advise, measure, measure_network, rows
 from probe.remedies import report as remedies_report
 from probe.store import Store
@@ -328,6 +328,30 @@ def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[st
     return found
 
 
+def _chain(subject: Any, trust: bool, own: bool) -> Network | None:
+    """The chain of a model; None where its own library may run it, and it is none, or in part."""
+    if isinstance(subject, Network):
+        return subject
+    if own and isinstance(subject, str | Path) and of_no_chain(str(subject)):
+        return None
+    try:
+        loaded = Network.load(subject, trust=trust)
+    except InputError as error:
+        if not own or error.name == "height" or not _opens(subject, trust):
+            raise
+        return None
+    return loaded if not own or not loaded.part or not _opens(subject, trust) else None
+
+
+def _opens(subject: Any, trust: bool) -> bool:
+    """Whether a model can be padded as a graph: it leaves a length open."""
+    try:
+        inputs = opened(subject, trust).inputs
+    except InputError:
+        return False
+    return any(None in one.shape[1:] for one in inputs)
+
+
 @dataclass(repr=False)
 class Remedied(Answer):
     """Every remedy of a case or a network on one target, judged, timed and compared."""
@@ -379,8 +403,11 @@ def remedies(
     store: str | Path | None = None,
     trust: bool = False,
     progress: Tell | None = None,
-) -> Remedied:
+) -> Remedied | Padded:
     """Judges every remedy of a case or a network, times it and compares it with exact sums.
+
+    A model that is no chain of layers is run by its own library (``target`` not given): then the
+    answer is a ``Padded`` with ``remedies``: how far to pad.
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model lengths of content. ``fixed``: of a model, the
@@ -401,7 +428,17 @@ def remedies(
             raise InputError("fixed", fixed, why, "add it to --lengths")
         found = measure(subject, where, values, content=content, **more)
     else:
-        model = subject if isinstance(subject, Network) else Network.load(subject, trust=trust)
+        model = _chain(subject, trust, target == DEFAULT_TARGET)
+        if model is None:
+            from probe.answers.padded import remedied
+
+            why = "only a chain of layers has this"
+            for name, given in (("chunks", chunks), ("only", only), ("store", store)):
+                if given is not None:
+                    raise InputError(name, given, why, "leave it out: the model is a graph")
+            tell = None if progress is None else (lambda text: progress(0, 0, text))
+            words = {"content": content, "fixed": fixed, "trust": trust, "progress": tell}
+            return remedied(subject, values, **words)
         found = measure_network(model, where, values, fixed, at=content, **more)
     if store is not None:
         with Store.here(Path(store)) as kept:

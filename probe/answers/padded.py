@@ -27,6 +27,7 @@ from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
 from probe.recording.subject import is_function, opened
 from probe.recording.walk import CHANGED, compared, watched
+from probe.remedies import graphs
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Padded(Answer):
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
+    ``remedies``: the ways of padding with verdicts and costs, as of ``probe.remedies.graphs``, where they were asked for.
     """
 
     found: list[Sized]
@@ -56,6 +58,7 @@ class Padded(Answer):
     plan: GraphPlan | None = None
     written: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    remedies: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
@@ -105,12 +108,21 @@ class Padded(Answer):
             "plan": None if self.plan is None else self.plan.to_json(),
             "notes": self.notes,
             "written": self.written,
-        }
+        } | self._remedied()
+
+    def _remedied(self) -> dict[str, Any]:
+        if not self.remedies:
+            return {}
+        return {"remedies": self.remedies, "recommended": graphs.recommended(self.remedies)}
 
     def lines(self) -> tuple[str, str, str]:
         what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
         safe = "; ".join(f"{one.content:,}: {_said(one)}" for one in self.found[:6])
-        return what, f"{self.verdict}; pad {safe}", self.advice()
+        if not self.remedies:
+            return what, f"{self.verdict}; pad {safe}", self.advice()
+        told = [f"{one['name']} {one['verdict']} ({one['of_fixed']:.2g})" for one in self.remedies]
+        best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
+        return what, f"{'; '.join(told)} of the fixed size's time", best
 
     def advice(self) -> str:
         """What it means, in a sentence."""
@@ -168,6 +180,23 @@ def _serves(one: Serves) -> dict[str, Any]:
         "certified": one.certified,
         "kept": [_kept(box) for box in one.boxes],
     }
+
+
+def remedied(
+    model: Any,
+    lengths: Iterable[int],
+    *,
+    content: int | None = None,
+    fixed: int | None = None,
+    **words: Any,
+) -> Padded:
+    """As ``padded``, with the ways of padding judged and timed at ``content``; the middle one of
+    the lengths if it is not given."""
+    every = sorted({*lengths, *([] if content is None else [content])})
+    found = padded(model, lengths=every, fixed=fixed, **words)
+    at = content or every[len(every) // 2]
+    found.remedies = graphs.judged(found.graph, found.found, at)
+    return found
 
 
 def _kept(box: Box | None) -> list[dict[str, int]] | None:

@@ -325,8 +325,10 @@ def remedies(
     each of the lengths; no finite operands are lucky. All are timed in turns in one run: pad to a
     safe length, chunks of one size, float64, one thread, the library's switches, probe.stable.
     MODEL is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
-    `probe network`); where it is read in part nothing is recommended, and the first line says so.
+    `probe network`). Any other graph that leaves its length open is run by its own library, and
+    told how far to pad; of another one that is read in part nothing is recommended.
     """
+    from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
 
@@ -345,7 +347,10 @@ def remedies(
         raise InputError(name, value, "the model says what is computed", f"leave out --{name}")
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
-        found = remedied(subject, values, where, progress=tell, **given)
+        on = where if model is None or _given("target") else DEFAULT_TARGET
+        found = remedied(subject, values, on, progress=tell, **given)
+    if not isinstance(found, Remedied):
+        return given_padded(found, None, None, out)
     told = found.report()
     out.give(told, lambda: show.remedies(found.found))
     return int(bool(fail_on) and told["recommended"] is None)

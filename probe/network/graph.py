@@ -11,9 +11,9 @@ as its recorder knows what its operations mean; what is in the way is named.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -165,11 +165,14 @@ class Graph:
 
     def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
         """Outputs as users get them: unwatched."""
+        return self.call(content, size, seed)()
+
+    def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
+        """Returns what runs it unwatched, again and again."""
         given = self.inputs(content, size, seed)
         elsewhere = getattr(self.opened, "plain", None)
-        found: list[np.ndarray] = (
-            elsewhere(given) if elsewhere else (self.opened.recorder(given).plain())
-        )
+        found: Callable[[], list[np.ndarray]]
+        found = partial(elsewhere, given) if elsewhere else self.opened.recorder(given).plain
         return found
 
     @cached_property

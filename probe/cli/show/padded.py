@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -34,6 +36,12 @@ def padded(found: Padded) -> RenderableType:
         _contents(found.found),
         Text(MEANS, "dim"),
     ]
+    if found.remedies:
+        parts += [
+            "",
+            _remedies(found.remedies),
+            Text(f"recommended: {told['recommended']}", "bold"),
+        ]
     if found.plan is not None:
         parts += ["", *_plan(found.plan)]
     if found.walked is not None:
@@ -68,6 +76,16 @@ def _contents(sizes: list[Sized]) -> RenderableType:
     if len(sizes) <= MOST:
         return rows
     return Group(rows, Text(f"and {len(sizes) - MOST} contents more; --json has all", "dim"))
+
+
+def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
+    rows = table("remedy", "verdict", "of the fixed size's time", "in the way", "what it does")
+    for one in ways:
+        verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
+        rows.add_row(
+            one["name"], verdict, f"{one['of_fixed']:.2f}", one["refusal"] or "", one["doc"]
+        )
+    return rows
 
 
 def _word(one: Sized) -> tuple[str, str]:
