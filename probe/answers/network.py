@@ -437,8 +437,8 @@ def remedies(
                 if given is not None:
                     raise InputError(name, given, why, "leave it out: the model is a graph")
             tell = None if progress is None else (lambda text: progress(0, 0, text))
-            words = {"content": content, "fixed": fixed, "trust": trust, "progress": tell}
-            return remedied(subject, values, **words)
+            words: dict[str, Any] = {"content": content, "fixed": fixed, "trust": trust}
+            return remedied(subject, values, progress=tell, **words)
         found = measure_network(model, where, values, fixed, at=content, **more)
     if store is not None:
         with Store.here(Path(store)) as kept:

@@ -47,7 +47,8 @@ class Padded(Answer):
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
-    ``remedies``: the ways of padding with verdicts and costs, as of ``probe.remedies.graphs``, where they were asked for.
+    ``remedies``: ways of padding with verdicts and costs, as of ``probe.remedies.graphs``, where
+    they were asked for.
     """
 
     found: list[Sized]

@@ -11,6 +11,7 @@ from probe.errors import InputError
 from probe.network.graph import Graph
 from probe.recorders.ndarray import Recorder, operation
 from probe.recording.meaning import Contracts, Each, Reduces, Scans, Unknown, Windows
+from probe.remedies import graphs
 
 FIXED, CHANNELS = 24, 3
 X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
@@ -257,3 +258,49 @@ def test_operations_that_nobody_understands_are_in_the_way_of_orders():
     found = probe.network(lambda x: riddle(x), sizes=[2], **words)
     (two,) = found.to_json()["sizes"]
     assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
+
+
+def test_ways_of_padding_are_judged_and_timed():
+    rows = np.random.default_rng(3).standard_normal((1, 12, 2)).astype(np.float32)
+
+    def tripled(x, w):
+        y = convolved(x, w)
+        return np.nextafter(y, np.float32(9)) if x.shape[1] == 5 else y
+
+    wide = operation("conv", WIDE)(tripled)
+    w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
+    one = Graph(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
+    ways = {each["name"]: each for each in graphs.judged(one, [one.sized(4)], 4)}
+    assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
+    assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
+    assert graphs.recommended(list(ways.values())) == "pad"
+    assert ways["fixed"]["of_fixed"] == 1
+
+
+@pytest.mark.slow
+def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper, numpy_helper
+
+    w = np.random.default_rng(1).standard_normal((4, 4, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1], kernel_shape=[3]),
+        helper.make_node("Add", ["x", "y"], ["z"]),
+    ]
+    shape = [1, 4, "t"]
+    made = helper.make_graph(
+        nodes,
+        "residual",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(w, "w")],
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    path = str(tmp_path / "model.onnx")
+    here = probe.network(path, fixed=16, lengths=[3])
+    there = probe.network(path, "onnxruntime,threads=1", vary="length", fixed=16, lengths=[3])
+    assert there.graph.nothing.recording.target.startswith("onnxruntime")
+    assert [one.least for one in here.found] == [one.least for one in there.found] == [4]
+    assert here.plan.failed == there.plan.failed == []

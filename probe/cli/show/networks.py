@@ -20,8 +20,8 @@ from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 
 WHOLE = (
-    "for all of its operations leave out --target, so that its own library runs it (--fixed N with "
-    "--vary length|batch pads it; --at A --against B compares two runs)"
+    "for all of its operations leave out --target, or give --vary length with a target of its own "
+    "library (--fixed N pads it; --at A --against B compares two runs)"
 )
 """What to do where a model is no chain."""
 
