@@ -41,6 +41,9 @@ FIXED = (
 )
 
 
+CERTIFIED = "certified: of every sum whose size changes all additions were asked about"
+
+
 @dataclass(repr=False)
 class Padded(Answer):
     """A model of any graph, padded along an axis: ``found`` has a ``Sized`` for each content.
@@ -134,11 +137,10 @@ class Padded(Answer):
             parts.append(f"changes bits first: {one.name} ({one.why})")
         if stands is not None:
             parts.append(f"in the way: {stands.name}: {stands.why}")
-        elif all(one.at_safe.certified for one in self.found):
-            parts.append(
-                "certified: of every sum whose size changes all additions were asked about"
-            )
-        return "; ".join(parts) or "each sum is added alike; not every addition was asked about"
+        elif any(one.safe < self.graph.fixed for one in self.found):
+            every = all(one.at_safe.certified for one in self.found)
+            parts.append(CERTIFIED if every else "sums are added alike; not all were asked whole")
+        return "; ".join(parts) or "every content is padded to the fixed size"
 
     def reproduce(self, folder: str | Path) -> Any:
         """Writes the report of what changes bits at the least size. InputError: nothing does."""
@@ -155,7 +157,8 @@ class Padded(Answer):
 def _said(one: Sized) -> str:
     if one.at_least.lacking and one.safe == one.least:
         return f"to {one.safe:,} alone"
-    return f"to {one.safe:,}" + f" (not {one.least:,})" * (one.safe > one.least)
+    less = " or less" * bool(one.over)
+    return f"to {one.safe:,}{less}" + f" (not {one.least:,})" * (one.safe > one.least)
 
 
 def _content(one: Sized) -> dict[str, Any]:
@@ -350,14 +353,21 @@ def _only(graph: Graph, content: int, to: int | None) -> Sized:
             why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
             raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
         told = graph.serves(content, to)
-        return Sized(content, to, to if told.serves else graph.fixed, told, told)
+        return _unsought(graph, content, to, told)
     if (hopeless := graph.hopeless(content)) is not None:
         return Sized(content, graph.fixed, graph.fixed, hopeless, hopeless)
     for size in range(content, graph.fixed + 1):
         told = graph.serves(content, size)
         if not told.lacking:
             break
-    return Sized(content, size, size if told.serves else graph.fixed, told, told)
+    return _unsought(graph, content, size, told)
+
+
+def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
+    """Where one size alone was judged: if it does not serve, a shorter one than the fixed may."""
+    if told.serves:
+        return Sized(content, size, size, told, told)
+    return Sized(content, size, graph.fixed, told, graph.own(content), "not sought")
 
 
 def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:

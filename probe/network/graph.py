@@ -227,7 +227,7 @@ class Graph:
         self.checked(content)
         least, over, at_least = 0, "", None
         if why := self.hopeless(content):
-            return Sized(content, self.fixed, self.fixed, why, self._own(content))
+            return Sized(content, self.fixed, self.fixed, why, self.own(content))
         for size in range(max(content, start), self.fixed):
             if self.over():
                 over = f"{self.seconds:.0f} seconds were over at size {size:,}"
@@ -239,7 +239,7 @@ class Graph:
                 least, at_least = size, told
             if told.serves:
                 return Sized(content, least, size, at_least, told)
-        own = self._own(content)
+        own = self.own(content)
         return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
 
     def over(self) -> bool:
@@ -247,7 +247,7 @@ class Graph:
         self.begun = self.begun or time.monotonic()
         return time.monotonic() - self.begun > self.seconds
 
-    def _own(self, content: int) -> Serves:
+    def own(self, content: int) -> Serves:
         """The fixed run serves itself."""
         why = "the fixed run itself"
         return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
@@ -302,7 +302,7 @@ class Graph:
         """
         self.tried += 1
         if size == self.fixed:
-            return self._own(content)
+            return self.own(content)
         try:
             side = self.side(content, size)
         except InputError as error:

@@ -67,7 +67,7 @@ def _contents(sizes: list[Sized]) -> RenderableType:
         rows.add_row(
             f"{one.content:,}",
             f"{one.least:,}",
-            f"{one.safe:,}",
+            f"{one.safe:,}{' or less' * bool(one.over)}",
             Text(word, colour),
             f"{least.name}: {least.why}" if least.name and not least.serves else "",
             "; ".join(_box(box) for box in one.at_safe.boxes),
