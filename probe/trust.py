@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from probe.errors import InputError
 
-EXPORTED = "programs of torch.export (.pt2) are not supported; loading one may unpickle, so none is"
+EXPORTED = "programs of torch.export (.pt2) are not supported as chains that other targets run"
+OWN_LIBRARY = "leave out --target, so that its own library runs it"
 TO_ONNX = "export the model to ONNX"
 IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
 FOREIGN = ("Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")

@@ -20,6 +20,7 @@ from probe.launch import open_session
 from probe.network import Network
 from probe.network.plan import refused
 from probe.network.report import Report, described, examine, verdict
+from probe.recording.subject import of_no_chain, opened
 from probe.remedies import Measured, advise, measure, measure_network, rows
 from probe.remedies import report as remedies_report
 from probe.store import Store
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from probe.answers.first_difference import Walked
+    from probe.answers.padded import Padded
 
 Bars = Callable[[str], AbstractContextManager[Tell]]
 
@@ -141,18 +143,22 @@ def network(
     trust: bool = False,
     bars: Bars | None = None,
     **two: Any,
-) -> Examined | Walked:
-    """Runs a chain of layers at short padded lengths and at its fixed one, and compares all; or
-    compares two runs of any model, operation by operation.
+) -> Examined | Padded | Walked:
+    """Runs a model at short padded lengths and at its fixed one, and compares all; or compares two
+    runs of it, operation by operation.
 
-    Two runs: where ``at``, ``against``, ``vary``, ``inputs`` or ``against_target`` is given, any
-    model is run twice and a ``Walked`` comes back, as of ``probe.first_difference``: ``vary``
-    (``batch``, ``length`` or ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides'
-    inputs; ``inputs``: arrays by name, or a .npz file; ``shapes``: of generated inputs, by name;
-    ``against_target``: another target for the right side; ``sizes``: other sizes to compare with
-    ``against``, ``by`` bits or ``order`` (all finite inputs); ``explain=False``: seek no causes.
-    ``target`` and ``against_target`` run in processes of their own, so the model is a file or
-    ``"module:function"`` then. The rest of this text is about chains.
+    Two runs: where ``at``, ``against`` or ``against_target`` is given, any model is run twice and a
+    ``Walked`` comes back, as of ``probe.first_difference``: ``vary`` (``batch``, ``length`` or
+    ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
+    by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
+    target for the right side; ``sizes``: other sizes to compare with ``against``, ``by`` bits or
+    ``order`` (all finite inputs); ``explain=False``: seek no causes. ``target`` and
+    ``against_target`` run in processes of their own, so the model is a file or
+    ``"module:function"`` then.
+
+    Otherwise inputs are padded. A chain of layers gives an ``Examined``, on any target; every other
+    graph, and every model where ``vary``, ``inputs`` or ``shapes`` is given, a ``Padded``, run by
+    its own library: ``vary`` says what is padded, which may be the batch.
 
     ``model``: a file as ``probe network --help`` lists them, a Keras model, a PyTorch module, or a
     ``probe.network.Network``. ``lengths``: of content; 1, a tenth and a quarter of the fixed length
@@ -163,13 +169,27 @@ def network(
     that is read in part. ``trust``: read a file that runs code of its own. ``bars``: gives a
     progress bar for a target. Errors: InputError; TargetError where the only target fails.
     """
-    if two:
+    two = {name: one for name, one in _known(two).items() if not _left_out(one)}
+    own = target == DEFAULT_TARGET
+    if of_two(two, (fixed, lengths, plan)):
         from probe.answers.two_runs import two_runs
 
-        chosen = None if target == DEFAULT_TARGET else _only(targets_of(target))
-        return two_runs(model, chosen, trust=trust, seed=seed, **_known(two))
+        chosen = None if own else _only(targets_of(target))
+        return two_runs(model, chosen, trust=trust, seed=seed, **two)
+    words: dict[str, Any] = {
+        "fixed": fixed,
+        "lengths": lengths,
+        "to": padded,
+        "value": value,
+        "seed": seed,
+    }
+    words |= {"safe": safe, "plan": plan, "trust": trust} | two
+    words.pop("by", None)
+    words |= {} if own else {"target": target}
+    loaded = chain_or_graph(model, height, trust, own, words)
+    if not isinstance(loaded, Network):
+        return loaded
     where = targets_of(target)
-    loaded = model if isinstance(model, Network) else read(model, height, fixed, trust)
     if plan is not None and loaded.part:
         raise refused("plan", plan, loaded.part)
     length = fixed or loaded.fixed
@@ -195,6 +215,55 @@ def network(
             failures.append({"target": each.text, "kind": error.kind, "message": error.why})
     saved = _saved(None if plan is None else Path(plan), reports, len(where) > 1)
     return Examined(reports, loaded, length, failures, saved)
+
+
+def _left_out(given: Any) -> bool:
+    return given is None or (isinstance(given, tuple | dict) and not given)
+
+
+def of_two(two: dict[str, Any], padding: tuple[Any, ...]) -> bool:
+    """Whether two runs are asked for, rather than padding; ``padding``: what only that takes."""
+    if any(name in two for name in ("at", "against", "against_target", "sizes")):
+        return True
+    return "vary" in two and "inputs" not in two and all(one is None for one in padding)
+
+
+def chain_or_graph(
+    model: Any,
+    height: int | str | Iterable[int] | None,
+    trust: bool,
+    own: bool,
+    words: dict[str, Any],
+) -> Network | Padded:
+    """Returns the chain of a model, to be put on targets; or, of any other graph, the answer.
+
+    ``own``: no target was asked for, so that its own library may run it. ``words``: as of
+    ``answers.padded.padded``. What is read as a chain in part is padded as a graph, if its inputs
+    can be; else a note says why not. Errors: InputError.
+    """
+    from probe.answers.padded import padded as graph
+
+    if isinstance(model, Network):
+        return model
+    watched = isinstance(model, str | Path) and of_no_chain(str(model))
+    if watched or any(name in words for name in ("vary", "inputs", "shapes")):
+        return graph(model, **words)
+    try:
+        loaded = read(model, height, words["fixed"], trust)
+    except InputError as error:
+        if not own or error.name == "height":
+            raise
+        try:
+            return graph(model, **words)
+        except InputError as other:
+            raise (error if other.name == "model" else other) from None
+    if not loaded.part or not own:
+        return loaded
+    try:
+        return graph(model, **words | {"fixed": words["fixed"] or loaded.fixed})
+    except InputError as error:
+        note = f"not padded as a graph: {error}"
+        return loaded.with_(note="; ".join(filter(None, [loaded.note, note])))
 
 
 def read(
@@ -259,6 +328,30 @@ def _saved(folder: Path | None, reports: list[Report], several: bool) -> list[st
     return found
 
 
+def _chain(subject: Any, trust: bool, own: bool) -> Network | None:
+    """The chain of a model; None where its own library may run it, and it is none, or in part."""
+    if isinstance(subject, Network):
+        return subject
+    if own and isinstance(subject, str | Path) and of_no_chain(str(subject)):
+        return None
+    try:
+        loaded = Network.load(subject, trust=trust)
+    except InputError as error:
+        if not own or error.name == "height" or not _opens(subject, trust):
+            raise
+        return None
+    return loaded if not own or not loaded.part or not _opens(subject, trust) else None
+
+
+def _opens(subject: Any, trust: bool) -> bool:
+    """Whether a model can be padded as a graph: it leaves a length open."""
+    try:
+        inputs = opened(subject, trust).inputs
+    except InputError:
+        return False
+    return any(None in one.shape[1:] for one in inputs)
+
+
 @dataclass(repr=False)
 class Remedied(Answer):
     """Every remedy of a case or a network on one target, judged, timed and compared."""
@@ -310,8 +403,11 @@ def remedies(
     store: str | Path | None = None,
     trust: bool = False,
     progress: Tell | None = None,
-) -> Remedied:
+) -> Remedied | Padded:
     """Judges every remedy of a case or a network, times it and compares it with exact sums.
+
+    A model that is no chain of layers is run by its own library (``target`` not given): then the
+    answer is a ``Padded`` with ``remedies``: how far to pad.
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model lengths of content. ``fixed``: of a model, the
@@ -332,7 +428,17 @@ def remedies(
             raise InputError("fixed", fixed, why, "add it to --lengths")
         found = measure(subject, where, values, content=content, **more)
     else:
-        model = subject if isinstance(subject, Network) else Network.load(subject, trust=trust)
+        model = _chain(subject, trust, target == DEFAULT_TARGET)
+        if model is None:
+            from probe.answers.padded import remedied
+
+            why = "only a chain of layers has this"
+            for name, given in (("chunks", chunks), ("only", only), ("store", store)):
+                if given is not None:
+                    raise InputError(name, given, why, "leave it out: the model is a graph")
+            tell = None if progress is None else (lambda text: progress(0, 0, text))
+            words: dict[str, Any] = {"content": content, "fixed": fixed, "trust": trust}
+            return remedied(subject, values, progress=tell, **words)
         found = measure_network(model, where, values, fixed, at=content, **more)
     if store is not None:
         with Store.here(Path(store)) as kept:

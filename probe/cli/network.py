@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 
 FIXED = (
     "The fixed length: the one that content is padded to where the network is used, with which "
-    "every shorter run is compared. The model's own if it says one and this is not given."
+    "every shorter run is compared. The model's own if it says one and this is not given. With "
+    "--vary batch the number of rows."
 )
 CONTENT = (
     "Lengths of content, such as 1..64; 1, a tenth and a quarter of the fixed length if not given."
 )
 PLAN = (
     "Write plan.json and padded.py there, for all contents up to the longest of --lengths; in a "
-    "folder a target where there are several. Refused for a model that is read in part."
+    "folder a target where there are several."
 )
 UNKNOWN = "or that is unknown because the model is read in part"
 
 
 VARY = (
-    "What differs between the two runs: batch, length (the open axis, else the longest one), or "
-    "NAME:AXIS,... of inputs; length if --at is given without it."
+    "What differs between two runs, or what is padded: batch, length (the open axis, else the "
+    "longest one), or NAME:AXIS,... of inputs; length if it is not given."
 )
 INPUTS = "Inputs of a .npz file, in the model's order or by its names; else seeded ones."
 SHAPE = "Shape of a generated input: x=1x3x224x224; may be given again."
@@ -118,54 +119,73 @@ def network(
       probe network model.onnx --vary batch --at 1 --against 8
       probe network model.keras --vary length --at 100 --against 128 --inputs x.npz
       probe network model.onnx --target onnxruntime --against-target onnxruntime,threads=1
+      probe network model.onnx --fixed 512 --lengths 1..64 --plan DIR
+      probe network model.onnx --vary batch --fixed 32 --lengths 1..8
 
     MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
     module:function, which is called with the inputs in order. Without --target it runs in this
     process, with the library's defaults.
 
-    Without these options MODEL is read as a chain of layers (.keras, .h5, .pt with --trust, .onnx,
-    a description .json, or nine-layers:width=16,kernel=5), and run at short padded lengths against
-    its fixed one. From the first layer on that joins branches, carries a state or reads all
-    positions it is not judged: then the first line says which part is, and the verdict is unknown.
-    Of two spatial axes the length is the one that the model leaves open, or the longer one. Last
-    come, for every content length, the shortest padded length and the shortest one that changes no
-    bit. Where one of several targets fails, the others are told, and the exit status is 3.
+    The last two forms pad inputs: for every length of content (rows of a batch), the shortest
+    padded length and the shortest one that changes no bit of the run at the fixed one. Every graph
+    is followed, operation by operation; what is in the way of a proof, or of every shorter length,
+    is named. A chain of layers (.keras, .h5, .pt with --trust, .onnx, a description .json, or
+    nine-layers:width=16,kernel=5) is run by any target, layer by layer. Of two spatial axes the
+    length is the one that the model leaves open, or the longer one. Where one of several targets
+    fails, the others are told, and the exit status is 3.
     """
     from probe.answers import network as answers
     from probe.arguments import count
     from probe.cli.show import networks as show
-    from probe.recording.subject import of_no_chain
+    from probe.recording.inputs import shapes_of
 
-    if _of_two(two) or of_no_chain(model):
+    texts = targets if _given("targets") else ()
+    given = {name: one for name, one in two.items() if one not in (None, ()) and name != "by"}
+    if answers.of_two(_renamed(given), (fixed, lengths, plan)) or _bare(
+        model, fixed, lengths, plan, given
+    ):
         chain = {"fixed": fixed, "lengths": lengths, "padded": padded, "height": height}
         _alone({**chain, "plan": plan})
-        texts = targets if _given("targets") else ()
         return _two_runs(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
-    where = targets_of(targets)
-    with out.working(f"reading {model}"):
-        loaded = answers.read(model, height, number("fixed", fixed), trust)
-    found = answers.network(
-        *(loaded, where),
-        lengths=None if lengths is None else numbers("lengths", lengths),
-        fixed=number("fixed", fixed),
-        padded=number("padded", padded),
-        value=value,
-        seed=count("seed", seed, least=0),
-        safe=safe,
-        plan=plan,
-        bars=out.progress,
-    )
-    assert isinstance(found, answers.Examined)
+    new(two["report"])
+    with out.progress("") as tell, of_user():
+        found = answers.network(
+            *(model, targets_of(targets) if texts else answers.DEFAULT_TARGET),
+            lengths=None if lengths is None else numbers("lengths", lengths),
+            fixed=number("fixed", fixed),
+            padded=number("padded", padded),
+            height=height,
+            value=value,
+            seed=count("seed", seed, least=0),
+            safe=safe,
+            plan=plan,
+            trust=trust,
+            bars=out.progress,
+            vary=two["axis"],
+            inputs=two["inputs"],
+            shapes=shapes_of(two["shapes"]),
+            explain=two["explain"],
+            progress=lambda text: tell(0, 0, text),
+        )
+    if not isinstance(found, answers.Examined):
+        return given_padded(found, two["report"], fail_on, out)
     shown = (found.described, found.found, found.failures, out.results.width, found.written)
     out.give(found.report(), lambda: show.networks(*shown))
     return 3 if found.failures else int(bool(fail_on) and found.finding)
 
 
-def _of_two(two: dict[str, Any]) -> bool:
-    """Whether two runs are asked for."""
-    return any(
-        value not in (None, ()) for name, value in two.items() if name not in ("explain", "by")
-    )
+def _renamed(given: dict[str, Any]) -> dict[str, Any]:
+    return {"vary" if name == "axis" else name: one for name, one in given.items()}
+
+
+def _bare(
+    model: str, fixed: str | None, lengths: str | None, plan: Path | None, given: dict[str, Any]
+) -> bool:
+    """Whether nothing says what to pad: then what two runs need is said."""
+    from probe.recording.subject import of_no_chain
+
+    padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
+    return of_no_chain(model) and not padding
 
 
 def _given(name: str) -> bool:
@@ -177,7 +197,7 @@ def _given(name: str) -> bool:
 def _alone(chain: dict[str, Any]) -> None:
     for name, value in chain.items():
         if value is not None:
-            why = "it is for chains of layers and their padding, not for two runs of a model"
+            why = "it is for padding against a fixed length, not for two runs of a model"
             raise InputError(name, value, why, f"leave out --{name}, or --vary, --at, --against")
 
 
@@ -250,6 +270,20 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
     return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
 
 
+def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Output) -> int:
+    """Prints what padding a graph came to, with the report of what changes bits: exit status."""
+    from probe.cli.show import padded as show
+
+    if report is not None and found.walked is not None:
+        return given(found.walked, report, fail_on, out)
+    with of_user():
+        told = found.report()
+    out.give(told, lambda: show.padded(found))
+    if report is not None:
+        out.note("no report: no least length changes bits")
+    return int(bool(fail_on) and found.finding)
+
+
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: lengths of content."
 OF_MODEL = (
     "Of a model: the fixed length, the one that content is padded to where it is used; the model's "
@@ -291,8 +325,10 @@ def remedies(
     each of the lengths; no finite operands are lucky. All are timed in turns in one run: pad to a
     safe length, chunks of one size, float64, one thread, the library's switches, probe.stable.
     MODEL is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
-    `probe network`); where it is read in part nothing is recommended, and the first line says so.
+    `probe network`). Any other graph that leaves its length open is run by its own library, and
+    told how far to pad; of another one that is read in part nothing is recommended.
     """
+    from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
 
@@ -311,7 +347,10 @@ def remedies(
         raise InputError(name, value, "the model says what is computed", f"leave out --{name}")
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
-        found = remedied(subject, values, where, progress=tell, **given)
+        on = where if model is None or _given("target") else DEFAULT_TARGET
+        found = remedied(subject, values, on, progress=tell, **given)
+    if not isinstance(found, Remedied):
+        return given_padded(found, None, None, out)
     told = found.report()
     out.give(told, lambda: show.remedies(found.found))
     return int(bool(fail_on) and told["recommended"] is None)

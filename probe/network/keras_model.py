@@ -22,7 +22,7 @@ from probe.errors import InputError
 from probe.network import reading
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
-from probe.network.reading import Progress, Stop, chain, other_dtype, unreadable
+from probe.network.reading import BRANCHED, Progress, Stop, chain, other_dtype, unreadable
 from probe.trust import missing
 
 CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"
@@ -128,7 +128,7 @@ def _input_shape(model: Any) -> tuple[int | None, ...]:
         raise InputError("network", model.name, why, "give it an Input, or call it once") from None
     if isinstance(shape, dict | list):
         why = f"it has {len(shape)} inputs"
-        raise InputError("network", model.name, why, "give a chain of one input")
+        raise InputError("network", model.name, why, BRANCHED)
     return tuple(shape)
 
 

@@ -17,7 +17,7 @@ from probe.errors import InputError
 from probe.network import reading
 from probe.network.chain import Network
 from probe.network.description import Writer
-from probe.network.reading import Progress, Stop, chain, unreadable
+from probe.network.reading import BRANCHED, Progress, Stop, chain, unreadable
 from probe.trust import missing
 
 ENDLESS = {
@@ -61,9 +61,7 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
     given = [one for one in graph.input if one.name not in constants]
     name = graph.name or "onnx"
     if len(given) != 1:
-        raise InputError(
-            "network", name, f"it has {len(given)} inputs", "give a chain of one input"
-        )
+        raise InputError("network", name, f"it has {len(given)} inputs", BRANCHED)
     shape = [one.dim_value or None for one in given[0].type.tensor_type.shape.dim]
     rank = len(shape) - 2
     nodes = [node for node in graph.node if not _is_constant(node, constants)]

@@ -123,7 +123,8 @@ class Plan:
 def refused(name: str, value: object, part: str) -> InputError:
     """Returns why there is no plan for a model that was read in part."""
     why = f"a plan is for whole models, and this one is read in part: {part}"
-    return InputError(name, value, why, "leave it out, or give the part as a model of its own")
+    todo = "leave out --target, so that the whole graph is followed in its own library"
+    return InputError(name, value, why, todo)
 
 
 def make(

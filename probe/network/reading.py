@@ -15,7 +15,7 @@ from typing import Any
 from probe.errors import InputError
 from probe.network.chain import Layer, Network, Suffix
 from probe.network.description import NAME, Writer, from_json, parse
-from probe.trust import EXPORTED, TO_ONNX
+from probe.trust import EXPORTED, OWN_LIBRARY, TO_ONNX
 
 FILES = {
     ".keras": "keras_model",
@@ -36,14 +36,14 @@ WHOLE = "reads all positions, so its window is as long as the input"
 STEPS = "carries a state from position to position, so its window has no end"
 PAIRS = "weighs every position by every other one, so its window is as long as the input"
 UNKNOWN = "is not supported, so what it reads is not known"
-JOINS = "joins several branches; only chains, each layer fed by the one before it alone, are read"
-FORKS = "takes what an earlier layer gives: a second branch; only chains of layers are read"
+JOINS = "joins several branches, so that it is no layer of a chain"
+FORKS = "takes what an earlier layer gives, a second branch, so that it is no layer of a chain"
 CUSTOM = "is a class of its own, and what it computes is not known"
 OUTPUTS = "is another output of the model; the last layer's alone is judged"
 HOOKED = "runs code of its own around the layer (a hook)"
 
-BRANCHED = "give each branch, or what follows them, as a model of its own"
-BEHIND = "ask about the layers from there on one by one with probe explain"
+BRANCHED = "probe network follows every graph in its own library: leave out --target"
+BEHIND = "probe network follows it in its own library: leave out --target"
 """What users can do about a model that branches, and about any other end of the chain."""
 
 
@@ -94,7 +94,7 @@ def _file(source: str | Path, height: tuple[int, ...] | None, trust: bool) -> Ne
     path = Path(source)
     ending = path.suffix.lower()
     if ending == ".pt2":
-        raise InputError("network", source, EXPORTED, TO_ONNX)
+        raise InputError("network", source, EXPORTED, f"{OWN_LIBRARY}, or {TO_ONNX}")
     if ending not in (*FILES, ".json"):
         why = f"unsupported file type {ending}" if ending else "the file has no extension"
         raise InputError("network", source, why, HOW)

@@ -160,6 +160,14 @@ class Program(Meaning):
     inside: Mapping[Path, np.ndarray] = field(default_factory=dict)
     word: str = ""
 
+    def parts(self) -> list[Meaning] | None:
+        """What its equations mean, one by one; None where some are programs or loops again."""
+        within = inner(self.primitive, self.params)
+        every = [] if within is None else within.jaxpr.eqns
+        if not every or any(inner(e.primitive, e.params) or loops(e.primitive) for e in every):
+            return None
+        return [meaning(equation(one, lambda n: None)) for one in every]
+
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         given = [Known(one, self.contents.get(n)) for n, one in enumerate(reads)]
         count = len(given) - len(self.consts)

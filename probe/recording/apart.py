@@ -32,6 +32,9 @@ from probe.worker import child
 TIME_LIMIT = 3600.0
 """Seconds that one recording may take."""
 
+MOST_SIDES = 12
+"""Recordings of a process that can be run again: the last ones."""
+
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
 
 
@@ -58,29 +61,55 @@ class Apart:
 
     def record(self, out: Path, trust: bool = False, most: int = MOST) -> Ran:
         """Records the model in the folder ``out``; returns it as a side that can run again."""
-        request = {
-            "do": "record",
-            "model": self.model,
-            "out": str(out.resolve()),
-            "trust": trust,
-            "most": most,
-            "names": list(self.arrays),
-            "target": self.where.text,
-            "within": self.within,
-        }
-        arrays = {str(n): array for n, array in enumerate(self.arrays.values())}
-        header, _ = self.session.request(request, arrays)
+        more = {"out": str(out.resolve()), "most": most, "target": self.where.text}
+        header, _ = self._model("record", self.arrays, trust, more)
+        return Ran(out, self, header)
+
+    def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
+        """Runs the model unwatched, on any inputs; returns its outputs."""
+        _, found = self._model("plain", arrays, trust, {})
+        return [found[str(n)] for n in range(len(found))]
+
+    def _model(
+        self, do: str, given: Mapping[str, np.ndarray], trust: bool, more: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Arrays]:
+        request = {"do": do, "model": self.model, "trust": trust, "names": list(given), **more}
+        arrays = {str(n): array for n, array in enumerate(given.values())}
+        header, found = self.session.request(request | {"within": self.within}, arrays)
         if "input" in header:
             raise InputError(*header["input"])
         if "nondeterministic" in header:
             raise Nondeterministic(header["nondeterministic"])
-        return Ran(out, self, header)
+        return header, found
 
-    def again(self, number: int, given: list[np.ndarray]) -> list[np.ndarray]:
-        """Runs one operation alone, on its target."""
+    def again(self, out: Path, number: int, given: list[np.ndarray]) -> list[np.ndarray]:
+        """Runs one operation of a recording alone, on its target."""
         arrays = {str(n): np.asarray(one) for n, one in enumerate(given)}
-        _, found = self.session.request({"do": "again", "number": number}, arrays)
+        request = {"do": "again", "out": str(out.resolve()), "number": number}
+        _, found = self.session.request(request, arrays)
         return [found[str(n)] for n in range(len(found))]
+
+
+class Elsewhere:
+    """A model in a process of its own, run and recorded on any inputs; ``folder``: for these.
+
+    As of ``Opened``; ``side`` records what a recorder of this process would watch.
+    """
+
+    inputs: tuple[Any, ...] = ()
+
+    def __init__(self, process: Apart, folder: Path, trust: bool = False) -> None:
+        self.process, self.folder, self.trust, self.count = process, folder, trust, 0
+
+    def side(self, arrays: Mapping[str, np.ndarray]) -> Ran:
+        """Records the model with these inputs. Errors: as of ``Apart.record``."""
+        self.process.arrays = dict(arrays)
+        self.count += 1
+        return self.process.record(self.folder / f"run{self.count}", self.trust)
+
+    def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Runs the model unwatched with these inputs."""
+        return self.process.plain(arrays, self.trust)
 
 
 class Ran(Stored):
@@ -98,25 +127,27 @@ class Ran(Stored):
         self, wanted: set[int]
     ) -> dict[int, Callable[[list[np.ndarray]], list[np.ndarray]] | None]:
         """The same of several operations: one run of the model."""
-        header, _ = self.apart.session.request({"do": "agains", "numbers": sorted(wanted)})
+        request = {"do": "agains", "out": str(self.folder.resolve()), "numbers": sorted(wanted)}
+        header, _ = self.apart.session.request(request)
         return {number: self._call(number) if can else None for number, can in header["can"]}
 
     def _call(self, number: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        return lambda given: self.apart.again(number, list(given))
+        return lambda given: self.apart.again(self.folder, number, list(given))
 
     def event(self, number: int) -> Event:
         """An operation, which is run, and written as lines, in the process that recorded it."""
-        header, _ = self.apart.session.request({"do": "lines", "number": number})
+        request = {"do": "lines", "of": str(self.folder.resolve()), "number": number}
+        header, _ = self.apart.session.request(request)
 
         def lines(names: Sequence[str], out: str) -> list[str]:
-            asked = {"do": "lines", "number": number, "names": list(names), "out": out}
+            asked = {**request, "names": list(names), "out": out}
             found: list[str] = self.apart.session.request(asked)[0]["lines"]
             return found
 
         one = self.recording.operations[number]
         return Event(
             *(one.op, one.path, [], [], one.meaning, one.attributes),
-            again=(lambda given: self.apart.again(number, list(given)))
+            again=(lambda given: self.apart.again(self.folder, number, list(given)))
             if header["again"]
             else None,
             lines=lines if header["can"] else None,
@@ -282,11 +313,11 @@ RELEASE = "2.16"
 class Recording(child.Worker):
     """What runs in the process: the worker's start, then what ``Ran`` asks for."""
 
-    side: Live
-
     def __init__(self) -> None:
         super().__init__()
-        self.alone: dict[int, Any] = {}
+        self.sides: dict[str, Live] = {}
+        self.alone: dict[tuple[str, int], Any] = {}
+        self.models: dict[str, Any] = {}
 
     def handle(
         self, request: dict[str, Any], arrays: Arrays
@@ -294,6 +325,7 @@ class Recording(child.Worker):
         """As of ``child.Worker``."""
         own = {
             "record": self._record,
+            "plain": self._plain,
             "again": self._again,
             "agains": self._agains,
             "lines": self._lines,
@@ -316,27 +348,41 @@ class Recording(child.Worker):
             kind, message = child.describe(error)
             yield {"error": kind, "message": message, "done": True}, {}
 
-    def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
         given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
-        model = opened(request["model"], request["trust"], request["within"])
-        recorder = model.recorder(given)
+        text = request["model"]
+        if text not in self.models:
+            self.models[text] = opened(text, request["trust"], request["within"])
+        return self.models[text].recorder(given)
+
+    def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        recorder = self._recorder(request, arrays)
         named = request["model"] if is_function(request["model"]) else Path(request["model"]).name
         options = {"most": request["most"], "target": request["target"]}
         kept = write(recorder, Path(request["out"]), named, **options)
-        self.side = kept.side
+        for old in list(self.sides)[:-MOST_SIDES]:
+            del self.sides[old]
+            self.alone = {key: one for key, one in self.alone.items() if key[0] != old}
+        self.sides[request["out"]] = kept.side
         told = {"left_out": kept.left_out, "left_out_bytes": kept.left_out_bytes}
         return {"bytes": kept.bytes, **told, "done": True}, {}
 
+    def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        found = self._recorder(request, arrays).plain()
+        return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
+
     def _agains(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        self.alone = self.side.agains(set(request["numbers"]))
-        can = [[number, call is not None] for number, call in self.alone.items()]
+        out = request["out"]
+        found = self.sides[out].agains(set(request["numbers"]))
+        self.alone |= {(out, number): call for number, call in found.items()}
+        can = [[number, call is not None] for number, call in found.items()]
         return {"can": can, "done": True}, {}
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        number = request["number"]
-        if number not in self.alone:
-            self._agains({"numbers": [number]}, {})
-        found = self.alone[number]([arrays[str(n)] for n in range(len(arrays))])
+        key = request["out"], request["number"]
+        if key not in self.alone:
+            self._agains({"out": key[0], "numbers": [key[1]]}, {})
+        found = self.alone[key]([arrays[str(n)] for n in range(len(arrays))])
         return {"done": True}, {str(n): np.asarray(one) for n, one in enumerate(found)}
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
@@ -345,7 +391,7 @@ class Recording(child.Worker):
         return {"done": True}, {str(n): one for n, one in enumerate(found)}
 
     def _lines(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        one = self.side.event(request["number"])
+        one = self.sides[request["of"]].event(request["number"])
         told = {"again": one.again is not None, "can": one.lines is not None, "done": True}
         if "names" in request and one.lines is not None:
             told["lines"] = one.lines(request["names"], request["out"])  # type: ignore[assignment]

@@ -202,7 +202,7 @@ def exact(content: np.ndarray, dtype: str) -> bool:
     return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
 
 
-def _filled(side: Side, other: Recording) -> None:
+def filled(side: Side, other: Recording) -> None:
     """Fetches large values that no operation gave and that the other run hasn't: labels need them.
 
     So that an array taken for a weight is compared like any other where it differs.
@@ -236,8 +236,8 @@ def given_labels(side: Recording, one: Operation, found: list[Labels | None]) ->
 def compare(left: Side, right: Side) -> Difference:
     """Compares two runs of the same thing."""
     ours, theirs = left.recording, right.recording
-    _filled(left, theirs)
-    _filled(right, ours)
+    filled(left, theirs)
+    filled(right, ours)
     labels = labelled(ours, theirs), labelled(theirs, ours)
     pairs: dict[tuple[int, int], Pair] = {}
 
@@ -246,7 +246,7 @@ def compare(left: Side, right: Side) -> Difference:
             one, two = labels[0][mine], labels[1][other]
             chosen = agreeing(one, two)
             made = Pair(mine, other, chosen, one.known and two.known)
-            made.compared = _count(chosen, ours.values[mine].shape)
+            made.compared = selected(chosen, ours.values[mine].shape)
             pairs[mine, other] = made
         return pairs[mine, other]
 
@@ -268,7 +268,8 @@ def compare(left: Side, right: Side) -> Difference:
     return Difference(ours, theirs, found, outputs)
 
 
-def _count(chosen: Selection, shape: tuple[int, ...]) -> int:
+def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
+    """Returns how many elements of a left value of ``shape`` are selected."""
     if chosen.left is None:
         return int(np.prod(shape, dtype=int))
     rest = [n for axis, n in enumerate(shape) if axis not in chosen.axes and not chosen.flat]

@@ -91,7 +91,12 @@ class Cause:
 
 
 class Recorded(Comparison):
-    """Outputs of two recorded operations, whose operands were compared before."""
+    """Outputs of two recorded operations, whose operands were compared before.
+
+    ``chosen``: which of the outputs that must agree its pairs are.
+    """
+
+    chosen: np.ndarray
 
     def __post_init__(self) -> None:
         """Nothing is left to be checked."""
@@ -277,7 +282,9 @@ def _compared(sides: list[Alone], views: Sequence[AsCase]) -> Recorded:
     places = [view.places(one.index) for one, view in zip(sides, views, strict=True)]
     kept = (places[0][:, 0] >= 0) & (places[1][:, 0] >= 0)
     pairs = Pairs(places[0][kept], places[1][kept], np.ones(int(kept.sum()), bool))
-    return Recorded(views[0].case, runs[0], runs[1], pairs)
+    found = Recorded(views[0].case, runs[0], runs[1], pairs)
+    found.chosen = np.flatnonzero(kept)
+    return found
 
 
 def _each(sides: list[Alone], views: Sequence[AsCase], told: Comparison) -> list[tuple[Any, ...]]:

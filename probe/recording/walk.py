@@ -32,6 +32,8 @@ NAMES = ("left", "right")
 MOVING = (Moves, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
+CHANGED = "watching changes its outputs"
+
 FILLS = (0x7F, 0x3C)
 """What freed memory is filled with before a first and a second run: NaN, and small numbers."""
 
@@ -106,7 +108,7 @@ def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
     if [digest(one) for one in side.outputs] != plain:
         notes.append(
-            f"{what}: watching changes its outputs (a fused or compiled piece runs otherwise when "
+            f"{what}: {CHANGED} (a fused or compiled piece runs otherwise when "
             "it is watched), so what is said of single operations holds for the watched run alone"
         )
     return side, notes

@@ -147,7 +147,7 @@ REFUSED = {
     "network tapes:left --vary batch": (2, "at=(none): the left side's size is needed"),
     "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
     "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
-    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it is for chains of layers"),
+    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it is for padding"),
     "network nine-layers --at 1 --against 3": (2, "there is no such file"),
 }
 

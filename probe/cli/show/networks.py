@@ -20,8 +20,8 @@ from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
 
 WHOLE = (
-    "for all of its operations compare two runs: probe network MODEL --vary length|batch --at A "
-    "--against B"
+    "for all of its operations leave out --target, or give --vary length with a target of its own "
+    "library (--fixed N pads it; --at A --against B compares two runs)"
 )
 """What to do where a model is no chain."""
 

@@ -1,0 +1,389 @@
+"""Any model, padded: at which sizes its outputs keep the fixed run's bits, and what to do."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe.answers.answer import Answer, target_of
+from probe.answers.first_difference import Asked, Walked
+from probe.answers.record import arrays_for, text_of
+from probe.arguments import count
+from probe.errors import InputError
+from probe.network import between, graph_plan
+from probe.network.graph import Graph, Serves, Sized
+from probe.network.graph_plan import GraphPlan
+from probe.network.kept import Box
+from probe.recording.apart import Apart, Elsewhere
+from probe.recording.inputs import axes
+from probe.recording.meaning import Unknown
+from probe.recording.subject import is_function, opened
+from probe.recording.walk import CHANGED, compared, watched
+from probe.remedies import graphs
+from probe.target import Target
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Tell = Callable[[str], None]
+
+FIXED = (
+    "give --fixed N, the size that inputs are padded to where the model is used; or two runs: "
+    "--vary batch --at 1 --against 8"
+)
+
+
+CERTIFIED = "certified: of every sum whose size changes all additions were asked about"
+
+
+@dataclass(repr=False)
+class Padded(Answer):
+    """A model of any graph, padded along an axis: ``found`` has a ``Sized`` for each content.
+
+    ``walked``: the run at the least size that differs, against the fixed one, operation by
+    operation; None where none does. ``plan``: what to pad to, where that was asked.
+    ``remedies``: ways of padding with verdicts and costs, as of ``probe.remedies.graphs``, where
+    they were asked for.
+    """
+
+    found: list[Sized]
+    model: str
+    graph: Graph
+    vary: str
+    walked: Walked | None = None
+    plan: GraphPlan | None = None
+    written: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    remedies: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """Of the least sizes: ``differs`` if one changes bits, ``equal`` if none does; ``unknown``
+        where no shorter size has the outputs, or nothing could be said."""
+        every = [one.at_least for one in self.found]
+        if any(not one.serves and not one.lacking for one in every):
+            return "differs" if any(one.by_order == "differs" for one in every) else "unknown"
+        return "unknown" if any(one.lacking for one in every) else "equal"
+
+    @property
+    def finding(self) -> bool:
+        """Whether a least size changes bits, or whether that is unknown."""
+        return self.verdict != "equal"
+
+    @property
+    def first(self) -> str | None:
+        """The operation that changes bits at a least size, for the shortest content."""
+        told = [one.at_least for one in self.found if one.at_least.by_order == "differs"]
+        return told[0].name if told else None
+
+    @property
+    def in_the_way(self) -> Serves | None:
+        """What stands against a proof, or against every shorter size."""
+        every = [told for one in self.found for told in (one.at_safe, one.at_least)]
+        return next((one for one in every if one.name and one.by_order == "unknown"), None)
+
+    def report(self) -> dict[str, Any]:
+        operations = self.graph.whole(self.found[0].content).recording.operations
+        known = sum(not isinstance(one.meaning, Unknown) for one in operations)
+        stands = self.in_the_way
+        return {
+            "verdict": self.verdict,
+            "examined": known,
+            "operations_total": len(operations),
+            "part": None,
+            "first": self.first,
+            "in_the_way": stands.name if stands else None,
+            "why": stands.why if stands else None,
+            "certified": all(one.at_safe.certified for one in self.found),
+            "model": self.model,
+            "vary": self.vary,
+            "along": self.graph.along,
+            "fixed": self.graph.fixed,
+            "contents": [_content(one) for one in self.found],
+            "walked": None if self.walked is None else self.walked.report(),
+            "plan": None if self.plan is None else self.plan.to_json(),
+            "notes": self.notes,
+            "written": self.written,
+        } | self._remedied()
+
+    def _remedied(self) -> dict[str, Any]:
+        if not self.remedies:
+            return {}
+        return {"remedies": self.remedies, "recommended": graphs.recommended(self.remedies)}
+
+    def lines(self) -> tuple[str, str, str]:
+        what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
+        safe = "; ".join(f"{one.content:,}: {_said(one)}" for one in self.found[:6])
+        if not self.remedies:
+            return what, f"{self.verdict}; pad {safe}", self.advice()
+        told = [f"{one['name']} {one['verdict']} ({one['of_fixed']:.2g})" for one in self.remedies]
+        best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
+        return what, f"{'; '.join(told)} of the fixed size's time", best
+
+    def advice(self) -> str:
+        """What it means, in a sentence."""
+        stands = self.in_the_way
+        parts = []
+        if self.first:
+            one = next(one.at_least for one in self.found if one.at_least.name == self.first)
+            parts.append(f"changes bits first: {one.name} ({one.why})")
+        if stands is not None:
+            parts.append(f"in the way: {stands.name}: {stands.why}")
+        elif any(one.safe < self.graph.fixed for one in self.found):
+            every = all(one.at_safe.certified for one in self.found)
+            parts.append(CERTIFIED if every else "sums are added alike; not all were asked whole")
+        return "; ".join(parts) or "every content is padded to the fixed size"
+
+    def reproduce(self, folder: str | Path) -> Any:
+        """Writes the report of what changes bits at the least size. InputError: nothing does."""
+        if self.walked is None:
+            why = "no least size changes bits, so there is nothing to report"
+            raise InputError("source", "(none)", why, "compare two runs that differ")
+        return self.walked.reproduce(folder)
+
+    def drawn(self) -> Figure | None:
+        """Draws the operations of the run that differs; None where none does."""
+        return None if self.walked is None else self.walked.drawn()
+
+
+def _said(one: Sized) -> str:
+    if one.at_least.lacking and one.safe == one.least:
+        return f"to {one.safe:,} alone"
+    less = " or less" * bool(one.over)
+    return f"to {one.safe:,}{less}" + f" (not {one.least:,})" * (one.safe > one.least)
+
+
+def _content(one: Sized) -> dict[str, Any]:
+    """An entry of ``contents``."""
+    return {
+        "content": one.content,
+        "least": one.least,
+        "safe": one.safe,
+        "at_least": _serves(one.at_least),
+        "at_safe": _serves(one.at_safe),
+        "certified": one.at_safe.certified,
+        "over": one.over or None,
+    }
+
+
+def _serves(one: Serves) -> dict[str, Any]:
+    return {
+        "serves": one.serves,
+        "by_order": one.by_order,
+        "lacking": one.lacking,
+        "operation": one.name or None,
+        "why": one.why or None,
+        "certified": one.certified,
+        "kept": [_kept(box) for box in one.boxes],
+    }
+
+
+def remedied(
+    model: Any,
+    lengths: Iterable[int],
+    *,
+    content: int | None = None,
+    fixed: int | None = None,
+    **words: Any,
+) -> Padded:
+    """As ``padded``, with the ways of padding judged and timed at ``content``; the middle one of
+    the lengths if it is not given."""
+    every = sorted({*lengths, *([] if content is None else [content])})
+    found = padded(model, lengths=every, fixed=fixed, **words)
+    at = content or every[len(every) // 2]
+    found.remedies = graphs.judged(found.graph, found.found, at)
+    return found
+
+
+def _kept(box: Box | None) -> list[dict[str, int]] | None:
+    return None if box is None else [vars(part) for part in box]
+
+
+def padded(
+    model: Any,
+    vary: str = "length",
+    *,
+    fixed: int | None = None,
+    lengths: Iterable[int] | None = None,
+    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    to: int | None = None,
+    value: float = 0.0,
+    seed: int = 0,
+    safe: bool = True,
+    plan: str | Path | None = None,
+    target: str | Target | None = None,
+    trust: bool = False,
+    explain: bool = True,
+    progress: Tell | None = None,
+) -> Padded:
+    """Pads a model's inputs along an axis, and says which sizes keep the fixed run's bits.
+
+    ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
+    ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
+    ``lengths``: of content; 1, a tenth and a quarter of the fixed size if not given. ``to``: pad to
+    this size instead of each content's least. ``safe``: seek safe sizes. ``plan``: a folder for
+    plan.json and padded.py. ``target``: run it in a process of its own, with this target's
+    switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
+    Nondeterministic.
+    """
+    tell = progress or (lambda _: None)
+    tell("opening the model")
+    graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
+    fixed = graph.fixed
+    some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
+    contents = sorted(some if lengths is None else {count("lengths", one) for one in lengths})
+    running = ExitStack()
+    try:
+        notes = _started(graph, model, contents[0], target, trust, running)
+        answer = _answered(graph, model, vary, contents, to, safe, explain, tell)
+        answer.notes = notes
+        if plan is not None or safe:
+            tell("checking the plan")
+            every = contents if plan is None else range(1, contents[-1] + 1)
+            answer.plan = graph_plan.make(graph, every, _name(model), tell)
+            answer.plan.between = _between(graph, answer.found, tell)
+        if plan is not None and answer.plan is not None:
+            answer.written = [str(path) for path in answer.plan.save(Path(plan))]
+    except BaseException:
+        running.close()
+        raise
+    weakref.finalize(answer, running.close)
+    return answer
+
+
+def _started(
+    graph: Graph, model: Any, content: int, target: Any, trust: bool, running: ExitStack
+) -> list[str]:
+    """Watches the fixed run, in this process or on a target's; what is to be said of it."""
+    graph.check(content)
+    if target is None:
+        _, notes = watched(graph.opened.recorder(graph.inputs(content, graph.fixed)), "the model")
+        graph.doubt = next((one for one in notes if CHANGED in one), "")
+        return notes
+    folder = Path(tempfile.mkdtemp(prefix="probe-"))
+    running.callback(shutil.rmtree, folder, ignore_errors=True)
+    process = running.enter_context(Apart(text_of(model, "target"), target_of(target), {}))
+    graph.opened = Elsewhere(process, folder, trust)
+    found = [str(one) for one in graph.whole(content).notes]
+    graph.doubt = next((one for one in found if CHANGED in one), "")
+    return found
+
+
+def _between(graph: Graph, sizes: list[Sized], tell: Tell) -> list[between.Between]:
+    """Shorter sizes that take constants between operations, where padding inputs takes longer."""
+    found = []
+    for one in sizes:
+        if one.at_least.lacking or one.safe == one.content:
+            continue
+        tell(f"padding between operations: {one.content:,}")
+        if (told := between.sought(graph, one.content, one.safe)) is not None:
+            found.append(told)
+    return found
+
+
+def _answered(
+    graph: Graph,
+    model: Any,
+    vary: str,
+    contents: list[int],
+    to: int | None,
+    safe: bool,
+    explain: bool,
+    tell: Tell,
+) -> Padded:
+    """Every content on its own, and the first difference explained."""
+    found = []
+    for content in contents:
+        graph.checked(content)
+        tell(f"{vary} {content:,} of {graph.fixed:,}")
+        if to is not None or not safe:
+            found.append(_only(graph, content, to))
+        else:
+            found.append(graph.sized(content))
+    answer = Padded(found, _name(model), graph, vary)
+    answer.walked = _walked(answer, explain, tell)
+    return answer
+
+
+def _graph(
+    model: Any,
+    vary: str,
+    fixed: int | None,
+    inputs: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    value: float,
+    seed: int,
+    trust: bool,
+) -> Graph:
+    """Opens the model with inputs of the fixed size. InputError: it, or its size, is not known."""
+    subject = opened(model, trust)
+    if fixed is None and inputs is None and not shapes:
+        raise InputError("fixed", "(none)", "nothing says the size to compare with", FIXED)
+    if not subject.inputs and inputs is None:
+        why = "the model says nothing of its inputs"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz, of the fixed size")
+    arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
+    if not arrays:
+        why = f"without inputs there is no {vary} to pad"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
+    along = axes(vary, arrays, subject.inputs)
+    have = {name: arrays[name].shape[axis] for name, axis in along.items()}
+    fixed = fixed or min(have.values())
+    for name, axis in along.items():
+        if have[name] < fixed:
+            why = f"{name} has {have[name]} entries along axis {axis}"
+            raise InputError("fixed", fixed, why, f"use {have[name]} or less, or longer inputs")
+        arrays[name] = np.take(arrays[name], range(fixed), axis)
+    return Graph(subject, arrays, along, fixed, value)
+
+
+def _only(graph: Graph, content: int, to: int | None) -> Sized:
+    """What is known of one size: the one that was asked for, or else the least."""
+    if to is not None:
+        if not content <= to <= graph.fixed:
+            why = f"the content has {content} entries, and the fixed size is {graph.fixed}"
+            raise InputError("padded", to, why, f"use {content} to {graph.fixed}")
+        told = graph.serves(content, to)
+        return _unsought(graph, content, to, told)
+    if (hopeless := graph.hopeless(content)) is not None:
+        return Sized(content, graph.fixed, graph.fixed, hopeless, hopeless)
+    for size in range(content, graph.fixed + 1):
+        told = graph.serves(content, size)
+        if not told.lacking:
+            break
+    return _unsought(graph, content, size, told)
+
+
+def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
+    """Where one size alone was judged: if it does not serve, a shorter one than the fixed may."""
+    if told.serves:
+        return Sized(content, size, size, told, told)
+    return Sized(content, size, graph.fixed, told, graph.own(content), "not sought")
+
+
+def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:
+    """Explains the first least size that changes bits, where the bits of its content show it."""
+    one = next((one for one in answer.found if one.at_least.by_order == "differs"), None)
+    if one is None:
+        return None
+    graph = answer.graph
+    sides = graph.side(one.content, one.least), graph.whole(one.content)
+    found = compared(sides[0].side, sides[1].side, explain, tell)
+    left = f"{one.content:,} padded to {one.least:,}"
+    todo = f"pad to {one.safe:,}"
+    return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))
+
+
+def _name(model: Any) -> str:
+    if is_function(model):
+        return str(model)
+    return Path(model).name if isinstance(model, str | Path) else type(model).__name__

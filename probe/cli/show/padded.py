@@ -1,0 +1,132 @@
+"""A model of any graph, padded: which sizes keep the fixed run's bits, and what is in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from probe.answers.padded import Padded
+from probe.cli.show.walks import walked
+from probe.network.graph import Serves, Sized
+from probe.network.graph_plan import GraphPlan
+from probe.network.kept import Box
+from probe.printing import counted, table
+
+MOST = 24
+"""Rows of contents that are printed."""
+
+
+def padded(found: Padded) -> RenderableType:
+    """Returns everything that is said of a padded graph."""
+    told = found.report()
+    head = f"{found.model}: {counted(told['operations_total'], 'operation')} of any graph, "
+    unknown = told["operations_total"] - told["examined"]
+    head += f"{counted(unknown, 'operation')} not understood, " * bool(unknown)
+    axes = ", ".join(f"{name} along axis {axis}" for name, axis in found.graph.along.items())
+    head += f"padded against {found.vary} {found.graph.fixed:,} ({axes})"
+    colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    parts: list[RenderableType] = [
+        Text(head),
+        Text(f"verdict: {found.verdict}", f"bold {colour}"),
+        Text(found.advice()),
+        *(Text(f"note: {one}", "yellow") for one in found.notes),
+        "",
+        _contents(found.found),
+        Text(MEANS, "dim"),
+    ]
+    if found.remedies:
+        parts += [
+            "",
+            _remedies(found.remedies),
+            Text(f"recommended: {told['recommended']}", "bold"),
+        ]
+    if found.plan is not None:
+        parts += ["", *_plan(found.plan)]
+    if found.walked is not None:
+        parts += ["", Text("The run that differs, operation by operation:", "bold")]
+        parts.append(walked(found.walked))
+    if found.written:
+        parts += ["", Text(f"written: {', '.join(found.written)}")]
+    return Group(*parts)
+
+
+MEANS = (
+    "least: the shortest that has all outputs which read content; safe: the shortest at which all "
+    "operations compute them as at the fixed size; proof: of the safe size, whatever the inputs are"
+)
+
+
+def _contents(sizes: list[Sized]) -> RenderableType:
+    right = ("content", "least", "safe")
+    rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
+    for one in sizes[:MOST]:
+        least = one.at_least
+        word, colour = _word(one)
+        rows.add_row(
+            f"{one.content:,}",
+            f"{one.least:,}",
+            f"{one.safe:,}{' or less' * bool(one.over)}",
+            Text(word, colour),
+            f"{least.name}: {least.why}" if least.name and not least.serves else "",
+            "; ".join(_box(box) for box in one.at_safe.boxes),
+            _proof(one.at_safe),
+        )
+    if len(sizes) <= MOST:
+        return rows
+    return Group(rows, Text(f"and {len(sizes) - MOST} contents more; --json has all", "dim"))
+
+
+def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
+    rows = table("remedy", "verdict", "of the fixed size's time", "in the way", "what it does")
+    for one in ways:
+        verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
+        rows.add_row(
+            one["name"], verdict, f"{one['of_fixed']:.2f}", one["refusal"] or "", one["doc"]
+        )
+    return rows
+
+
+def _word(one: Sized) -> tuple[str, str]:
+    if one.at_least.serves:
+        return "equal", "green"
+    if one.at_least.lacking:
+        return "no shorter length has the outputs", "yellow"
+    return one.at_least.by_order, "red"
+
+
+def _proof(one: Serves) -> str:
+    if one.by_order == "same" and one.why:
+        return one.why
+    if one.by_order == "same":
+        return "every addition asked" if one.certified else "by order, not certified"
+    return f"not of {one.name} ({one.why})" if one.name else one.why or one.by_order
+
+
+def _box(box: Box | None) -> str:
+    if box is None:
+        return "constant"
+    if not box:
+        return "all"
+    return ", ".join(
+        f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}"
+        + f" at {part.start + part.offset:,}" * bool(part.offset)
+        for part in box
+    )
+
+
+def _plan(plan: GraphPlan) -> list[RenderableType]:
+    longest = plan.stretches[-1].last
+    text = f"plan: {counted(len(plan.stretches), 'stretch')} up to {longest:,}"
+    text += f"; checked on fresh inputs at {counted(len(plan.checked), 'content')}"
+    text += f", failed at {', '.join(map(str, plan.failed))}" if plan.failed else ", none failed"
+    parts: list[RenderableType] = [Text(text, "red" if plan.failed else "default")]
+    if plan.over:
+        parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
+    parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
+    for one in plan.between:
+        behind = ", ".join(f"{each.operation} from {each.start:,} on" for each in one.splices)
+        said = f"content {one.content:,} padded to {one.size:,} alone keeps the bits too, where "
+        parts.append(Text(f"{said}constants are put in behind {behind}"))
+    return parts

@@ -1,0 +1,408 @@
+"""A model of any graph, padded along an axis: which padded sizes change no bit, and why others do.
+
+Content of n entries along the axis (positions of a length, rows of a batch) is padded to a size.
+The run at the fixed size is the reference: its outputs that read content, told from those of
+padding alone, are to come out of a shorter run bit for bit. A size serves where these outputs read
+the same there, and where every operation on the way computes them alike: sums by order, functions
+place by place, the rest by bits (:mod:`probe.recording.judging`). Every graph is followed, as far
+as its recorder knows what its operations mean; what is in the way is named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.errors import InputError, Nondeterministic
+from probe.network.kept import Box, Part, apart, box_of, index, place_of, where_kept
+from probe.operands import normal
+from probe.recording.difference import Aligned
+from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
+from probe.recording.judging import Judged, judged
+from probe.recording.meaning import (
+    Joins,
+    Meaning,
+    Moves,
+    Pads,
+    Picks,
+    Reshapes,
+    Same,
+    Splits,
+    Turns,
+    Windows,
+)
+from probe.recording.recording import Live, Side
+from probe.recording.source import Known
+
+SETS = 4
+"""Fresh contents on which whole runs are compared before anything is asked of operations."""
+
+SEED = 52_000
+
+SECONDS = 240.0
+"""Seconds after which no further size is asked about."""
+
+SLIDING = (Windows, Moves, Pads, Picks, Joins, Splits, Turns, Reshapes, Same)
+"""What an operation means whose outputs may be had from a longer input, though not from this."""
+
+
+@dataclass(frozen=True)
+class Serves:
+    """Whether a padded size serves some content. ``name``, ``why``: the operation that stands
+    against it, or, where it serves, the first one that no proof is known of.
+
+    ``by_order``: ``same``, ``differs`` or ``unknown``; ``lacking``: outputs read something else
+    there, so that no rounding is to blame. ``boxes``: what is kept of each output, None of one
+    that no content is read by.
+    """
+
+    serves: bool
+    by_order: str = "unknown"
+    name: str = ""
+    why: str = ""
+    certified: bool = False
+    lacking: bool = False
+    boxes: tuple[Box | None, ...] = ()
+
+
+@dataclass
+class Sized:
+    """Content of a length: the least size that has its outputs, and the least safe one.
+
+    ``at_least``: what is known of the run at the least size; ``at_safe``: of the safe one, which
+    is the fixed size where no shorter one is; ``over``: why the search stopped early.
+    """
+
+    content: int
+    least: int
+    safe: int
+    at_least: Serves
+    at_safe: Serves
+    over: str = ""
+
+
+class Graph:
+    """A model with inputs of the fixed size, padded along axes of them.
+
+    ``opened``: gives recorders of the model with inputs (``Opened``). ``arrays``: by name, of
+    which ``along`` names the axes that are padded, each of the ``fixed`` size. ``value``: what
+    padding holds in floating-point inputs; integers and masks are padded with 0. ``own_places``:
+    outputs read content all the way to the fixed size (a state is carried through the padding), so
+    that those at the places of content alone are kept. ``doubt``: why what is watched is not what
+    users run, empty if it is.
+    """
+
+    def __init__(
+        self,
+        opened: Any,
+        arrays: Mapping[str, np.ndarray],
+        along: Mapping[str, int],
+        fixed: int,
+        value: float = 0.0,
+        seconds: float = SECONDS,
+    ) -> None:
+        self.opened, self.arrays, self.along = opened, dict(arrays), dict(along)
+        self.fixed, self.value, self.seconds = fixed, value, seconds
+        self.known: Known = {}
+        self.begun: float | None = None
+        self.tried = 0
+        self.own_places = False
+        self.doubt = ""
+        self._sides: dict[tuple[int, int], Held | str] = {}
+        self._followed: dict[tuple[int, int], Followed] = {}
+        self._boxes: dict[int, tuple[Box | None, ...]] = {}
+        self._sized: dict[int, Sized] = {}
+
+    def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
+        """The inputs for content of so many entries, padded to a size; other numbers by seed."""
+        found = {}
+        for number, (name, array) in enumerate(self.arrays.items()):
+            if seed and str(array.dtype) in floats.FORMATS and array.dtype != np.uint16:
+                factor = 1 + normal(SEED + 101 * seed + number, "x", array.shape) / 4
+                array = (array * factor).astype(array.dtype)
+            if (axis := self.along.get(name)) is not None:
+                content_part = (slice(None),) * axis + (slice(content),)
+                array = array[content_part]
+                width = [(0, 0)] * array.ndim
+                width[axis] = (0, size - array.shape[axis])
+                value = self.value if array.dtype.kind == "f" else 0
+                array = np.pad(array, width, constant_values=value)
+            found[name] = np.ascontiguousarray(array)
+        return found
+
+    def side(self, content: int, size: int) -> Held:
+        """A watched run. InputError where the model does not take the size."""
+        key = content, size
+        if key not in self._sides:
+            for old in list(self._sides)[:-6]:
+                del self._sides[old]
+            try:
+                self._sides[key] = Held(self._recorded(self.inputs(content, size)))
+            except (Nondeterministic, KeyboardInterrupt, MemoryError):
+                raise
+            except Exception as error:  # a library refuses a size as it likes
+                self._sides[key] = " ".join(str(getattr(error, "why", error)).split())[:200]
+        found = self._sides[key]
+        if isinstance(found, str):
+            raise InputError("size", size, f"the model does not run at it: {found}", "")
+        return found
+
+    def _recorded(self, given: Mapping[str, np.ndarray]) -> Side:
+        """Records it: in this process, or where the model is opened in another one, there."""
+        elsewhere = getattr(self.opened, "side", None)
+        found: Side = elsewhere(given) if elsewhere else Live(self.opened.recorder(given))
+        return found
+
+    def whole(self, content: int) -> Held:
+        """The run at the fixed size."""
+        return self.side(content, self.fixed)
+
+    def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
+        """Outputs as users get them: unwatched."""
+        return self.call(content, size, seed)()
+
+    def call(self, content: int, size: int, seed: int = 0) -> Callable[[], list[np.ndarray]]:
+        """Returns what runs it unwatched, again and again."""
+        given = self.inputs(content, size, seed)
+        elsewhere = getattr(self.opened, "plain", None)
+        found: Callable[[], list[np.ndarray]]
+        found = partial(elsewhere, given) if elsewhere else self.opened.recorder(given).plain
+        return found
+
+    @cached_property
+    def nothing(self) -> Held:
+        """The run of padding alone, at the fixed size."""
+        return self.side(0, self.fixed)
+
+    def boxes(self, content: int) -> tuple[Box | None, ...]:
+        """What of each output of the fixed run reads content."""
+        if content not in self._boxes:
+            whole, nothing = self.whole(content), self.nothing
+            ours, theirs = labels_of(whole, nothing)
+            outputs = zip(whole.recording.outputs, nothing.recording.outputs, strict=True)
+            found = tuple(box_of(reading(ours[n], theirs[m])) for n, m in outputs)
+            self._boxes[content] = self._own_places(content, found) if self.own_places else found
+        return self._boxes[content]
+
+    def _own_places(self, content: int, boxes: Sequence[Box | None]) -> tuple[Box | None, ...]:
+        """Of outputs that have an entry for each of the input's, those of content alone."""
+        whole, short = (self.side(content, size).recording for size in (self.fixed, self.fixed - 1))
+        found = []
+        for number, other, box in zip(whole.outputs, short.outputs, boxes, strict=True):
+            sizes = whole.values[number].shape, short.values[other].shape
+            both = (self.fixed, self.fixed - 1)
+            axes = [n for n, each in enumerate(zip(*sizes, strict=False)) if each == both]
+            named = {part.axis for part in box or ()}
+            if box is not None and len(axes) == 1 and axes[0] not in named:
+                box = tuple(sorted((*box, Part(axes[0], 0, content)), key=lambda p: p.axis))
+            found.append(box)
+        return tuple(found)
+
+    def check(self, content: int) -> None:
+        """InputError where content doesn't fit."""
+        if not 1 <= content <= self.fixed:
+            why = f"the fixed size is {self.fixed}"
+            raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
+
+    def checked(self, content: int) -> None:
+        """InputError where content doesn't fit, or where no output reads any."""
+        self.check(content)
+        if all(box is None for box in self.boxes(content)):
+            raise InputError("content", content, "no output reads it", "give more of it")
+
+    def sized(self, content: int, start: int = 0) -> Sized:
+        """The least size for content, and the least safe one; ``start``: from which on to look."""
+        if content not in self._sized:
+            self._sized[content] = self._searched(content, start)
+        return self._sized[content]
+
+    def _searched(self, content: int, start: int) -> Sized:
+        self.over()
+        self.checked(content)
+        least, over, at_least = 0, "", None
+        if why := self.hopeless(content):
+            return Sized(content, self.fixed, self.fixed, why, self.own(content))
+        for size in range(max(content, start), self.fixed):
+            if self.over():
+                over = f"{self.seconds:.0f} seconds were over at size {size:,}"
+                break
+            told = self.serves(content, size, named=at_least is None)
+            if told.lacking:
+                continue
+            if at_least is None:
+                least, at_least = size, told
+            if told.serves:
+                return Sized(content, least, size, at_least, told)
+        own = self.own(content)
+        return Sized(content, least or self.fixed, self.fixed, at_least or own, own, over)
+
+    def over(self) -> bool:
+        """Whether the time is over that searching may take."""
+        self.begun = self.begun or time.monotonic()
+        return time.monotonic() - self.begun > self.seconds
+
+    def own(self, content: int) -> Serves:
+        """The fixed run serves itself."""
+        why = "the fixed run itself"
+        return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
+
+    def hopeless(self, content: int) -> Serves | None:
+        """Says why no shorter size has the outputs of content; None where one may.
+
+        That is so where one entry less is lacking by an operation that reads all of the axis.
+        """
+        size = self.fixed - 1
+        if size < content:
+            return Serves(False, lacking=True, why="the content fills the fixed size")
+        try:
+            side = self.side(content, size)
+        except InputError:
+            return None
+        followed = self._follow(content, size)
+        if self._kept(content, side, followed) is not None:
+            return None
+        if not self.own_places and self._carried(content, side):
+            self.own_places = True
+            self._boxes.clear()
+            if self._kept(content, side, followed) is not None:
+                return None
+            self.own_places = False
+            self._boxes.clear()
+        name, meaning = self._lost(content, size, followed)
+        first = getattr(meaning, "steps", ())
+        inner = first[0].meaning if first else getattr(meaning, "first", meaning)
+        if isinstance(inner, SLIDING) or (not name and not self._carried(content, side)):
+            return None
+        why = "its outputs read all of the padded axis, so they follow the padded size itself"
+        return Serves(False, "unknown", name, why, lacking=True)
+
+    def _carried(self, content: int, side: Held) -> bool:
+        """Whether an output that has fewer entries in the short run reads content in all."""
+        run = self.whole(content).recording
+        both = zip(side.recording.outputs, run.outputs, self.boxes(content), strict=True)
+        for mine, other, box in both:
+            shapes = side.recording.values[mine].shape, run.values[other].shape
+            named = {part.axis for part in box or ()}
+            if box is not None and len(shapes[0]) == len(shapes[1]):
+                sizes = enumerate(zip(*shapes, strict=True))
+                if any(n != m and axis not in named for axis, (n, m) in sizes):
+                    return True
+        return False
+
+    def serves(self, content: int, size: int, named: bool = True) -> Serves:
+        """Judges one padded size. What is known of operations is kept for the next one.
+
+        ``named``: of a size at which whole runs differ, find the operation.
+        """
+        self.tried += 1
+        if size == self.fixed:
+            return self.own(content)
+        try:
+            side = self.side(content, size)
+        except InputError as error:
+            return Serves(False, name="", why=error.why, lacking=True)
+        followed = self._follow(content, size)
+        boxes = self._kept(content, side, followed)
+        if boxes is None:
+            name, _ = self._lost(content, size, followed)
+            why = "outputs that read content read something else at this size"
+            return Serves(False, "unknown", name, why, lacking=True)
+        if not self._alike(content, size, boxes):
+            if not named:
+                return Serves(False, "differs", boxes=boxes)
+            return self._differs(content, size, boxes)
+        return self._judged(content, size, boxes)
+
+    def _follow(self, content: int, size: int) -> Followed:
+        key = content, size
+        if key not in self._followed:
+            for old in list(self._followed)[:-4]:
+                del self._followed[old]
+            self._followed[key] = follow(self.side(content, size), self.whole(content))
+        return self._followed[key]
+
+    def _kept(self, content: int, side: Held, followed: Followed) -> tuple[Box | None, ...] | None:
+        """Where the short run has what is kept of each output; None where it hasn't all."""
+        both = side.recording.outputs, self.whole(content).recording.outputs
+        labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
+        return where_kept(self.boxes(content), labels)
+
+    def differing(self, content: int, size: int, boxes: Sequence[Box | None], seed: int) -> int:
+        """Kept outputs whose bits differ from the fixed run's, as users run both."""
+        short, whole = self.run(content, size, seed), self.run(content, self.fixed, seed)
+        count = 0
+        values = self.whole(content).recording
+        for number, box in enumerate(boxes):
+            if box is None:
+                continue
+            mine = short[number][index(box, True, short[number].ndim)]
+            other = whole[number][index(box, False, whole[number].ndim)]
+            count += apart(mine, other, values.values[values.outputs[number]])
+        return count
+
+    def _alike(self, content: int, size: int, boxes: Sequence[Box | None]) -> bool:
+        return not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
+
+    def _differs(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
+        """A size at which whole runs have other bits; the operation is the one that is judged so,
+        where one is."""
+        told = self._judged(content, size, boxes)
+        if told.serves:
+            why = "each operation agrees alone, but the runs have different bits"
+            return Serves(False, "unknown", "", why, boxes=boxes)
+        return told
+
+    def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
+        """Judges operation by operation."""
+        side, whole = self.side(content, size), self.whole(content)
+        found = follow(side, whole, lambda one: judged(one, side, whole, self.known))
+        if self._kept(content, side, found) is None:
+            name, why, order = self._culprit(content, side, found.told)
+            return Serves(False, order, name, why, boxes=boxes)
+        doubts = [(each.one.name, each.found.why) for each in found.told if each.found.why]
+        doubts += [(name, "it runs at one of the sizes alone") for name in found.alone]
+        doubts += [("the whole run", self.doubt)] * bool(self.doubt)
+        certified = not doubts and all(
+            each.found.certified for each in found.told if each.found.how != "exact"
+        )
+        if not doubts:
+            return Serves(True, "same", certified=certified, boxes=boxes)
+        return Serves(True, "unknown", *doubts[0], boxes=boxes)
+
+    def _culprit(self, content: int, side: Held, told: Sequence[Told]) -> tuple[str, str, str]:
+        """The first operation that, were it alone to compute differently, loses what is kept."""
+        guilty = [each for each in told if each.found.differing]
+        for each in guilty:
+            one = each
+
+            def alone(given: Aligned, one: Told = one) -> Judged:
+                same = given.left == one.one.left and given.right == one.one.right
+                return one.found if same else Judged("exact")
+
+            if self._kept(content, side, follow(side, self.whole(content), alone)) is None:
+                break
+        how = one.found.how
+        what = {
+            "order": "outputs are added differently",
+            "place": "outputs are computed differently at their places",
+        }.get(how, "outputs have different bits")
+        return one.one.name, f"{one.found.differing:,} {what}", "differs"
+
+    def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
+        """The first operation some of whose outputs that read content the short run hasn't."""
+        short, whole = self.side(content, size).recording, self.whole(content).recording
+        ours, theirs = labels_of(self.whole(content), self.nothing)
+        if len(short.operations) != len(whole.operations):
+            return "", None
+        for mine, other in zip(short.operations, whole.operations, strict=True):
+            for n, m in zip(mine.gives, other.gives, strict=False):
+                box = box_of(reading(ours[m], theirs[m]))
+                if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
+                    return mine.name, mine.meaning
+        return "", None

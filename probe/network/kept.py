@@ -1,0 +1,113 @@
+"""What of a model's outputs is kept: boxes of the fixed run, and where a shorter run has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.recording.labels import Labels
+from probe.recording.recording import Value
+
+
+@dataclass(frozen=True)
+class Part:
+    """Along an ``axis`` of an output: [start, stop) of the fixed run is [start + offset, stop +
+    offset) of the short one."""
+
+    axis: int
+    start: int
+    stop: int
+    offset: int = 0
+
+
+Box = tuple[Part, ...]
+"""What of an output is kept; empty: all of it."""
+
+
+def where_kept(
+    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]]
+) -> tuple[Box | None, ...] | None:
+    """Where a short run has what is kept of each output; None where it hasn't all of it.
+
+    ``labels``: of each output of the short run and of the fixed one.
+    """
+    found: list[Box | None] = []
+    for box, (left, right) in zip(boxes, labels, strict=True):
+        there = None if box is None else place_of(left, right, box)
+        if box is not None and there is None:
+            return None
+        found.append(there)
+    return tuple(found)
+
+
+def box_of(mask: np.ndarray) -> Box | None:
+    """Returns the smallest box that has all of a mask, by the axes of which it takes a part."""
+    if not mask.any():
+        return None
+    found = []
+    for axis in range(mask.ndim):
+        line = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
+        if len(line) < mask.shape[axis]:
+            found.append(Part(axis, int(line[0]), int(line[-1]) + 1))
+    return tuple(found)
+
+
+def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
+    """The box as an index into an output: of the short run, or of the fixed one."""
+    found = [slice(None)] * rank
+    for part in box:
+        moved = part.offset if short else 0
+        found[part.axis] = slice(part.start + moved, part.stop + moved)
+    return tuple(found)
+
+
+def place_of(left: Labels, right: Labels, box: Box) -> Box | None:
+    """The box with offsets at which a short run's value has the fixed one's labels; None: nowhere.
+
+    Along an axis that has another size, and that the box takes whole, there is none.
+    """
+    if len(left.shape) != len(right.shape):
+        return None
+    named = {part.axis: part for part in box}
+    other = [
+        axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m
+    ]
+    if any(axis not in named for axis in other):
+        return None
+    axes = [
+        axis
+        for axis in range(len(right.shape))
+        if axis in named
+        or not (left.implicit(axis) and right.implicit(axis))
+        or left.name(axis) != right.name(axis)
+    ]
+    mine, theirs = left.full(axes), right.full(axes)
+    wanted = theirs[index(box, False, theirs.ndim)]
+    for offset in _offsets(left, right, box):
+        moved = tuple(Part(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box)
+        fits = all(
+            p.start + p.offset >= 0 and p.stop + p.offset <= left.shape[p.axis] for p in moved
+        )
+        if fits and (mine[index(moved, True, mine.ndim)] == wanted).all():
+            return moved
+    return None
+
+
+def _offsets(left: Labels, right: Labels, box: Box) -> list[int]:
+    """None first, then where the sizes before the content may differ."""
+    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
+    return [0, *(sign * n for n in range(1, min(most, 8) + 1) for sign in (-1, 1))]
+
+
+def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
+    """How many elements have different bits."""
+    if mine.shape != other.shape:
+        return max(mine.size, other.size)
+    if value.dtype in floats.FORMATS:
+        return int(
+            ulp.apart(np.ascontiguousarray(mine), np.ascontiguousarray(other), value.dtype).sum()
+        )
+    return int((mine != other).sum())

@@ -1,0 +1,253 @@
+"""Which elements of one run another run has too, computed alike all the way from the inputs.
+
+Labels say which elements read the same (:mod:`probe.recording.labels`). Here they are followed
+operation by operation: where an operation computes an element differently in the two runs, its
+label becomes one that the other run has nowhere, and so does that of whatever reads it. An output
+that still has its label at the end is the other run's, bit for bit, as far as the operations were
+judged. It works for every graph: chains, residual connections, concatenations, several inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probe.recording.difference import (
+    Aligned,
+    Pair,
+    align,
+    filled,
+    given_labels,
+    labelled,
+    selected,
+)
+from probe.recording.judging import Judged, settled
+from probe.recording.labels import Labels, agreeing, joined, tag
+from probe.recording.recording import Operation, Recording, Side
+
+MOST_BYTES = 1 << 28
+"""Bytes of operands that are held at once."""
+
+Judge = Callable[[Aligned], Judged]
+
+
+@dataclass
+class Told:
+    """An operation of both runs, and how it was judged."""
+
+    one: Aligned
+    found: Judged
+
+
+@dataclass
+class Followed:
+    """Labels of two runs; ``left`` has those of its own where something was computed differently.
+
+    ``told``: operations that were judged, but for those that have no choice. ``alone``: operations
+    of one run that compute something.
+    """
+
+    left: list[Labels]
+    right: list[Labels]
+    told: list[Told] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
+
+
+def labels_of(left: Side, right: Side) -> tuple[list[Labels], list[Labels]]:
+    """Returns the labels of every value of both runs, by what is read alone."""
+    filled(left, right.recording)
+    filled(right, left.recording)
+    return labelled(left.recording, right.recording), labelled(right.recording, left.recording)
+
+
+def follow(left: Side, right: Side, judge: Judge | None = None) -> Followed:
+    """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
+    that read the same and were computed alike before; None: what is read decides alone."""
+    ours, theirs = left.recording, right.recording
+    found = Followed(*labels_of(left, right))
+    if judge is None:
+        return found
+    changed: set[int] = set()
+    strict, pairs = _paired(found, ours, theirs)
+    for mine, other in pairs:
+        op = ours.operations[mine]
+        if changed.intersection(op.reads):
+            relabelled(ours, op, found.left, changed)
+        if settled(op.meaning):
+            continue
+        if other is None:
+            found.alone.append(op.name)
+            for number in op.gives:
+                found.left[number] = _all_marked(found.left[number], mine)
+                changed.add(number)
+            continue
+        one = aligned(found.left, found.right, ours, theirs, mine, other)
+        told = Judged("exact", certified=True)
+        if any(pair.compared for pair in one.gives):
+            told = judge(one)
+            found.told.append(Told(one, told))
+        for n, pair in enumerate(one.gives):
+            apart = told.apart[n] if n < len(told.apart) else None
+            if strict and not pair.selection.whole:
+                found.left[pair.left] = _only(found.left[pair.left], pair, apart, mine)
+                changed.add(pair.left)
+            elif apart is not None and apart.any():
+                found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
+                changed.add(pair.left)
+    return found
+
+
+def relabelled(run: Recording, op: Operation, labels: list[Labels], changed: set[int]) -> None:
+    """Labels what an operation gives anew, where something that it reads has another label."""
+    given = given_labels(run, op, labels)  # type: ignore[arg-type]
+    for number, label in zip(op.gives, given, strict=True):
+        if run.values[number].content is None:
+            labels[number] = label
+            changed.add(number)
+
+
+def _paired(
+    found: Followed, ours: Recording, theirs: Recording
+) -> tuple[bool, list[tuple[int, int | None]]]:
+    """The left operations with their counterparts: in order where both runs have the same ones.
+
+    Else (a loop that is run step by step) by what they compute, and then what is not told to be the
+    counterpart's counts as different: True.
+    """
+    both = align(ours, theirs)
+    if all(mine == other for mine, other in both):
+        return False, [(mine, other) for mine, other in both if mine is not None]
+    places = {}
+    for one in reversed(theirs.operations):
+        places[_known_by(one, found.right)] = one.number
+    order = dict(both)
+    return True, [
+        (one.number, places.get(_known_by(one, found.left), order.get(one.number)))
+        for one in ours.operations
+    ]
+
+
+def _known_by(one: Operation, labels: list[Labels]) -> tuple[object, ...]:
+    first = labels[one.gives[0]] if one.gives else None
+    told = () if first is None else (first.shape, tag(first.array.tobytes()))
+    return (one.op, one.path, *told)
+
+
+def aligned(
+    left: Sequence[Labels],
+    right: Sequence[Labels],
+    ours: Recording,
+    theirs: Recording,
+    mine: int,
+    other: int,
+) -> Aligned:
+    """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
+    their labels."""
+    one, two = ours.operations[mine], theirs.operations[other]
+    made = Aligned(one.name, one.op, one.path, mine, other)
+
+    def pair(n: int, m: int) -> Pair:
+        a, b = left[n], right[m]
+        chosen = agreeing(a, b)
+        told = Pair(n, m, chosen, a.known and b.known)
+        told.compared = selected(chosen, ours.values[n].shape)
+        return told
+
+    made.reads = [pair(*both) for both in zip(one.reads, two.reads, strict=False)]
+    made.gives = [pair(*both) for both in zip(one.gives, two.gives, strict=False)]
+    return made
+
+
+def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
+    """Labels with a mark where an operation computes differently; along axes that are left out, at
+    all elements where it does so at one."""
+    every = np.arange(int(np.prod(one.shape, dtype=int))).reshape(one.shape)
+    index = np.asarray(pair.selection.taken(every, 0)).reshape(-1)
+    mask = np.zeros(one.shape, bool)
+    mask.reshape(-1)[index[apart]] = True
+    return _masked(one, mask, number)
+
+
+def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
+    """Labels with a mark wherever an operation was not seen to compute as its counterpart."""
+    mask = ~pair.selection.mask(one.shape, 0)
+    found = _masked(one, mask, number)
+    return found if apart is None or not apart.any() else marked(found, pair, apart, number)
+
+
+def _all_marked(one: Labels, number: int) -> Labels:
+    return _masked(one, np.ones(one.shape, bool), number)
+
+
+def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
+    out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
+    mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
+    mark = joined(one.array, tag("computed differently", number))
+    return one._replace(array=np.where(mask, mark, one.array))
+
+
+def reading(whole: Labels, nothing: Labels) -> np.ndarray:
+    """Returns which elements of a value read content: bool, of its shape.
+
+    ``whole``, ``nothing``: labels of the same run with content, and of padding alone. An exact
+    zero of padding alone may be another one's: what is told apart reads content.
+    """
+    found: np.ndarray = np.broadcast_to(
+        whole.full(_apart_axes(whole, nothing)) != nothing.full(_apart_axes(whole, nothing)),
+        whole.shape,
+    )
+    return found
+
+
+def _apart_axes(one: Labels, other: Labels) -> list[int]:
+    return [
+        axis
+        for axis in range(len(one.shape))
+        if not (one.implicit(axis) and other.implicit(axis)) or one.name(axis) != other.name(axis)
+    ]
+
+
+class Held:
+    """A side whose operands are fetched for many operations at once, and kept while there is room.
+
+    As of ``Side``; a run of the model for each ``MOST_BYTES`` of operands, rather than for each
+    operation.
+    """
+
+    def __init__(self, side: Side) -> None:
+        self.side, self.recording = side, side.recording
+        self._held: dict[int, np.ndarray] = {}
+        self._agains: dict[int, Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.side, name)
+
+    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
+        """As of ``Side``: with what the next operations read and give."""
+        if not wanted <= set(self._held):
+            self._held = self.side.arrays(wanted | set(self._behind(wanted)))
+        return {number: self._held[number] for number in wanted}
+
+    def _behind(self, wanted: set[int]) -> Iterable[int]:
+        """Further values, from the first wanted one on, as many as there is room for."""
+        values = self.recording.values
+        room = MOST_BYTES
+        first = min(wanted)
+        for number in (*range(first, len(values)), *range(first)):
+            value = values[number]
+            room -= int(np.prod(value.shape, dtype=int)) * 8
+            if room < 0:
+                return
+            yield number
+
+    def again(self, number: int) -> Any:
+        """As of ``Side``."""
+        if self._agains is None:
+            every = {one.number for one in self.recording.operations if not settled(one.meaning)}
+            self._agains = self.side.agains(every)
+        if number not in self._agains:
+            self._agains |= self.side.agains({number})
+        return self._agains[number]

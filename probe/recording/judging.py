@@ -1,0 +1,338 @@
+"""Whether one operation of two runs computes alike, output by output, whatever the data are.
+
+Sums are judged by their order and rounding, as the operation itself answers. Operations that move
+elements or round once have no choice. A function of an element is asked place by place with the
+same numbers; everything else is compared by bits, on several sets of operands that agree wherever
+both sides must. The last two can be refuted, and are never proofs: they say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.comparison import Revealer
+from probe.errors import ProbeError
+from probe.operands import normal
+from probe.order.certificate import BUDGET
+from probe.recording.alone import Alone
+from probe.recording.contract import CONSTANT, WEIGHT
+from probe.recording.difference import Aligned, Pair
+from probe.recording.meaning import (
+    ROUNDED_ONCE,
+    Contracts,
+    Each,
+    Exact,
+    Meaning,
+    Reduces,
+    Unknown,
+    Windows,
+)
+from probe.recording.recording import Side
+from probe.recording.source import Known, compared_cases, first_meaning
+
+SETS = 6
+"""Sets of operands on which operations are compared that have no order."""
+
+PLAIN, TELLING = 8, 16
+"""Numbers that every place of a function is given: any, and those to which places answer
+differently."""
+
+POOL, SHIFTS = 2048, (0, 1, 3, 8, 16)
+"""Numbers among which telling ones are looked for, and how far they are moved along the buffer."""
+
+SEED = 31_000
+
+ONCE = {
+    *ROUNDED_ONCE,
+    *("relu6", "clamp", "relu_n1_to_1", "leaky_relu", "prelu", "select_n", "bits", "sign_bit"),
+    *("divide_no_nan", "multiply_no_nan"),
+}
+"""Functions that round at most once: IEEE 754 leaves no choice, at whatever place."""
+
+UNROUNDED = {
+    *("relu", "relu6", "clip", "clamp", "relu_n1_to_1", "maximum", "minimum", "negative"),
+    *("absolute", "where", "select_n", "sign", "floor", "ceil", "round", "bits", "sign_bit"),
+}
+"""Of these, functions that round nothing: beside them one operation may round in the same piece."""
+
+CHOSEN = {"max", "min", "amax", "amin", "argmax", "argmin", "any", "all"}
+"""Reductions that give one of the elements that they read, or its place."""
+
+
+@dataclass
+class Judged:
+    """How two sides of an operation compare. ``apart``: for each of its outputs, which of the
+    pairs that must agree are computed differently (bool, flat), None for none.
+
+    ``how``: ``exact``, ``order``, ``place`` or ``bits``; empty where it could not be asked.
+    ``why``: what stands against a proof, empty for ``exact`` and ``order``. ``outputs``: of sums
+    that were compared. ``certified``: every addition and every fusion was asked about.
+    """
+
+    how: str
+    why: str = ""
+    apart: list[np.ndarray | None] = field(default_factory=list)
+    outputs: int = 0
+    certified: bool = False
+
+    @property
+    def differing(self) -> int:
+        """Outputs that are computed differently."""
+        return sum(int(one.sum()) for one in self.apart if one is not None)
+
+
+def settled(meaning: Meaning) -> bool:
+    """Whether an operation's bits follow from what it reads, wherever it stands."""
+    if isinstance(meaning, Unknown):
+        return False
+    if (parts := parts_of(meaning)) is not None:
+        rounding = [one for one in parts if not _unrounded(one)]
+        return all(map(settled, parts)) and len(rounding) <= 1
+    if isinstance(meaning, Exact) or (isinstance(meaning, Windows) and meaning.kind == "max"):
+        return True
+    if isinstance(meaning, Reduces):
+        return meaning.word in CHOSEN
+    return isinstance(meaning, Each) and meaning.word in ONCE
+
+
+def parts_of(meaning: Meaning) -> Sequence[Meaning] | None:
+    """What an operation computes that is several in one; None of one that is not, or not known."""
+    if steps := getattr(meaning, "steps", ()):
+        return [one.meaning for one in steps]
+    inside = getattr(meaning, "parts", None)
+    found: Sequence[Meaning] | None = None if inside is None else inside()
+    return found
+
+
+def _unrounded(meaning: Meaning) -> bool:
+    if isinstance(meaning, Each):
+        return meaning.word in UNROUNDED
+    return isinstance(meaning, Exact)
+
+
+def one_call(one: Aligned, left: Side, right: Side) -> bool:
+    """Whether both sides run the very same call, as where no size depends on what is varied: then
+    the library computes it in one way, place by place."""
+    assert one.left is not None and one.right is not None
+    sides = (left.recording, one.left), (right.recording, one.right)
+    ours, theirs = (
+        [(v.shape, v.dtype) for n in (*op.reads, *op.gives) for v in [recording.values[n]]]
+        + [repr(op.attributes)]
+        for recording, number in sides
+        for op in [recording.operations[number]]
+    )
+    return ours == theirs and all(_in_place(pair) for pair in one.gives)
+
+
+def _in_place(pair: Pair) -> bool:
+    chosen = pair.selection
+    if chosen.left is None or chosen.right is None:
+        return True
+    return bool(np.array_equal(chosen.left, chosen.right))
+
+
+def _counts(one: Aligned, left: Side) -> bool:
+    """Whether a function gives integers or truth values: comparisons, which round nothing."""
+    op = left.recording.operations[one.left or 0]
+    values = [left.recording.values[n] for n in op.gives]
+    return isinstance(op.meaning, Each) and not any(value.floating for value in values)
+
+
+def adds(meaning: Meaning) -> bool:
+    """Whether an operation is a sum, perhaps with more behind it."""
+    first = first_meaning(meaning)
+    if isinstance(first, Reduces):
+        return first.word in ("sum", "mean")
+    return isinstance(first, Contracts) or (isinstance(first, Windows) and first.kind != "max")
+
+
+def judged(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
+    """Judges an operation of both runs over the pairs of ``one.gives``.
+
+    ``known``: what was revealed of operations like it, which is added to. It costs the operation's
+    calls alone where the sides hold its operands.
+    """
+    assert one.left is not None and one.right is not None
+    meaning = left.recording.operations[one.left].meaning
+    if settled(meaning) or _counts(one, left) or one_call(one, left, right):
+        return Judged("exact", certified=True)
+    why = ""
+    if adds(meaning):
+        found = judged_sums(one, left, right, known)
+        if found.how:
+            return found
+        why = found.why
+    if isinstance(meaning, Each):
+        return _over(one, left, right, _by_place, "place", "compared place by place")
+    text = why or _unexplained(meaning)
+    return _over(one, left, right, _by_bits, "bits", f"{text}: compared by bits")
+
+
+def _unexplained(meaning: Meaning) -> str:
+    if isinstance(meaning, Unknown):
+        return f"it isn't known what it computes ({meaning.why})" * bool(meaning.why) or (
+            "it isn't known what it computes"
+        )
+    return "there are no questions for what it computes"
+
+
+def _sides(one: Aligned, left: Side, right: Side, output: int, pair: Pair) -> list[Alone]:
+    """Both sides alone. ValueError: an operation can't be run so."""
+    found = []
+    for at, (side, number) in enumerate(((left, one.left), (right, one.right))):
+        assert number is not None
+        found.append(Alone.of(side, number, output, pair, at))
+        if found[-1].again is None:
+            raise ValueError("it can't be run alone")
+    return found
+
+
+def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
+    """Of sums; ``how`` is empty where some outputs have no known summation."""
+    assert one.left is not None
+    first = first_meaning(left.recording.operations[one.left].meaning)
+    weighted = isinstance(first, Contracts) or (isinstance(first, Windows) and not first.pool)
+    budget = BUDGET if weighted else 0  # a mean's division is nothing that certificates ask about
+    made = Judged("order", certified=True)
+    for output, pair in enumerate(one.gives):
+        if not pair.compared:
+            made.apart.append(None)
+            continue
+        try:
+            sides = _sides(one, left, right, output, pair)
+            if not all(_as_recorded(side) for side in sides):
+                return Judged("", "alone it gives other bits than in the run")
+            apart = np.zeros(pair.compared, bool)
+            for told in compared_cases(sides, known, lambda: Revealer(kept=None, budget=budget)):
+                if told.unknown or told.left.orders is None or told.right.orders is None:
+                    some = told.unknown or len(told.pairs)
+                    why = (
+                        f"of {some} of {len(told.pairs)} outputs it isn't known how they are added"
+                    )
+                    return Judged("", why)
+                for some_apart in told.apart.values():
+                    apart[told.chosen[some_apart]] = True
+                made.outputs += len(told.pairs)
+                made.certified &= bool(told.certified().all())
+        except (ProbeError, ValueError, IndexError, KeyError) as error:
+            return Judged("", str(getattr(error, "why", error)))
+        made.apart.append(apart)
+    return made
+
+
+Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
+
+
+def _as_recorded(side: Alone) -> bool:
+    """Whether an operation gives its recorded bits alone."""
+    found = _apart(side.chosen(side.call()), side.outputs, side.value.dtype)
+    return not found.any()
+
+
+def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why: str) -> Judged:
+    """Judges output by output with ``compare``, which gives what differs."""
+    made = Judged(how, why)
+    for output, pair in enumerate(one.gives):
+        if not pair.compared:
+            made.apart.append(None)
+            continue
+        try:
+            made.apart.append(compare(_sides(one, left, right, output, pair), one.reads))
+        except Exception as error:  # a library raises what it likes
+            said = " ".join(str(getattr(error, "why", error)).split())[:120]
+            return Judged("", f"it could not be asked: {said or type(error).__name__}")
+    return made
+
+
+def _apart(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype in floats.FORMATS:
+        return np.asarray(ulp.apart(ours, theirs, dtype)).reshape(-1)
+    return np.asarray(ours != theirs).reshape(-1)
+
+
+def _changing(side: Alone, number: int) -> bool:
+    """Whether one of the operands may hold other numbers: no weights, and nothing that is computed
+    from integers alone (masks)."""
+    value = side.side.recording.values[side.operation.reads[number]]
+    fixed = value.given < 0 and value.role in (WEIGHT, CONSTANT)
+    return value.dtype in floats.FORMATS and not fixed and not value.plain
+
+
+def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
+    """Which pairs differ on the recorded operands, or on others that agree where they must."""
+    dtype = sides[0].value.dtype
+    left, right = sides
+    found = _apart(left.chosen(left.call()), right.chosen(right.call()), dtype)
+    for seed in range(1, SETS):
+        theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
+        ours = list(left.reads)
+        for n, pair in enumerate(reads[: len(ours)]):
+            if pair.selection.empty or not _changing(right, n):
+                continue
+            taken = pair.selection.taken(theirs[n], 1)
+            ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
+        found |= _apart(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
+    return found
+
+
+def _moved(side: Alone, number: int, seed: int) -> np.ndarray:
+    """An operand with every number times one between a half and one and a half: it keeps zeros,
+    infinities and signs."""
+    array = side.reads[number]
+    if not _changing(side, number):
+        return array
+    dtype = side.dtypes[number]
+    factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
+    return floats.round_to(floats.widen(array, dtype) * factor, dtype)
+
+
+def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
+    """Which pairs differ on any number that stands at every place of both sides, or on operands."""
+    dtype = sides[0].value.dtype
+    found = _by_bits(sides, reads)
+    for number in _numbers(sides):
+        both = [one.chosen(one.call(_filled(one, number))) for one in sides]
+        found |= _apart(both[0], both[1], dtype)
+    return found
+
+
+def _numbers(sides: list[Alone]) -> Iterator[float]:
+    """Numbers for all places: some that few places answer differently, then any."""
+    drawn = normal(SEED, "x", (POOL,)) * np.tile([0.25, 1.0, 4.0], POOL)[:POOL]
+    weights = any(not _changing(one, n) for one in sides for n in range(len(one.reads)))
+    yield from drawn[:PLAIN].tolist()
+    if not weights:  # beside weights each place has a result of its own
+        yield from drawn[_telling(sides, drawn)][:TELLING].tolist()
+
+
+def _telling(sides: list[Alone], drawn: np.ndarray) -> np.ndarray:
+    """Which numbers give different bits at some places of either side: bool."""
+    least, most = np.full(POOL, np.inf), np.full(POOL, -np.inf)
+    for one in sides:
+        size = int(np.prod(one.value.shape, dtype=int))
+        for shift in SHIFTS:
+            index = (np.arange(size) + shift) % POOL
+            given = []
+            for n, array in enumerate(one.reads):
+                own = index if array.size == size else np.arange(array.size) % POOL
+                values = floats.round_to(drawn[own], one.dtypes[n])
+                given.append(values.reshape(array.shape))
+            found = floats.widen(one.call(given)[one.output], one.value.dtype).reshape(-1)
+            with np.errstate(invalid="ignore"):  # of numbers that it has no result for
+                np.minimum.at(least, index, found)
+                np.maximum.at(most, index, found)
+    return np.asarray((least != most) & np.isfinite(least) & np.isfinite(most))
+
+
+def _filled(side: Alone, number: float) -> list[np.ndarray]:
+    """All that is read, with one number at every place; weights as they are."""
+    return [
+        np.broadcast_to(floats.round_to(np.array(number), side.dtypes[n]), array.shape).copy()
+        if _changing(side, n)
+        else array
+        for n, array in enumerate(side.reads)
+    ]

@@ -1,0 +1,306 @@
+"""Graphs of NumPy operations, padded: sizes that serve are those that brute force finds."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+import probe
+from probe.errors import InputError
+from probe.network.graph import Graph
+from probe.recorders.ndarray import Recorder, operation
+from probe.recording.meaning import Contracts, Each, Reduces, Scans, Unknown, Windows
+from probe.remedies import graphs
+
+FIXED, CHANNELS = 24, 3
+X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
+rng = np.random.default_rng(2)
+ONE, TWO = (rng.standard_normal((3, CHANNELS, CHANNELS)).astype(np.float32) for _ in range(2))
+BIAS = np.array([0.5, -0.25, 0.75], np.float32)
+WIDE = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), reads=(0, 1), weights=(0, 1, 2))
+
+
+def convolved(x, w, backwards=lambda size: False):
+    """A SAME convolution with its sums in sequence, or from the other end at some sizes."""
+    x, w = np.asarray(x), np.asarray(w)
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    size = x.shape[1]
+    terms = [
+        padded[:, k : k + size, c : c + 1] * w[k, c]
+        for k in range(w.shape[0])
+        for c in range(w.shape[1])
+    ]
+    y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
+    for term in terms[::-1] if backwards(size) else terms:
+        y = y + term
+    return y
+
+
+def conv(name, backwards=lambda size: False):
+    return operation(name, WIDE)(lambda x, w: convolved(x, w, backwards))
+
+
+class Opened:
+    """A NumPy function as an opened model."""
+
+    inputs = ()
+
+    def __init__(self, function):
+        self.function = function
+
+    def recorder(self, arrays):
+        return Recorder(self.function, *arrays.values())
+
+
+def residual(backwards=lambda size: False):
+    """Two convolutions with a residual connection, and the input concatenated."""
+    first, second = conv("first"), conv("second", backwards)
+
+    def model(x):
+        y = np.maximum(first(x, ONE) + BIAS, np.float32(0))
+        return np.concatenate([y + second(y, TWO), x], axis=2)
+
+    return model
+
+
+def graph(model, arrays=None, along=None, fixed=FIXED):
+    return Graph(Opened(model), arrays or {"x": X}, along or {"x": 1}, fixed)
+
+
+def brute(model, content):
+    """The least size at which all outputs that read content come out, by numbers alone."""
+
+    def run(content, size):
+        x = np.zeros((1, size, CHANNELS), np.float32)
+        x[:, :content] = X[:, :content]
+        return np.asarray(model(x))
+
+    whole = run(content, FIXED)
+    read = np.flatnonzero((whole != run(0, FIXED)).any(axis=(0, 2)))
+    for size in range(content, FIXED):
+        short = run(content, size)
+        if short.shape[1] > read[-1] and np.array_equal(
+            short[:, read[0] : read[-1] + 1], whole[:, read[0] : read[-1] + 1]
+        ):
+            return size
+    return FIXED
+
+
+@pytest.mark.parametrize("content", [5, 23])
+def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
+    found = graph(residual()).sized(content)
+    assert found.least == found.safe == brute(residual(), content)
+    assert found.at_safe.by_order == "same" and found.at_safe.certified
+
+
+def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
+    rounded = np.round(X * 2)  # sums of small whole numbers have the same bits in any order
+    first, second = conv("first"), conv("second", lambda size: size in (9, 10))
+
+    def model(x):
+        return second(np.maximum(first(x, np.rint(ONE)), np.float32(0)), np.rint(TWO))
+
+    one = Graph(Opened(model), {"x": rounded}, {"x": 1}, FIXED)
+    one.inputs = lambda content, size, seed=0: Graph.inputs(one, content, size)  # no other numbers
+    found = one.sized(6)
+    assert (found.least, found.safe) == (9, 11)
+    assert (found.at_least.name, found.at_least.by_order) == ("second", "differs")
+    assert "added differently" in found.at_least.why
+
+
+def test_a_difference_that_reaches_nothing_that_is_kept_is_none():
+    """In the short run the last entry alone is added otherwise, and it reads padding."""
+
+    def tail(x, w):
+        y = convolved(x, w)
+        if x.shape[1] == 9:
+            y[:, -1] = convolved(x, w, lambda size: True)[:, -1]
+        return y
+
+    second = operation("second", WIDE)(tail)
+    first = conv("first")
+
+    def model(x):
+        return second(first(x, ONE), TWO)
+
+    found = graph(model).serves(5, 9)
+    assert found.serves and found.boxes[0][0].stop == 7
+
+
+def test_what_reads_all_of_the_axis_is_named():
+    mean = operation("mean", Reduces((1,), "mean", True))(
+        lambda y: np.asarray(y).mean(axis=1, keepdims=True)
+    )
+    found = graph(lambda x: mean(residual()(x))).sized(4)
+    assert (found.least, found.safe) == (FIXED, FIXED)
+    assert found.at_least.name == "mean" and "read all of the padded axis" in found.at_least.why
+
+
+def test_a_state_that_is_carried_keeps_the_places_of_content():
+    carried = operation("scan", Scans(1))(lambda x: np.cumsum(np.asarray(x), axis=1))
+    one = graph(lambda x: carried(x))
+    found = one.sized(4)
+    assert one.own_places and (found.least, found.safe) == (4, 4)
+    assert (found.at_safe.boxes[0][0].start, found.at_safe.boxes[0][0].stop) == (0, 4)
+    assert (found.at_safe.by_order, found.at_safe.name) == ("unknown", "scan")
+
+
+def vector_loop(x):
+    """A function whose last odd elements come out of other code."""
+    y = np.tanh(np.asarray(x, np.float32))
+    flat = y.reshape(-1)
+    odd = len(flat) % 4
+    if odd:
+        flat[-odd:] = np.nextafter(flat[-odd:], np.float32(2))
+    return y
+
+
+def test_functions_are_compared_place_by_place():
+    function = operation("tanh", Each("tanh"))(vector_loop)
+    one = graph(lambda x: function(x), {"x": X[..., :1]})
+    found = one.sized(5)  # of 5 to 7 elements the last ones are a remainder, of which one is kept
+    assert (found.least, found.safe) == (5, 8)
+    assert found.at_least.by_order == "differs" and found.at_least.name == "tanh"
+    assert found.at_safe.by_order == "unknown" and "place by place" in found.at_safe.why
+
+
+def test_what_is_not_understood_is_compared_by_bits_and_in_the_way():
+    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.3))
+    found = graph(lambda x: riddle(x)).sized(5)
+    assert (found.least, found.safe) == (FIXED, FIXED)
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    halved = operation("halved", Each("halved"))(
+        lambda x: np.nextafter(np.asarray(x), np.float32(9)) if len(x) == 3 else np.asarray(x)
+    )
+    found = graph(lambda x: halved(x), {"x": rows}, {"x": 0}, 8).sized(3)
+    assert (found.least, found.safe, found.at_safe.name) == (3, 4, "halved")
+
+
+def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():
+    def product(x, w):
+        x, w = np.asarray(x), np.asarray(w)
+        order = range(w.shape[0])[::-1] if len(x) < 4 else range(w.shape[0])
+        y = np.zeros((len(x), w.shape[1]), np.float32)
+        for k in order:
+            y = y + x[:, k : k + 1] * w[k]
+        return y
+
+    dense = operation("dense", Contracts("mk,kn->mn"))(product)
+    a, b = (rng.standard_normal((8, 6)).astype(np.float32) for _ in range(2))
+    w = rng.standard_normal((6, 5)).astype(np.float32)
+    one = graph(lambda a, b: (dense(a, w) - b[:, :5], b), {"a": a, "b": b}, {"a": 0, "b": 0}, 8)
+    found = one.sized(2)
+    assert (found.least, found.safe) == (2, 4) and found.at_safe.certified
+    assert [box[0].stop for box in found.at_safe.boxes] == [2, 2]
+
+
+def answered(model, **words):
+    return probe.network(lambda x: model(x), inputs={"x": X}, fixed=FIXED, **words)
+
+
+def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
+    found = answered(residual(lambda size: size == 6), lengths=[3], plan=tmp_path / "plan")
+    assert found.verdict == "differs" and found.first == "second"
+    told = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert told["certified"] and not told["failed"]
+    assert (found.found[0].content, found.found[0].safe) == (3, 7)
+    spec = importlib.util.spec_from_file_location("padded", tmp_path / "plan" / "padded.py")
+    padded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(padded)
+    model = residual(lambda size: size == 6)
+    for content in range(1, 4):
+        x = X[:, :content] * np.float32(1.5)
+        whole = np.zeros_like(X)
+        whole[:, :content] = x
+        short = model(padded.pad({"x": x})["x"])
+        (y,) = padded.complete([np.asarray(short)], content)
+        assert y.tobytes() == np.asarray(model(whole)).tobytes()
+
+
+def test_constants_between_operations_make_shorter_sizes_serve():
+    first, second, third = conv("first"), conv("second"), conv("third")
+
+    def model(x):
+        y = np.maximum(first(x, ONE) + BIAS, np.float32(0))
+        z = np.maximum(second(y, TWO) + BIAS, np.float32(0)) + y
+        return third(z, ONE) + BIAS
+
+    found = answered(model, lengths=[5])
+    (one,) = found.plan.between
+    assert one.size < found.found[0].safe and one.proved == 3 and one.certified
+    assert {each.operation for each in one.splices} <= {
+        "first",
+        "second",
+        "third",
+        "add",
+        "maximum",
+    }
+    assert any(each.operation == "second" for each in one.splices)
+
+
+def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, monkeypatch):
+    found = answered(residual(), lengths=[1], safe=False)
+    told = found.to_json()
+    assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
+    assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
+    assert "certified" in repr(found) and found.picture() is None
+    with pytest.raises(InputError, match="content=25: the fixed size is 24"):
+        answered(residual(), lengths=[25])
+    with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
+        answered(residual(), lengths=[5], padded=3)
+
+
+def test_operations_that_nobody_understands_are_in_the_way_of_orders():
+    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.5))
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
+    found = probe.network(lambda x: riddle(x), sizes=[2], **words)
+    (two,) = found.to_json()["sizes"]
+    assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
+
+
+def test_ways_of_padding_are_judged_and_timed():
+    rows = np.random.default_rng(3).standard_normal((1, 12, 2)).astype(np.float32)
+
+    def tripled(x, w):
+        y = convolved(x, w)
+        return np.nextafter(y, np.float32(9)) if x.shape[1] == 5 else y
+
+    wide = operation("conv", WIDE)(tripled)
+    w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
+    one = Graph(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
+    ways = {each["name"]: each for each in graphs.judged(one, [one.sized(4)], 4)}
+    assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
+    assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
+    assert graphs.recommended(list(ways.values())) == "pad"
+    assert ways["fixed"]["of_fixed"] == 1
+
+
+@pytest.mark.slow
+def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper, numpy_helper
+
+    w = np.random.default_rng(1).standard_normal((4, 4, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1], kernel_shape=[3]),
+        helper.make_node("Add", ["x", "y"], ["z"]),
+    ]
+    shape = [1, 4, "t"]
+    made = helper.make_graph(
+        nodes,
+        "residual",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(w, "w")],
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    path = str(tmp_path / "model.onnx")
+    here = probe.network(path, fixed=16, lengths=[3])
+    there = probe.network(path, "onnxruntime,threads=1", vary="length", fixed=16, lengths=[3])
+    assert there.graph.nothing.recording.target.startswith("onnxruntime")
+    assert [one.least for one in here.found] == [one.least for one in there.found] == [4]
+    assert here.plan.failed == there.plan.failed == []
