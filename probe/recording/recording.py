@@ -7,15 +7,12 @@ differ. A recording on disk is the same, with every value in a file (:mod:`probe
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
+import xxhash
 
 from probe import floats
 from probe.errors import Nondeterministic
@@ -112,15 +109,6 @@ class Side(Protocol):
         """Whether these values have the same bits in another run of the same side."""
 
 
-PIECE = 1 << 20
-"""Bytes that are hashed at once: the pieces of a large array on all cores."""
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), "probe-digest")
-
-
 def numbers(seen: Seen) -> Callable[[], np.ndarray]:
     """Returns a function that gives a value's exact numbers; integers and complex as they are."""
 
@@ -131,21 +119,27 @@ def numbers(seen: Seen) -> Callable[[], np.ndarray]:
     return given
 
 
+PIECE = 1 << 20
+"""Bytes from which on an array that isn't contiguous is copied and digested a few rows at a time."""
+
+
 def digest(array: np.ndarray) -> str:
-    """Returns a digest of an array's bits, row by row.
+    """Returns a digest of an array's bits, row by row: 32 digits, however it lies in memory.
 
-    SHA-1, for which processors have instructions: nobody chooses arrays that collide.
+    XXH3 of 128 bits reads memory as fast as it comes, some 15 times as fast as SHA-1 with the
+    processor's instructions: nobody chooses arrays that collide.
     """
-    plain = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    if len(plain) <= PIECE:
-        return hashlib.sha1(plain, usedforsecurity=False).hexdigest()
-    pieces = [plain[at : at + PIECE] for at in range(0, len(plain), PIECE)]
-    every = _threads().map(_piece, pieces)
-    return hashlib.sha1(b"".join(every), usedforsecurity=False).hexdigest()
+    if array.flags.c_contiguous or array.nbytes < PIECE:
+        return xxhash.xxh3_128_hexdigest(_bytes(array))
+    found = xxhash.xxh3_128()
+    rows = max(1, PIECE * len(array) // array.nbytes)
+    for at in range(0, len(array), rows):
+        found.update(_bytes(array[at : at + rows]))
+    return found.hexdigest()
 
 
-def _piece(plain: memoryview) -> bytes:
-    return hashlib.sha1(plain, usedforsecurity=False).digest()
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 class Watch:
