@@ -137,8 +137,8 @@ PIECE = 1 << 20
 def digest(array: np.ndarray) -> str:
     """Returns a digest of an array's bits, row by row: 32 digits, however it lies in memory.
 
-    XXH3 of 128 bits reads memory as fast as it comes, some 15 times as fast as SHA-1 with the
-    processor's instructions: nobody chooses arrays that collide.
+    XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
+    reads 1.5 with the processor's own instructions. Nobody chooses arrays that collide.
     """
     if array.flags.c_contiguous or array.nbytes < PIECE:
         return xxhash.xxh3_128_hexdigest(_bytes(array))
