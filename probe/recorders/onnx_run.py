@@ -28,6 +28,7 @@ from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Meaning
 
 PROVIDERS = ["CPUExecutionProvider"]
+BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
 LEVELS = {
     "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
@@ -217,7 +218,7 @@ class Optimised:
         """A value's bits as a container array, in ONNX's own order."""
         held = name not in self.values
         found: np.ndarray = self.weights[name].array if held else self.values[name].numpy()
-        if found.dtype.name == "bfloat16":
+        if found.dtype == BFLOAT16:
             found = found.view(np.uint16)
         return self.blocks[name].opened(found) if name in self.blocks else found
 
@@ -289,10 +290,9 @@ class Optimised:
         held = name not in self.values
         kind = self.weights[name].kind if held else self.values[name].element_type()
         shape = self.weights[name].array.shape if held else tuple(self.values[name].shape())
-        dtype = "bfloat16" if kind == onnx.TensorProto.BFLOAT16 else None
-        dtype = dtype or str(helper.tensor_dtype_to_np_dtype(kind))
         known = name if held or name in self.given else ""
-        return Seen(name, shape, dtype, lambda: self.array(name), WEIGHT if held else INPUT, known)
+        role = WEIGHT if held else INPUT
+        return Seen(name, shape, _dtype(kind), lambda: self.array(name), role, known)
 
     def _again(
         self, node: Any, reads: list[str]
@@ -384,6 +384,14 @@ class Optimised:
             return found
 
         return lines
+
+
+@functools.cache
+def _dtype(kind: int) -> str:
+    """The name of a type that ONNX gives a number."""
+    if kind == onnx.TensorProto.BFLOAT16:
+        return "bfloat16"
+    return str(helper.tensor_dtype_to_np_dtype(kind))
 
 
 def _cut(nodes: list[Any], sizes: list[int], alive: int, threads: int) -> list[list[Any]]:

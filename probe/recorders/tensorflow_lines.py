@@ -61,16 +61,23 @@ def _types(op: str) -> set[str]:
 
 def _slots(call: Call) -> list[str] | None:
     """The name of the argument to which each input belongs; a list's inputs share one."""
-    made = op_def_registry.get(call.op)
     names: list[str] = []
-    for one in made.input_arg if made is not None else ():
+    for name, number, types in _arguments(call.op):
         count = 1
-        if one.number_attr:
-            count = int(call.attributes.get(one.number_attr, 1))
-        elif one.type_list_attr:
-            count = len(call.attributes.get(one.type_list_attr, ()))
-        names += [one.name] * count
+        if number:
+            count = int(call.attributes.get(number, 1))
+        elif types:
+            count = len(call.attributes.get(types, ()))
+        names += [name] * count
     return names if names and len(names) == len(call.inputs) else None
+
+
+@cache
+def _arguments(op: str) -> list[tuple[str, str, str]]:
+    """(name, attribute that counts it, attribute with its types) of each argument."""
+    made = op_def_registry.get(op)
+    every = made.input_arg if made is not None else ()
+    return [(one.name, one.number_attr, one.type_list_attr) for one in every]
 
 
 def alone(
@@ -86,9 +93,10 @@ def alone(
     kinds = [inputs[n].dtype for n in read]
     if tf.resource in kinds:
         return None
+    rest = [None if n in read else one for n, one in enumerate(inputs)]  # keeps no operand alive
 
     def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        fed = list(inputs)
+        fed = list(rest)
         for n, bits, kind in zip(read, arrays, kinds, strict=True):
             fed[n] = tensor_of(bits, kind)
         found = run(op, fed, attributes, count)
@@ -107,7 +115,7 @@ def written(
     slots, lists, types = _slots(call), _list_slots(call.op), _types(call.op)
     if slots is None:
         return None
-    parameters = [name for name in inspect.signature(function).parameters if name != "name"]
+    parameters = _parameters(function)
     shown = {name: value for name, value in call.attributes.items() if name not in types}
     strange = [slot for slot in dict.fromkeys(slots) if slot not in parameters]
     free = [name for name in parameters if name not in slots and name not in shown]
@@ -130,6 +138,12 @@ def written(
     return lines
 
 
+@cache
+def _parameters(function: Any) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "name"]
+
+
+@cache
 def _list_slots(op: str) -> set[str]:
     made = op_def_registry.get(op)
     return {a.name for a in made.input_arg if a.number_attr or a.type_list_attr} if made else set()

@@ -17,6 +17,7 @@ UNREAD = ("resource", "variant", "string")
 """Types of tensors that are no arrays."""
 
 EAGER = tf.__internal__.EagerTensor
+BFLOAT16 = np.dtype(tf.bfloat16.as_numpy_dtype)
 
 
 def tensors(found: Any) -> list[Any]:
@@ -35,7 +36,7 @@ def arrays(found: Any) -> list[Any]:
 def array(tensor: Any) -> np.ndarray:
     """A tensor's bits as a container array: the tensor's own memory where that is possible."""
     plain = np.asarray(tensor._numpy())
-    return plain.view(np.uint16) if plain.dtype.name == "bfloat16" else plain
+    return plain.view(np.uint16) if plain.dtype == BFLOAT16 else plain
 
 
 def tensor_of(bits: np.ndarray, dtype: Any) -> Any:

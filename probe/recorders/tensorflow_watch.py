@@ -49,6 +49,7 @@ class Watching:
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
         self.memory: dict[tuple[Any, ...], Any] | None = None
+        self.sizes: set[tuple[int, ...]] = set()
         self.wanted: set[tuple[int, ...]] = set()
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
@@ -188,6 +189,9 @@ class Watching:
         """The handle of the variable whose memory a tensor has, or None."""
         if self.memory is None:
             self.memory = {_place(one): handle for handle, one in self.names.held()}
+            self.sizes = {place[1] for place in self.memory}
+        if tuple(tensor.shape) not in self.sizes:
+            return None
         return self.memory.get(_place(tensor))
 
     def seen(self, tensor: Any, path: str = "") -> Seen:

@@ -8,20 +8,21 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from probe import floats, ulp
+from probe import floats, memory, ulp
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
 from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
 
-MOST_BYTES = 1 << 28
-"""Bytes of values that are held at once while differences are counted."""
+LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
+"""Bytes of values that are held at once, and which part of what is free that is in between: what
+doesn't fit costs further runs."""
 
 
 @dataclass
@@ -286,53 +287,94 @@ def _verdict(one: Aligned) -> str:
 
 
 def judge(left: Side, right: Side, pairs: list[Pair]) -> None:
-    """Finds which pairs differ by digests, then counts differences by bits, a part at a time."""
+    """Finds which pairs differ, and counts differences by bits.
+
+    Of pairs that are whole the digests are known. Parts are fetched where all of them fit into
+    what may be held at once; else digests of them say first which are worth it.
+    """
     ours, theirs = left.recording.values, right.recording.values
-    parts = [one for one in pairs if not one.selection.whole and one.compared]
-    digests = (
-        left.digests({one.left: one.selection for one in parts}, 0) if parts else {},
-        right.digests({one.right: one.selection for one in parts}, 1) if parts else {},
-    )
     apart = []
     for one in pairs:
         if one.selection.whole:
             one.equal = ours[one.left].digest == theirs[one.right].digest
-        elif one.compared:
-            mine, other = digests[0].get(one.left), digests[1].get(one.right)
-            if mine is None or other is None:  # left out of a recording on disk
-                one.known, one.compared = False, 0
-            one.equal = mine == other or not one.compared
-        if not one.equal:
-            apart.append(one)
-    for some in _batches(apart, ours, theirs):
-        mine_bits = left.arrays({one.left for one in some})
-        other_bits = right.arrays({one.right for one in some})
-        for one in some:
-            if one.left in mine_bits and one.right in other_bits:
-                both = mine_bits[one.left], other_bits[one.right]
-                measure(one, *both, ours[one.left].dtype)
-            else:  # digests alone were kept: one element at least
+            apart += [] if one.equal else [one]
+    parts = [one for one in pairs if not one.selection.whole and one.compared]
+    if sum(_bytes(one, ours) for one in (*apart, *parts)) > room():
+        parts = _told_apart(left, right, parts)
+    for some in batches(apart + parts, [_bytes(one, ours) for one in (*apart, *parts)]):
+        mine = left.parts([(one.left, one.selection) for one in some], 0)
+        other = right.parts([(one.right, one.selection) for one in some], 1)
+        for one, *both in zip(some, mine, other, strict=True):
+            if both[0] is not None and both[1] is not None:
+                values = ours[one.left]
+                _measured(one, both[0], both[1], values.dtype, values.shape)
+            elif one.selection.whole:  # digests alone were kept: one element at least
                 one.differing, one.max_ulp = 1, None
+            else:
+                _left_out(one)
 
 
-def _batches(pairs: list[Pair], ours: list[Value], theirs: list[Value]) -> Iterator[list[Pair]]:
-    some: list[Pair] = []
-    size = 0
-    for one in pairs:
-        size += 8 * sum(
-            int(np.prod(shape, dtype=int))
-            for shape in (ours[one.left].shape, theirs[one.right].shape)
-        )
-        some.append(one)
-        if size > MOST_BYTES:
+def _told_apart(left: Side, right: Side, parts: list[Pair]) -> list[Pair]:
+    """Returns the pairs whose selected elements have different digests."""
+    mine = left.digests([(one.left, one.selection) for one in parts], 0)
+    other = right.digests([(one.right, one.selection) for one in parts], 1)
+    for one, *both in zip(parts, mine, other, strict=True):
+        if None in both:
+            _left_out(one)
+        else:
+            one.equal = both[0] == both[1]
+    return [one for one in parts if not one.equal]
+
+
+def _left_out(one: Pair) -> None:
+    """Nothing is known of a pair that a recording on disk has left out."""
+    one.known, one.compared, one.equal = False, 0, True
+
+
+def room() -> int:
+    """Bytes of values that may be held at once: a part of what is free."""
+    free = memory.free()
+    return MOST_BYTES if free is None else min(max(free // FREE_PART, LEAST_BYTES), MOST_BYTES)
+
+
+def _bytes(one: Pair, ours: list[Value]) -> int:
+    """Bytes of what is compared of a pair, on both sides."""
+    return 2 * one.compared * itemsize(ours[one.left])
+
+
+def itemsize(value: Value) -> int:
+    """Bytes of an element."""
+    known = value.dtype in floats.FORMATS
+    return (floats.container(value.dtype) if known else np.dtype(value.dtype)).itemsize
+
+
+Some = TypeVar("Some")
+
+
+def batches(every: Sequence[Some], sizes: Sequence[int]) -> Iterator[list[Some]]:
+    """Yields what may be held at once; ``sizes``: their bytes."""
+    some: list[Some] = []
+    size, most = 0, room()
+    for one, more in zip(every, sizes, strict=True):
+        if some and size + more > most:
             yield some
             some, size = [], 0
+        some.append(one)
+        size += more
     if some:
         yield some
 
 
 def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
-    ours, theirs = one.selection.taken(mine, 0), one.selection.taken(other, 1)
+    """Counts differences of two values; of either the selected elements alone."""
+    both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
+    _measured(one, *both, dtype, mine.shape)
+
+
+def _measured(
+    one: Pair, ours: np.ndarray, theirs: np.ndarray, dtype: str, shape: tuple[int, ...]
+) -> None:
+    """The same of the selected elements; ``shape``: of the left value."""
     if "float" not in dtype:
         apart = ours != theirs
         one.differing, one.max_ulp = int(apart.sum()), None
@@ -342,8 +384,8 @@ def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
         index = found.index
         one.differing = len(index)
         one.max_ulp = ulp.largest(found.ulps) if len(index) else 0
-        values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
         if len(index):
+            values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
             with np.errstate(invalid="ignore"):
                 apart = np.abs(values[0] - values[1]).max()
             largest = max(float(np.nanmax(np.abs(values[1]))), 1e-300)
@@ -355,5 +397,5 @@ def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
         if one.selection.whole:
             place = np.argwhere(mask)[0]
         else:
-            place = np.argwhere(one.selection.put(np.zeros(mine.shape, bool), mask, 0))[0]
+            place = np.argwhere(one.selection.put(np.zeros(shape, bool), mask, 0))[0]
         one.first = tuple(map(int, place))

@@ -14,7 +14,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,15 @@ from probe import floats, machine
 from probe.errors import InputError
 from probe.recording import spelling
 from probe.recording.contract import Event, Recorder, Seen
-from probe.recording.labels import Selection
-from probe.recording.recording import Live, Operation, Recording, Value, Watch, digest
+from probe.recording.recording import (
+    Live,
+    Operation,
+    Part,
+    Recording,
+    Value,
+    Watch,
+    digest,
+)
 from probe.recording.spelling import tupled, words
 from probe.recording.walk import watched
 
@@ -338,19 +345,26 @@ class Stored:
             raise self.broken(f"{value.digest}.npy is not as large as the value that it holds")
         return array.view(kind).reshape(value.shape)
 
-    def digests(self, wanted: Mapping[int, Selection], side: int) -> dict[int, str]:
-        """As of ``Side``; values that were left out are left out."""
-        found = {}
-        for number, selection in wanted.items():
+    def digests(self, wanted: Sequence[Part], side: int) -> list[str | None]:
+        """As of ``Side``."""
+        return [None if one is None else digest(one) for one in self._parts(wanted, side)]
+
+    def parts(self, wanted: Sequence[Part], side: int) -> list[np.ndarray | None]:
+        """As of ``Side``."""
+        return [None if one is None else np.array(one) for one in self._parts(wanted, side)]
+
+    def _parts(self, wanted: Sequence[Part], side: int) -> Iterator[np.ndarray | None]:
+        for number, selection in wanted:
             array = self._array(self.recording.values[number])
-            if array is not None:
-                found[number] = digest(selection.taken(array, side))
-        return found
+            yield None if array is None else selection.taken(array, side)
 
     def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
         """As of ``Side``; values that were left out are left out."""
         arrays = {n: self._array(self.recording.values[n]) for n in sorted(wanted)}
         return {n: np.array(array) for n, array in arrays.items() if array is not None}
+
+    def hold(self, values: set[int], operations: set[int]) -> None:
+        """Nothing: all values are on disk."""
 
     def again(self, number: int) -> Callable[[list[np.ndarray]], list[np.ndarray]] | None:
         """None: a folder says what was computed, and runs nothing."""

@@ -27,12 +27,28 @@ _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133
 
 def mixed(array: np.ndarray) -> np.ndarray:
     """Returns 64-bit numbers scattered one to one (splitmix64, Steele, Lea, Flood 2014)."""
+    return _scatter(np.array(array, np.uint64, order="C"))
+
+
+BLOCK = 1 << 14
+"""Labels that are mixed at once, so that they stay in the cache."""
+
+
+def _scatter(found: np.ndarray) -> np.ndarray:
+    """Mixes an array in its place, and returns it."""
+    flat = found.reshape(-1)
+    beside = np.empty(min(BLOCK, flat.size), np.uint64)
     with np.errstate(over="ignore"):
-        found = array.astype(np.uint64) + np.uint64(_GOLDEN)
-        found = (found ^ (found >> np.uint64(30))) * np.uint64(_FIRST)
-        found = (found ^ (found >> np.uint64(27))) * np.uint64(_SECOND)
-        scattered: np.ndarray = found ^ (found >> np.uint64(31))
-        return scattered
+        for start in range(0, flat.size, BLOCK):
+            part = flat[start : start + BLOCK]
+            shifted = beside[: part.size]
+            part += np.uint64(_GOLDEN)
+            for shift, factor in ((30, _FIRST), (27, _SECOND), (31, 1)):
+                np.right_shift(part, np.uint64(shift), out=shifted)
+                part ^= shifted
+                if factor != 1:
+                    part *= np.uint64(factor)
+    return found
 
 
 def tag(*words: object) -> np.uint64:
@@ -46,7 +62,12 @@ def joined(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     found = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for array in arrays:
-            found = mixed(found * np.uint64(3) + mixed(np.asarray(array)))
+            one, before = mixed(np.asarray(array)), found * np.uint64(3)
+            if np.broadcast_shapes(one.shape, before.shape) == one.shape:
+                one += before
+            else:
+                one = one + before
+            found = _scatter(np.asarray(one))
     return found
 
 

@@ -8,14 +8,14 @@ agree: what differs from the left's outputs then is its own doing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe import ulp
-from probe.recording.difference import MOST_BYTES, Aligned, Difference, Pair, measure
+from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
 from probe.recording.recording import Side
 
 SECONDS = 60.0
@@ -24,29 +24,32 @@ SECONDS = 60.0
 def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
-    Costs two watched runs for each 256 MB of operands, and a call of each operation. None stays
-    where an operation can't be run alone, reads what only one side has, or time is over.
+    Costs two watched runs for as many operands as may be held at once, and a call of each
+    operation. None stays where an operation can't be run alone, reads what only one side has, or
+    time is over.
     """
     carried = [
         one for one in found.operations if one.verdict == "carried" and one.right is not None
     ]
-    agains = right.agains({one.right for one in carried if one.right is not None})
-    able = [
-        one for one in carried if agains.get(one.right or 0) is not None and _paired(found, one)
-    ]
+    paired = [one for one in carried if _paired(found, one)]
+    numbers = {one.right for one in paired if one.right is not None}
     begun, asked = time.monotonic(), 0
-    for some in _batches(found, able):
+    for some in batches(paired, [_bytes(found, one) for one in paired]):
         if asked and time.monotonic() - begun > seconds:
             break
-        pairs = [pair for one in some for pair in (*one.reads, *one.gives)]
-        mine = left.arrays({pair.left for pair in pairs})
+        pairs = list({id(pair): pair for one in some for pair in (*one.reads, *one.gives)}.values())
+        given = left.parts([(pair.left, pair.selection) for pair in pairs], 0)
+        mine = dict(zip(map(id, pairs), given, strict=True))
+        right.hold({pair.right for pair in pairs}, numbers)
         other = right.arrays({pair.right for pair in pairs})
+        agains = right.agains(numbers)
         for one in some:
             again = agains[one.right or 0]
-            assert again is not None
-            one.own = _own(found, one, again, mine, other)
-            asked += 1
-    return asked, len(able)
+            if again is not None:
+                one.own = _own(found, one, again, mine, other)
+                asked += 1
+    able = right.agains(numbers) if asked else {}
+    return asked, sum(one is not None for one in able.values())
 
 
 class Healed:
@@ -73,7 +76,10 @@ def alone(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
     pairs = [*one.reads, *one.gives]
     mine = left.arrays({pair.left for pair in pairs})
     other = right.arrays({pair.right for pair in pairs})
-    arrays = {pair.right: _healed(pair, mine, other) for pair in one.reads}
+    arrays = {
+        pair.right: _healed(pair, pair.selection.taken(mine[pair.left], 0), other[pair.right])
+        for pair in one.reads
+    }
     outputs = again([arrays[pair.right] for pair in one.reads])
     gives = []
     for pair, output in zip(one.gives, outputs, strict=False):
@@ -93,32 +99,29 @@ def _paired(found: Difference, one: Aligned) -> bool:
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 
 
-def _batches(found: Difference, operations: Sequence[Aligned]) -> Iterator[list[Aligned]]:
-    some: list[Aligned] = []
-    size = 0
-    for one in operations:
-        values = {pair.right for pair in (*one.reads, *one.gives)}
-        size += sum(8 * int(np.prod(found.right.values[n].shape, dtype=int)) for n in values)
-        some.append(one)
-        if size > MOST_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+def _bytes(found: Difference, one: Aligned) -> int:
+    """Bytes of the right side's values of an operation, and of what must agree with the left's."""
+    held = 0
+    for pair in (*one.reads, *one.gives):
+        value = found.right.values[pair.right]
+        held += itemsize(value) * (int(np.prod(value.shape, dtype=int)) + pair.compared)
+    return held
 
 
 def _own(
     found: Difference,
     one: Aligned,
     again: Callable[[list[np.ndarray]], list[np.ndarray]],
-    mine: dict[int, np.ndarray],
-    other: dict[int, np.ndarray],
+    mine: Mapping[int, np.ndarray | None],
+    other: Mapping[int, np.ndarray],
 ) -> int | None:
-    """Outputs that differ where the inputs are made to agree; None where it can't be run."""
-    given = [_healed(pair, mine, other) for pair in one.reads]
+    """Outputs that differ where the inputs are made to agree; None where it can't be run.
+
+    ``mine``: what must agree of the left's values, by the pairs' ids; ``other``: the right's.
+    """
     try:
-        outputs = again(given)
-    except Exception:  # whatever a library raises at operands that it did not expect
+        outputs = again([_healed(pair, mine[id(pair)], other[pair.right]) for pair in one.reads])
+    except Exception:  # left out of a recording, or whatever a library raises at other operands
         return None
     if len(outputs) < len(one.gives):
         return None
@@ -127,15 +130,17 @@ def _own(
         dtype = found.left.values[pair.left].dtype
         if not pair.compared or "float" not in dtype:
             continue
-        ours = pair.selection.taken(mine[pair.left], 0)
-        theirs = pair.selection.taken(output, 1)
-        count += int(ulp.apart(ours, theirs, dtype).sum())
+        ours = mine[id(pair)]
+        if ours is None:
+            return None
+        count += int(ulp.apart(ours, pair.selection.taken(output, 1), dtype).sum())
     return count
 
 
-def _healed(pair: Pair, mine: dict[int, np.ndarray], other: dict[int, np.ndarray]) -> np.ndarray:
-    """The right side's operand with the left's bits wherever both must agree."""
-    array = other[pair.right]
+def _healed(pair: Pair, mine: np.ndarray | None, other: np.ndarray) -> np.ndarray:
+    """The right side's operand with the left's bits, ``mine``, wherever both must agree."""
     if pair.selection.empty or pair.equal:
-        return array
-    return pair.selection.put(array, pair.selection.taken(mine[pair.left], 0), 1)
+        return other
+    if mine is None:
+        raise LookupError(pair.left)
+    return pair.selection.put(other, mine, 1)

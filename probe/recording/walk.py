@@ -9,7 +9,7 @@ unwatched ones, a note says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -20,7 +20,16 @@ from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.recording import own
 from probe.recording.contract import INPUT, WEIGHT, Recorder
-from probe.recording.difference import Aligned, Difference, Pair, align, compare, judge
+from probe.recording.difference import (
+    Aligned,
+    Difference,
+    Pair,
+    align,
+    batches,
+    compare,
+    itemsize,
+    judge,
+)
 from probe.recording.labels import Selection, agreeing, of_content
 from probe.recording.meaning import Joins, Moves, Reshapes, Same, Splits, Turns
 from probe.recording.recording import Live, Operation, Recording, Side, Value, digest
@@ -271,14 +280,26 @@ def _only_moves(op: Operation, inputs: set[int]) -> bool:
 
 def _set_aside(found: Walk) -> None:
     """What differs from run to run on one side, and reaches no output, is nobody's difference."""
-    for one in found.difference.sources:
-        for side, number in ((found.left, one.left), (found.right, one.right)):
-            assert number is not None
-            gives = side.recording.operations[number].gives
-            _soil(side, FILLS[1])
-            if not side.repeats(gives):
-                one.verdict = "unknown"
-                one.note = "gives different bits each time it is run: memory not initialised"
+    sources = found.difference.sources
+    if not sources or _repeat(found, sources):  # each by itself only where that shows something
+        return
+    for one in sources:
+        if not _repeat(found, [one]):
+            one.verdict = "unknown"
+            one.note = "gives different bits each time it is run: memory not initialised"
+
+
+def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
+    """Whether operations give the same bits once more, on both sides."""
+    for side, numbers in (
+        (found.left, [one.left for one in some]),
+        (found.right, [one.right for one in some]),
+    ):
+        every = [side.recording.operations[n].gives for n in numbers if n is not None]
+        _soil(side, FILLS[1])
+        if not side.repeats([n for gives in every for n in gives]):
+            return False
+    return True
 
 
 def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
@@ -289,7 +310,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     explaining = import_module("probe.recording.source").explain
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
-    for number, one in asked + behind:
+    for number, one in _at_hand(found, asked + behind):
         if time.monotonic() - begun > seconds and done:
             break
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)})")
@@ -304,6 +325,34 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
             f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were "
             f"explained, which took {seconds:.0f} s"
         )
+
+
+def _at_hand(found: Walk, asked: Sequence[tuple[int, Aligned]]) -> Iterator[tuple[int, Aligned]]:
+    """Yields what is explained; the operands of as many as may be held are fetched in one run."""
+    sides = found.left, found.right
+    sizes = [sum(_bytes(*both) for both in zip(sides, _ends(one), strict=True)) for _, one in asked]
+    for some in batches(asked, sizes):
+        for place, side in enumerate(sides):
+            numbers = {_ends(one)[place] for _, one in some} - {None}
+            operations = [side.recording.operations[n] for n in numbers if n is not None]
+            values = {n for one in operations for n in (*one.reads, *one.gives)}
+            side.hold(values, {one.number for one in operations})
+        yield from some
+    for side in sides:
+        side.hold(set(), set())
+
+
+def _ends(one: Aligned) -> tuple[int | None, int | None]:
+    return one.left, one.right
+
+
+def _bytes(side: Side, number: int | None) -> int:
+    """Bytes of what an operation reads and gives."""
+    if number is None:
+        return 0
+    one = side.recording.operations[number]
+    values = [side.recording.values[n] for n in {*one.reads, *one.gives}]
+    return sum(itemsize(value) * int(np.prod(value.shape, dtype=int)) for value in values)
 
 
 def same_question(left: Recording, right: Recording) -> bool:

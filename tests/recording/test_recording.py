@@ -1,0 +1,78 @@
+"""Digests say what an array holds and not how it lies; a verdict costs the same few runs."""
+
+import numpy as np
+import pytest
+
+from probe.recorders.ndarray import Recorder
+from probe.recording import difference, own
+from probe.recording.difference import compare, judge
+from probe.recording.recording import Live, digest
+from probe.recording.walk import walk
+from tests.recording.test_own import SHAPE, planted
+
+X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (7,), (3, 5), (700, 3, 333)])
+def test_a_digest_is_of_the_bits_and_not_of_their_place(shape):
+    array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    turned = np.array(array.T, order="C").T
+    assert digest(array) == digest(turned) and len(digest(array)) == 32
+    if array.size:
+        other = np.array(turned, order="K")
+        other[(-1,) * other.ndim] *= -1  # the last element's sign alone
+        assert digest(other) != digest(array)
+        assert digest(-0.0 * np.abs(array)) != digest(0.0 * np.abs(array))
+
+
+class Counted(Recorder):
+    """Counts the watched runs."""
+
+    runs = 0
+
+    def record(self, visit):
+        self.runs += 1
+        return super().record(visit)
+
+
+def runs(*wrong):
+    """Watched runs of both sides for a verdict, and the names of what differs by itself."""
+    left, right = Counted(planted(), X), Counted(planted(*wrong), X)
+    found = walk(left, right)
+    names = [one.name for one in found.operations if one.own or one.verdict == "source"]
+    return (left.runs, right.runs), names
+
+
+def test_more_sources_cost_no_more_runs():
+    two, three = runs(0, 3), runs(0, 1, 3)
+    assert two[1] == ["step0", "step3"] and three[1] == ["step0", "step1", "step3"]
+    assert two[0] == three[0] and max(two[0]) <= 5
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
+    def told():
+        left, right = Live(Recorder(planted(), X[:rows])), Live(Recorder(planted(0, 3), X))
+        found = compare(left, right)
+        own.find(found, left, right)
+        return [one.to_json() for one in found.operations]
+
+    enough = told()
+    assert [one["verdict"] for one in enough] == ["source", *["carried"] * 3]
+    assert enough[-1]["own"] == rows * SHAPE[1]
+    monkeypatch.setattr(difference, "room", lambda: 1)
+    assert told() == enough
+
+
+def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
+    left, right = Live(Recorder(planted(), X[:1])), Live(Recorder(planted(0), X))
+    (one,) = (one for one in compare(left, right).operations if one.verdict == "source")
+    pair = one.gives[0]
+    rest = pair.selection._replace(right=pair.selection.right[:0], left=pair.selection.left[:0])
+    twice = [
+        difference.Pair(pair.left, pair.right, chosen, True) for chosen in (pair.selection, rest)
+    ]
+    for each, count in zip(twice, (pair.compared, 1), strict=True):
+        each.compared = count
+    judge(left, right, twice)
+    assert [each.differing for each in twice] == [pair.differing, 0]
