@@ -23,9 +23,13 @@ OUTPUTS = 1 << 18  # of one call that is asked
 def case_of(operation: Rows) -> Case | None:
     """The case of one sample; None where there is none."""
     if isinstance(operation, Linear) and not operation.turned:
-        words = {"in_channels": operation.channels, "filters": operation.filters}
-        bias = "normal" if operation.bias else None
-        return Case("dense", dtype=FORMATS[operation.dtype], bias=bias, **words)
+        return Case(
+            "dense",
+            in_channels=operation.channels,
+            filters=operation.filters,
+            dtype=FORMATS[operation.dtype],
+            bias="normal" if operation.bias else None,
+        )
     if not isinstance(operation, Convolution) or operation.transposed:
         return None
     rank, words = len(operation.shape) - 1, operation.words

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import ulp
 
-PIECES = (512, 1024, 256, 2048, 4096, 128, 64)
+PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 """Sizes of pieces that larger calls are cut into: the first of them that is in the class."""
 
 MOST = 1 << 16  # the largest size that is tried as a padded one
@@ -27,10 +27,10 @@ TURNS = 3
 
 
 class Piece(NamedTuple):
-    """One call: ``count`` places from ``start`` on, padded to ``size``."""
+    """One call: ``places`` from ``start`` on, padded to ``size``."""
 
     start: int
-    count: int
+    places: int
     size: int
 
 
@@ -114,6 +114,18 @@ class Sizes:
         self.plans.clear()
         self._piece = 0
 
+    @property
+    def doubts(self) -> str:
+        """Why the chosen class is not that of the largest size; empty if it is."""
+        entry = self.entry
+        if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
+            return ""
+        there = next((size for size in _below(entry.largest) if self.marks.get(size)), 0)
+        return (
+            f"{self.operation.key}: places of one call of size {entry.largest} have different "
+            f"bits; those of size {there} are kept"
+        )
+
     def _cost(self, mark: str, sizes: Sequence[int]) -> float:
         """Seconds for these sizes in the class of this mark, each over its time as it is."""
         self.entry.chosen, self._piece = mark, 0
@@ -192,7 +204,7 @@ class Sizes:
 
 
 def _moved(plan: Plan, by: int) -> Plan:
-    return tuple(Piece(one.start + by, one.count, one.size) for one in plan)
+    return tuple(Piece(one.start + by, one.places, one.size) for one in plan)
 
 
 def _units(plan: Plan) -> int:

@@ -68,6 +68,7 @@ class Keeper:
                 self.table.recheck(sizes)
                 self._settled.add((operation.key, threads))
             operation.forget()
+            self.report.operations[operation.key, threads] = operation
             return Known(operation, sizes, self)
 
     def _settle(self, operation: Rows, entry: Entry, axis: str, there: bool) -> None:
@@ -86,6 +87,7 @@ class Keeper:
                 anew(sizes, *self._wanted(axis), self.table.notes)
             else:
                 sizes.choose(*self._wanted(axis))
+            self.table.notes += [sizes.doubts] if sizes.doubts else []
         finally:
             torch.set_num_threads(now)
         self._settled.add((operation.key, self.threads))

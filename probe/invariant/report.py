@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import ProbeError
+from probe.invariant.certify import case_of, certify
 from probe.invariant.table import Table
+from probe.order import certificate
 
 
 class NotInvariant(ProbeError):
@@ -45,6 +47,7 @@ class Report:
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self.operations: dict[tuple[str, int], Any] = {}
         self.left: dict[str, str] = {}
         self.limited: dict[str, str] = {}
 
@@ -65,6 +68,19 @@ class Report:
     def complete(self) -> bool:
         """Whether no operation that was met so far is left as it is."""
         return not self.left
+
+    def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
+        """Asks the sums of each operation that was met so far for their order.
+
+        Takes seconds for small layers and minutes for large ones, in this process: see ``certify``.
+        ``budget``: the most questions to a summation. Returns what it came to, by operation: words
+        that begin with ``certified`` or ``not certified``; of what is no sum nothing.
+        """
+        return {
+            key: certify(operation, self.table.entries[key], threads, budget)
+            for (key, threads), operation in list(self.operations.items())
+            if case_of(operation) is not None
+        }
 
     def save(self, path: str | Path) -> None:
         """Writes the table of classes, as JSON: see ``table.Table``."""

@@ -47,10 +47,10 @@ class Lengths:
 
     def answer(self, length: int, size: int, masked: bool = True) -> Any:
         """The rows of so many keys, computed at another size: (length, values)."""
-        given = tuple(
-            widened(one, size) for one in (x[None, :, :length] for x in self.telling(length))
-        )
-        return attend(*given, behind(given, length) if masked else None, self.words)[0, 0, :length]
+        q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
+        masked = masked and not self.words.get("is_causal")
+        mask = behind((q, k, v), length) if masked else None
+        return attend(q, k, v, mask, self.words)[0, 0, :length]
 
     def mark(self, size: int) -> str:
         """As ``classes.Operation.mark``."""
@@ -110,7 +110,7 @@ def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:
 
 
 def behind(given: Tensors, length: int) -> Any:
-    """A mask (samples, 1, rows, keys) of what stands behind a length; None for causal attention."""
+    """A mask (samples, 1, rows, keys) of what stands behind a length."""
     q, k, _ = given
     mask = q.new_zeros((len(q), 1, q.shape[-2], k.shape[-2]))
     mask[..., length:] = -math.inf

@@ -18,7 +18,7 @@ from probe.invariant.telling import products, spread
 SETS = 3
 """Sets of telling operands; each is held at every place of the call."""
 
-AT_ONCE = 1 << 19  # elements of a function by place in one call
+AT_ONCE = 1 << 22  # elements of a function by place in one call
 PLACES = 20_011  # values tried to find those that a function's vector body and tail see otherwise
 LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
@@ -52,6 +52,20 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
 
 
+def laid(x: Any) -> Any:
+    """Contiguous, with the strides that follow from the shape.
+
+    Axes of size 1 may have any stride, and by them libraries take another kernel.
+    """
+    x = x.contiguous()
+    strides, step = [], 1
+    for size in reversed(x.shape):
+        strides.append(step)
+        step *= size
+    wanted = tuple(reversed(strides))
+    return x if x.stride() == wanted else x.as_strided(x.shape, wanted)
+
+
 def shifted(x: Any) -> Any:
     """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
     kept = torch.empty(x.numel() + 1, dtype=x.dtype)[1:]
@@ -81,6 +95,10 @@ class Rows:
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """The library's call; ``out``: where to write, which may be ignored."""
         raise NotImplementedError
+
+    def empty(self, samples: Tensors) -> Any:
+        """Room for the outputs; None where their shape is known from a call alone."""
+        return None
 
     def forget(self) -> None:
         """Gives back the memory of the operands."""
@@ -127,6 +145,10 @@ class Linear(Rows):
             bias = tensor(b, self.dtype) if self.bias else None
             self._kept[number] = (tensor(x, self.dtype),), (held, bias)
         return self._kept[number]
+
+    def empty(self, samples: Tensors) -> Any:
+        """As ``Rows.empty``."""
+        return samples[0].new_empty((len(samples[0]), self.filters))
 
     def forget(self) -> None:
         """As ``Rows.forget``."""
@@ -219,21 +241,34 @@ class Samples(Rows):
 class ByPlace(Rows):
     """A function of one element, such as GELU: its bits may change with the place in a vector.
 
-    It is called on flat arrays. The values that are held at places are those at which one element
-    alone and a long array give different bits, if there are any.
+    It is called on flat arrays; ``written(x, out)``: where its values go, if that can be said. The
+    values that are held at places are those at which one element alone and a long array give
+    different bits, if there are any.
     """
 
     pieces = (AT_ONCE,)
 
-    def __init__(self, name: str, dtype: Any, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        dtype: Any,
+        function: Callable[..., Any],
+        written: Callable[..., Any] | None = None,
+    ) -> None:
         super().__init__(f"{name} by place {FORMATS[dtype]}")
-        self.dtype, self.function = dtype, function
+        self.dtype, self.function, self.written = dtype, function, written
         self._values: Any = None
         self._answers: Any = None
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
-        return self.function(*samples)
+        if out is None or self.written is None:
+            return self.function(*samples)
+        return self.written(*samples, out)
+
+    def empty(self, samples: Tensors) -> Any:
+        """As ``Rows.empty``."""
+        return torch.empty_like(samples[0])
 
     def _told(self) -> Any:
         """``TOLD`` values: first those that one element alone sees otherwise."""
@@ -256,7 +291,8 @@ class ByPlace(Rows):
             for number in range(SETS + 1):
                 turned = (torch.arange(size) + 17 * number) % TOLD
                 x = self._values[turned]
-                y = self.function(x if number else shifted(x))
+                y = self.function(x)
+                y = y if number else self.call((shifted(x),), (), shifted(y))
                 there, wanted = container(y), container(self._answers[turned])
                 if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):
                     return ""
@@ -286,7 +322,7 @@ class Runner:
             if count == size:
                 return call(samples, parameters)
             return call(tuple(padded(one, size) for one in samples), parameters)[:count]
-        y: Any = None
+        y = self.operation.empty(samples)
         for start, count, size in plan:
             part = tuple(one[start : start + count] for one in samples)
             if count < size:

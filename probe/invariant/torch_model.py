@@ -19,13 +19,14 @@ from probe.invariant.table import Table
 from probe.invariant.torch_operations import Operators
 
 PLAIN = frozenset(
-    "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device ndimension "
-    "view reshape permute transpose t contiguous expand expand_as unsqueeze squeeze flatten unflatten "
+    "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
+    "ndimension view reshape permute transpose t contiguous expand expand_as unsqueeze squeeze "
+    "flatten unflatten "
     "__getitem__ __setitem__ movedim swapaxes narrow select chunk split unbind cat stack "
     "concat concatenate repeat repeat_interleave flip roll clone detach to float half bfloat16 "
     "double type type_as __len__ __iter__ __bool__ __hash__ __repr__ item tolist add sub mul div "
-    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __iadd__ __isub__ __imul__ add_ "
-    "sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 hardtanh clamp clamp_ masked_fill "
+    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __iadd__ __isub__ __imul__ "
+    "add_ sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 hardtanh clamp clamp_ masked_fill "
     "masked_fill_ where eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and "
     "logical_or logical_not __and__ __or__ __invert__ __xor__ all any isnan max min amax amin "
     "argmax argmin maximum minimum max_pool1d max_pool2d max_pool3d pad zeros ones full empty "
@@ -37,7 +38,7 @@ PLAIN = frozenset(
 
 
 class Functions(TorchFunctionMode):
-    """Calls of PyTorch's functions: the frequent ones at once, the others operation by operation."""
+    """Calls of functions: the frequent ones at once, the others operation by operation."""
 
     def __init__(self, operators: Operators) -> None:
         super().__init__()
@@ -109,9 +110,11 @@ def made(
     keeper = Keeper(kept, strict)
     found = copy.copy(model)
     inner, functions = model.forward, Functions(Operators(keeper))
+    parts = tuple(model.modules())
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        require_evaluation(model)
+        if any(part.training for part in parts):
+            require_evaluation(model)
         with torch.no_grad(), functions:
             return inner(*args, **kwargs)
 
@@ -123,6 +126,6 @@ def made(
 
 def require_evaluation(model: Any) -> None:
     """InputError for a model in training mode."""
-    if model.training or any(module.training for module in model.modules()):
+    if any(module.training for module in model.modules()):
         why = "training is not covered: it has dropout, and statistics of the batch"
         raise InputError("model", type(model).__name__, why, "call model.eval()")

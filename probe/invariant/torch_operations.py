@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as functional
 
 from probe.invariant import torch_attention
-from probe.invariant.classes import PIECES
 from probe.invariant.keeper import Keeper, Known
 from probe.invariant.telling import spread
 from probe.invariant.torch_calls import (
@@ -19,6 +18,7 @@ from probe.invariant.torch_calls import (
     Linear,
     Samples,
     Tensors,
+    laid,
     tensor,
 )
 
@@ -44,8 +44,8 @@ EXACT = frozenset(
 ONCE_WITH_ALPHA = frozenset(("add", "sub", "rsub"))
 
 BY_PLACE = frozenset(
-    "exp expm1 exp2 log log1p log2 log10 tanh sigmoid silu gelu erf erfc sin cos tan atan sinh cosh "
-    "asinh rsqrt softplus elu celu mish hardswish hardsigmoid pow logit leaky_relu pow".split()
+    "exp expm1 exp2 log log1p log2 log10 tanh sigmoid silu gelu erf erfc sin cos tan atan sinh "
+    "cosh asinh rsqrt softplus elu celu mish hardswish hardsigmoid logit leaky_relu pow".split()
 )
 """Functions of one element with a vector body and a tail."""
 
@@ -55,6 +55,9 @@ OF_SAMPLES = frozenset(
     "upsample_trilinear3d _upsample_bilinear2d_aa".split()
 )
 """Functions of a sample of the batch, which is axis 0."""
+
+ROWS = (1 << 14, 1 << 12)
+"""Pieces of what is computed row by row, in one pass over memory."""
 
 REDUCTIONS = frozenset("mean sum linalg_vector_norm norm var std logsumexp prod cumsum".split())
 
@@ -124,11 +127,10 @@ class Operators:
 
     def _rows(self, x: Any, w: Any, b: Any, turned: bool) -> Any:
         """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows."""
-        if not w.is_contiguous():
-            if w.t().is_contiguous():
+        if w.stride() != (w.shape[1], 1):
+            if w.t().is_contiguous() and 1 not in w.shape:
                 w, turned = w.t(), not turned
-            else:
-                w = w.contiguous()
+            w = laid(w)
         channels, filters = w.shape if turned else w.shape[::-1]
         key = ("linear", channels, filters, x.dtype, b is not None, turned)
         known = self.kept.get((*key, torch.get_num_threads()))
@@ -136,7 +138,7 @@ class Operators:
             parts = channels, filters, x.dtype, b is not None, turned
             known = self._known(key, lambda: Linear(*parts), "rows")
         rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        y = known((rows if rows.is_contiguous() else rows.contiguous(),), (w, b))
+        y = known((rows if rows.stride() == (channels, 1) else laid(rows),), (w, b))
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
 
     def mm(self, func: Any, a: Any, b: Any) -> Any:
@@ -159,7 +161,7 @@ class Operators:
         key = ("bmm", shapes, a.dtype)
         known = self._known(key, lambda: Samples("bmm", shapes, a.dtype, torch.bmm))
         self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
-        return known((a.contiguous(), b.contiguous()))
+        return known((laid(a), laid(b)))
 
     def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
         """As ``bmm``, with a summand."""
@@ -175,8 +177,13 @@ class Operators:
             (name, shapes, a.dtype), lambda: Samples(name, shapes, a.dtype, function)
         )
         self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
-        full = c.expand(len(a), a.shape[1], b.shape[2]).contiguous()
-        return known((a.contiguous(), b.contiguous(), full))
+        full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
+        return known((laid(a), laid(b), full))
+
+    def _fixed(self, known: Known) -> None:
+        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
+        if "length" in self.keeper.table.sizes:
+            self._limit(known, "lengths are part of an operation's shape: along the batch alone")
 
     def _limit(self, known: Known, why: str) -> None:
         key = known.run.operation.key
@@ -211,7 +218,8 @@ class Operators:
             ("convolution", *key, tuple(given.items()), transposed),
             lambda: Convolution(*key, given, transposed),
         )
-        return known((x.contiguous(),), (w.contiguous(), b))
+        self._fixed(known)
+        return known((laid(x),), (laid(w), b))
 
     # row by row
 
@@ -226,7 +234,7 @@ class Operators:
         which = weight is not None, bias is not None
         key = ("layer_norm", shape, x.dtype, eps, which, here[0].dtype if here else None)
         known = self._known(key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), "rows")
-        rows = x.reshape(-1, *shape).contiguous()
+        rows = laid(x.reshape(-1, *shape))
         return known((rows,), (weight, bias)).view(x.shape)
 
     def _layer_norm(
@@ -239,7 +247,7 @@ class Operators:
         made = [tensor(spread(7 + at, "w", shape, 2), kind) for at in range(2)]
         held = tuple(one if there else None for one, there in zip(made, which, strict=True))
         name = f"layer_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[kind]}"
-        return Samples(name, [shape], dtype, function, held, PIECES)
+        return Samples(name, [shape], dtype, function, held, ROWS)
 
     def _native_layer_norm(self, func: Any, x: Any, shape: Any, w: Any, b: Any, eps: float) -> Any:
         y = self.layer_norm(x, shape, w, b, eps)
@@ -258,10 +266,10 @@ class Operators:
 
         known = self._known(
             (name, size, x.dtype),
-            lambda: Samples(name, [(size,)], x.dtype, function, (), PIECES),
+            lambda: Samples(name, [(size,)], x.dtype, function, (), ROWS),
             "rows",
         )
-        return known((x.reshape(-1, size).contiguous(),)).view(x.shape)
+        return known((laid(x.reshape(-1, size)),)).view(x.shape)
 
     # samples
 
@@ -284,7 +292,8 @@ class Operators:
         known = self._known(
             (str(func), name, shape, x.dtype), lambda: Samples(name, [shape], x.dtype, function)
         )
-        return known((x.contiguous(),))
+        self._fixed(known)
+        return known((laid(x),))
 
     def _native_group_norm(
         self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
@@ -303,7 +312,7 @@ class Operators:
             return Samples(name, [shape], x.dtype, function, held)
 
         known = self._known(("group_norm", shape, groups, eps, which, x.dtype), make)
-        return known((x.contiguous(),), (w, b)), x.new_empty(0), x.new_empty(0)
+        return known((laid(x),), (w, b)), x.new_empty(0), x.new_empty(0)
 
     def _batch_norm(
         self,
@@ -321,8 +330,8 @@ class Operators:
             return NotImplemented
         shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
 
-        def function(part: Any, *held: Any) -> Any:
-            return functional.batch_norm(part, *held, False, 0.0, eps)
+        def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
+            return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
 
         def make() -> Samples:
             made = [tensor(spread(7 + at, "w", shape[:1], 2), mean.dtype) for at in range(4)]
@@ -333,7 +342,7 @@ class Operators:
             return Samples(name, [shape], x.dtype, function, tuple(made))
 
         known = self._known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
-        y = known((x.contiguous(),), (mean, var, w, b))
+        y = known((laid(x),), (mean, var, w, b))
         return y, x.new_empty(0), x.new_empty(0)
 
     def _batch_norm_inference(
@@ -360,8 +369,16 @@ class Operators:
         def function(flat: Any) -> Any:
             return call(flat, *options, **kwargs)
 
-        name = base + "".join(f" {one}" for one in rest)
-        known = self._known((base, tuple(rest), x.dtype), lambda: ByPlace(name, x.dtype, function))
+        def make() -> ByPlace:
+            name = base + "".join(f" {one}" for one in rest)
+            return ByPlace(name, x.dtype, function, written if there else None)
+
+        def written(flat: Any, out: Any) -> Any:
+            return packet.out(flat, *options, **kwargs, out=out)
+
+        packet = getattr(torch.ops.aten, base)
+        there = "out" in packet.overloads() and func._overloadname == "default"
+        known = self._known((base, tuple(rest), x.dtype), make)
         flat = x.contiguous().view(-1)
         return known((flat,)).view(x.shape)
 
@@ -390,9 +407,11 @@ class Operators:
         length, size = q.shape[2], 0
         if length == k.shape[2] and length <= self.keeper.length:
             size = self._length(q, v, words)
-        if not size:
-            why = "attention: along the batch alone, its lengths are fixed"
-            self.keeper.report.limited.setdefault(f"attention of length {length}", why)
+        if not size and "length" in self.keeper.table.sizes:
+            why = f"attention of {length} rows and {k.shape[2]} keys: along the batch alone"
+            if self.keeper.strict:
+                self.keeper.leave("attention", why)
+            self.keeper.report.limited.setdefault(why.partition(":")[0], why)
         return self._heads(q, k, v, attn_mask, words, size)
 
     def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
@@ -421,7 +440,7 @@ class Operators:
             )
         if size:
             q, k, v = (torch_attention.widened(one, size) for one in (q, k, v))
-        q, k, v = (one.contiguous() for one in (q, k, v))
+        q, k, v = (laid(one) for one in (q, k, v))
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
         key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
         known = self._known(
@@ -461,9 +480,9 @@ def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) ->
     """Whether a reduction leaves axis 0 as it is: it says along which axes it goes."""
     names = [argument.name for argument in func._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
-    axes = given.get("dim")
-    axes = [axes] if isinstance(axes, int) else axes
-    return bool(axes) and all(axis % rank for axis in axes)
+    axes: Any = given.get("dim")
+    axes = [axes] if isinstance(axes, int) else axes or ()
+    return len(axes) > 0 and all(axis % rank for axis in axes)
 
 
 def _shapes(args: Tensors) -> str:
