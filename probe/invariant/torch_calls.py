@@ -20,6 +20,7 @@ SETS = 3
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
 PLACES = 20_011  # values tried to find those that a function's vector body and tail see otherwise
+CONSTANT = 1.37  # whose products are not exact in any format
 LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
 
@@ -140,7 +141,8 @@ class Linear(Rows):
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
         if number not in self._kept:
-            x, w, b = products(number, self.channels, self.filters)
+            name = FORMATS[self.dtype]
+            x, w, b = products(number, self.channels, self.filters, name, number == 1)
             held = tensor(w if self.turned else w.T, self.dtype)
             bias = tensor(b, self.dtype) if self.bias else None
             self._kept[number] = (tensor(x, self.dtype),), (held, bias)
@@ -191,10 +193,11 @@ class Convolution(Rows):
         """As ``Rows.telling``."""
         groups = self.words.get("groups", 1)
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
-        _, w, b = products(number, math.prod(self.weights) // filters, filters)
+        leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
+        _, w, b = products(number, leaves, filters, name, number == 1, CONSTANT)
         held = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
-        # one value a sample keeps the products of a window paired; the second set is of others
-        x = spread(number, "x", self.shape, 4) if number == 1 else np.full(self.shape, 1.37)
+        # one value everywhere keeps the products of a window paired; the last set is of others
+        x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (tensor(held, self.dtype), bias)
 
@@ -236,6 +239,20 @@ class Samples(Rows):
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
         return self.function(*samples, *parameters)
+
+
+class Pairs(Samples):
+    """Products of pairs of matrices, (rows, leaves) and (leaves, filters), perhaps with a summand.
+
+    What each row adds cancels, as that of ``Linear``.
+    """
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``."""
+        (rows, leaves), (_, filters) = self.shapes[:2]
+        x, w, b = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
+        made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
+        return tuple(tensor(one, self.dtype) for one in made[: len(self.shapes)]), ()
 
 
 class ByPlace(Rows):

@@ -16,6 +16,7 @@ from probe.invariant.torch_calls import (
     ByPlace,
     Convolution,
     Linear,
+    Pairs,
     Samples,
     Tensors,
     laid,
@@ -159,7 +160,7 @@ class Operators:
             return NotImplemented
         shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
         key = ("bmm", shapes, a.dtype)
-        known = self._known(key, lambda: Samples("bmm", shapes, a.dtype, torch.bmm))
+        known = self._known(key, lambda: Pairs("bmm", shapes, a.dtype, torch.bmm))
         self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
         return known((laid(a), laid(b)))
 
@@ -173,9 +174,7 @@ class Operators:
         def function(a: Any, b: Any, c: Any) -> Any:
             return torch.baddbmm(c, a, b, beta=beta, alpha=alpha)
 
-        known = self._known(
-            (name, shapes, a.dtype), lambda: Samples(name, shapes, a.dtype, function)
-        )
+        known = self._known((name, shapes, a.dtype), lambda: Pairs(name, shapes, a.dtype, function))
         self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
         full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
         return known((laid(a), laid(b), full))
