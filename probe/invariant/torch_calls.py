@@ -50,7 +50,7 @@ def container(y: Any) -> tuple[np.ndarray, str]:
 
 def tensor(values: np.ndarray, dtype: Any) -> Any:
     """float64 values rounded to a tensor's format."""
-    return torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
+    return laid(torch.from_numpy(np.ascontiguousarray(values)).to(dtype))
 
 
 def laid(x: Any) -> Any:
@@ -75,7 +75,7 @@ def shifted(x: Any) -> Any:
 
 def repeated(sample: Tensors, size: int) -> Tensors:
     """The same sample at every place."""
-    return tuple(one.expand(size, *one.shape).contiguous() for one in sample)
+    return tuple(laid(one.expand(size, *one.shape)) for one in sample)
 
 
 class Rows:
