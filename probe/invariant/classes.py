@@ -151,12 +151,15 @@ class Sizes:
         return self.plans[count]
 
     def _plan(self, count: int) -> Plan | None:
+        pieces = self.operation.pieces
+        if (not pieces or count <= pieces[0]) and self.usable(count):
+            return (Piece(0, count, count),)
         piece = self._largest_piece()
         if piece and count > piece:
             whole, rest = divmod(count, piece)
-            pieces = [Piece(number * piece, piece, piece) for number in range(whole)]
+            alike = [Piece(number * piece, piece, piece) for number in range(whole)]
             tail = self.plan(rest) if rest else ()
-            return None if tail is None else (*pieces, *_moved(tail, whole * piece))
+            return None if tail is None else (*alike, *_moved(tail, whole * piece))
         if self.usable(count):
             return (Piece(0, count, count),)
         padded, cut = self._padded(count), self._cut(count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from probe.invariant.classes import Entry, Plan, Sizes
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, anew
 from probe.invariant.torch_calls import Rows, Runner, Tensors
+
+ASKED = 6  # operations whose telling operands are kept
 
 
 class Known:
@@ -24,7 +27,7 @@ class Known:
         """As ``Sizes.plan``; what is not known yet is found by one thread at a time."""
         with self.keeper.lock:
             found = self.sizes.plan(count)
-            self.run.operation.forget()
+            self.keeper.remember(self.run.operation)
         return found
 
     def __call__(self, samples: Tensors, parameters: Tensors = ()) -> Any:
@@ -48,6 +51,7 @@ class Keeper:
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
         self.batch = max(table.sizes["batch"])
+        self._asked: OrderedDict[str, Rows] = OrderedDict()
         self._settled: set[tuple[str, int]] = set()
 
     def leave(self, operation: str, why: str) -> None:
@@ -67,9 +71,16 @@ class Keeper:
             if (operation.key, threads) not in self._settled:
                 self.table.recheck(sizes)
                 self._settled.add((operation.key, threads))
-            operation.forget()
+            self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return Known(operation, sizes, self)
+
+    def remember(self, operation: Rows) -> None:
+        """Keeps the operands of the operations that were asked last, and forgets the others'."""
+        self._asked[operation.key] = operation
+        self._asked.move_to_end(operation.key)
+        while len(self._asked) > ASKED:
+            self._asked.popitem(last=False)[1].forget()
 
     def _settle(self, operation: Rows, entry: Entry, axis: str, there: bool) -> None:
         """Chooses the class with the number of threads that there was when the model was made.

@@ -51,6 +51,8 @@ def products(
         one, other, twice = (shuffled.pop() for _ in range(3))
         x[other] = x[twice] = x[one]
         w[other], w[twice] = w[one], -2 * w[one]
+    if len(shuffled) == 1:
+        w[shuffled] = 0
     half = len(shuffled) // 2
     left, right = shuffled[:half], shuffled[half : 2 * half]
     x[right], w[right] = x[left], -w[left]

@@ -19,7 +19,7 @@ SETS = 3
 """Sets of telling operands; each is held at every place of the call."""
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
-PLACES = 20_011  # values tried to find those that a function's vector body and tail see otherwise
+PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
 CONSTANT = 1.37  # whose products are not exact in any format
 LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
