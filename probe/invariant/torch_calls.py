@@ -50,7 +50,7 @@ def container(y: Any) -> tuple[np.ndarray, str]:
 
 def tensor(values: np.ndarray, dtype: Any) -> Any:
     """float64 values rounded to a tensor's format."""
-    return laid(torch.from_numpy(np.ascontiguousarray(values)).to(dtype))
+    return laid(torch.from_numpy(np.array(values, order="C")).to(dtype))
 
 
 def laid(x: Any) -> Any:
