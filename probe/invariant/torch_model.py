@@ -37,6 +37,13 @@ PLAIN = frozenset(
 """Functions that move elements or round once: their bits depend on nothing but their elements."""
 
 
+FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+FAST = (
+    "PyTorch's fused path for attention is not taken: at the largest size the bits are those of "
+    "torch.backends.mha.set_fastpath_enabled(False)"
+)
+
+
 class Functions(TorchFunctionMode):
     """Calls of functions: the frequent ones at once, the others operation by operation."""
 
@@ -108,9 +115,11 @@ def made(
             said = f"it is for like={kept.like}, sizes={kept.sizes}"
             raise InputError("table", Path(table).name, said, "give the same, or another table")
     keeper = Keeper(kept, strict)
+    parts = tuple(model.modules())
+    if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
+        kept.notes.append(FAST)
     found = copy.copy(model)
     inner, functions = model.forward, Functions(Operators(keeper))
-    parts = tuple(model.modules())
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if any(part.training for part in parts):
