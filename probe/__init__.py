@@ -98,6 +98,7 @@ ROOMS = {
     "recording": "any program, operation by operation: where two runs of it part",
     "recorders": "libraries, watched: their operations and what each means",
     "plots": "pictures of answers",
+    "invariant": "the same bits at every batch and length, in sizes that add alike",
     "thresholds": "at which lengths, and from which release on, a target changes how it adds",
     "network": "many layers, padded",
     "remedies": "what keeps the bits, and what it costs",

@@ -24,4 +24,14 @@ and says what it left: see ``stable.report``.
 
 from probe.stable.convolution import conv, dense, normalised
 
-__all__ = ["conv", "dense", "normalised"]
+
+def __getattr__(name):
+    """``stable.invariant(model, ...)``: see ``probe.invariant``, which is nearly as fast."""
+    if name != "invariant":
+        raise AttributeError("probe.stable has no attribute %r" % name)
+    from importlib import import_module  # a room below this one, which a worker never needs
+
+    return import_module("probe.invariant").invariant
+
+
+__all__ = ["conv", "dense", "invariant", "normalised"]

@@ -1,0 +1,73 @@
+"""The same bits at every batch, length and place, at nearly native speed.
+
+A library chooses the order of additions by the shape of a call. So the sizes of an operation (rows
+of a matrix product, samples of a convolution, elements of a function) fall into classes: all sizes
+of a class add every output alike, at whatever place. One class is chosen. Each call is padded up to
+a size of it, or cut into pieces of such sizes, and so never leaves it.
+
+No size is ever run that was not checked itself: with operands whose sum shows nearly every other
+order or rounding, held at every place of the call, against the bits of the chosen class
+(``classes``). What was checked is kept in a table, which travels as JSON (``table``). Of matrix
+products and convolutions the order itself can be asked: see ``certify``.
+
+``torch_calls`` has the operations of PyTorch, ``torch_model`` the mode in which a model runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from probe.errors import InputError
+
+if TYPE_CHECKING:
+    from probe.invariant.report import Report
+
+LIKE = ("largest", "cheapest")
+
+
+def invariant(
+    model: Any,
+    sizes: Iterable[int] | Mapping[str, Iterable[int]] = (1, 32),
+    like: str = "largest",
+    strict: bool = False,
+    *,
+    example: Any = None,
+    table: Any = None,
+) -> tuple[Any, Report]:
+    """A model whose answer for a sample does not depend on its neighbours, and what that rests on.
+
+    ``model``: a ``torch.nn.Module`` in evaluation mode; the answer shares its weights. ``sizes``:
+    the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
+    that is padded behind an attention mask. Any other size works as well. ``like``: ``"largest"``
+    keeps the bits that the unchanged model gives at the largest of these sizes; ``"cheapest"``
+    takes the class that costs least over them, by measured time. ``strict``: an operation that is
+    not known to keep its bits is refused, with ``NotInvariant``. ``example``: a tuple of inputs;
+    given, the model is run on it once, so that the report is complete. ``table``: a path of a
+    table; it is read if it is there (and checked), and ``report.save`` writes it.
+
+    Inference only, without gradients. Classes are looked for when a shape is first met, which
+    takes some calls of that shape. InputError; NotInvariant.
+    """
+    if like not in LIKE:
+        raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
+    if not type(model).__module__.partition(".")[0] or not hasattr(model, "named_modules"):
+        name = type(model).__name__
+        raise InputError("model", name, "only PyTorch's modules so far", "give a torch.nn.Module")
+    from probe.invariant import torch_model
+
+    return torch_model.made(model, _sizes(sizes), like, strict, example, table)
+
+
+def _sizes(given: Iterable[int] | Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+    """Checked sizes by axis."""
+    named = dict(given) if isinstance(given, Mapping) else {"batch": given}
+    found = {}
+    for name, values in named.items():
+        if name not in ("batch", "length"):
+            raise InputError("sizes", name, "no axis has this name", "use batch, length")
+        numbers = tuple(sorted(set(values)))
+        if not numbers or any(not isinstance(one, int) or one < 1 for one in numbers):
+            raise InputError("sizes", list(numbers), f"{name} takes whole numbers from 1 up")
+        found[name] = numbers
+    return {"batch": (1,)} | found

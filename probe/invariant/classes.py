@@ -1,0 +1,241 @@
+"""The sizes at which an operation gives the same bits, and how a call is cut and padded to them.
+
+The mark of a size is a digest of what the operation made of telling operands there; empty, where
+places of one call gave different bits. Sizes with the same mark are one class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from probe import ulp
+
+PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
+"""Sizes of pieces that larger calls are cut into: the first of them that is in the class."""
+
+MOST = 1 << 16  # the largest size that is tried as a padded one
+CALL = 8  # what a further call costs, in units of size
+SAMPLED = 24  # sizes of the user at which classes are timed
+TURNS = 3
+
+
+class Piece(NamedTuple):
+    """One call: ``places`` from ``start`` on, padded to ``size``."""
+
+    start: int
+    places: int
+    size: int
+
+
+Plan = tuple[Piece, ...]
+
+
+class Operation(Protocol):
+    """What is checked at a size."""
+
+    key: str
+    pieces: Sequence[int]
+
+    def mark(self, size: int) -> str:
+        """The digest of the bits of telling operands; empty where places differ."""
+
+    def run(self, size: int) -> Any:
+        """One call at this size, to be timed."""
+
+
+def digest(answers: Iterable[tuple[np.ndarray, str]]) -> str:
+    """The mark of answers to telling operands that were the same at every place.
+
+    Each is a container array (places, ...) and the name of its format. Empty where two places
+    differ, the sign of a zero included.
+    """
+    found = hashlib.sha256()
+    for y, dtype in answers:
+        first = np.broadcast_to(y[:1], y.shape)
+        if not ulp.equal(y, first, dtype) or ulp.signed_zeros(y, first, dtype):
+            return ""
+        found.update(np.ascontiguousarray(y[0]).tobytes())
+    return found.hexdigest()[:16]
+
+
+@dataclass
+class Entry:
+    """What is known of one operation; a row of the table.
+
+    ``chosen``: the mark of the class; empty: there is none. ``largest``: the size that it was
+    chosen for. ``marks``: by number of threads, the mark of each size that was checked.
+    ``certified``: size and threads at which every output was asked for its order, with what came
+    out.
+    """
+
+    chosen: str = ""
+    like: str = ""
+    largest: int = 0
+    marks: dict[int, dict[int, str]] = field(default_factory=dict)
+    certified: dict[str, str] = field(default_factory=dict)
+
+
+class Sizes:
+    """One operation with one number of threads: which sizes are in the chosen class."""
+
+    def __init__(self, operation: Operation, entry: Entry, threads: int) -> None:
+        self.operation, self.entry = operation, entry
+        self.marks = entry.marks.setdefault(threads, {})
+        self.plans: dict[int, Plan | None] = {}
+        self._piece = 0
+
+    def mark(self, size: int) -> str:
+        """As ``Operation.mark``, asked once."""
+        if size not in self.marks:
+            self.marks[size] = self.operation.mark(size)
+        return self.marks[size]
+
+    def usable(self, size: int) -> bool:
+        """Whether all places of a call of this size have the bits of the chosen class."""
+        return bool(self.entry.chosen) and self.mark(size) == self.entry.chosen
+
+    def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
+        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
+        self.entry.like, self.entry.largest = like, largest
+        self.entry.chosen = next(filter(None, map(self.mark, _below(largest))), "")
+        if like == "cheapest":
+            sizes = _sample(sorted({*wanted, largest}))
+            found = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
+            there = dict.fromkeys([self.entry.chosen, *filter(None, found)])
+            costs = {mark: self._cost(mark, sizes) for mark in there if mark}
+            self.entry.chosen = min(costs, key=lambda mark: costs[mark]) if costs else ""
+        self.plans.clear()
+        self._piece = 0
+
+    @property
+    def doubts(self) -> str:
+        """Why the chosen class is not that of the largest size; empty if it is."""
+        entry = self.entry
+        if entry.like != "largest" or self.marks.get(entry.largest) == entry.chosen:
+            return ""
+        there = next((size for size in _below(entry.largest) if self.marks.get(size)), 0)
+        return (
+            f"{self.operation.key}: places of one call of size {entry.largest} have different "
+            f"bits; those of size {there} are kept"
+        )
+
+    def _cost(self, mark: str, sizes: Sequence[int]) -> float:
+        """Seconds for these sizes in the class of this mark, each over its time as it is."""
+        self.entry.chosen, self._piece = mark, 0
+        self.plans.clear()
+        total = 0.0
+        for size in sizes:
+            plan = self.plan(size)
+            if plan is None:
+                return float("inf")
+            total += sum(map(self._seconds, (piece.size for piece in plan))) / self._seconds(size)
+        return total
+
+    def _seconds(self, size: int) -> float:
+        kept = self.__dict__.setdefault("_times", {})
+        if size not in kept:
+            kept[size] = min(_timed(self.operation.run, size) for _ in range(TURNS))
+        return float(kept[size])
+
+    def plan(self, count: int) -> Plan | None:
+        """The calls that compute ``count`` places in the class; None: there is no way."""
+        if count not in self.plans:
+            self.plans[count] = self._plan(count) if self.entry.chosen else None
+        return self.plans[count]
+
+    def _plan(self, count: int) -> Plan | None:
+        pieces = self.operation.pieces
+        if (not pieces or count <= pieces[0]) and self.usable(count):
+            return (Piece(0, count, count),)
+        piece = self._largest_piece()
+        if piece and count > piece:
+            whole, rest = divmod(count, piece)
+            alike = [Piece(number * piece, piece, piece) for number in range(whole)]
+            tail = self.plan(rest) if rest else ()
+            return None if tail is None else (*alike, *_moved(tail, whole * piece))
+        if self.usable(count):
+            return (Piece(0, count, count),)
+        padded, cut = self._padded(count), self._cut(count)
+        ways = [way for way in (padded, cut) if way]
+        return min(ways, key=_units) if ways else None
+
+    def _largest_piece(self) -> int:
+        """The size that larger calls are cut into; 0: they are not cut."""
+        if not self._piece and self.operation.pieces:
+            there = [size for size in self.operation.pieces if self.usable(size)][:1]
+            known = [size for size, mark in self.marks.items() if mark == self.entry.chosen]
+            self._piece = (there or [max(known, default=0)])[0]
+        return self._piece
+
+    def _padded(self, count: int) -> Plan | None:
+        """Padded up to a size near the smallest that there is: doubled, then bisected."""
+        low, high = count, 0
+        for size in _above(count):
+            if self.usable(size):
+                high = size
+                break
+            low = size
+        if not high:
+            return None
+        step = max(1, high // 16)
+        while high - low > step:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.usable(middle) else (middle, high)
+        return (Piece(0, count, high),)
+
+    def _cut(self, count: int) -> Plan | None:
+        """The largest piece that was found below, and a plan for the rest."""
+        tried = sorted({*_below(count - 1)[:8], count // 2, *self._known(count)} - {0})
+        below = next((size for size in reversed(tried) if self.usable(size)), 0)
+        if below * 4 < count:
+            return None
+        tail = self.plan(count - below)
+        return None if tail is None else (Piece(0, below, below), *_moved(tail, below))
+
+    def _known(self, count: int) -> list[int]:
+        """The largest known size of the class below this one, if there is one."""
+        known = sorted(size for size, mark in self.marks.items() if mark == self.entry.chosen)
+        at = bisect_left(known, count)
+        return known[at - 1 : at] if at else []
+
+
+def _moved(plan: Plan, by: int) -> Plan:
+    return tuple(Piece(one.start + by, one.places, one.size) for one in plan)
+
+
+def _units(plan: Plan) -> int:
+    return sum(piece.size + CALL for piece in plan)
+
+
+def _above(count: int) -> list[int]:
+    """Rounded up to more and more zeros at the end, in binary."""
+    steps = [1 << power for power in range(1, 17)]
+    found = dict.fromkeys(-(-count // step) * step for step in steps)
+    return [size for size in found if count < size <= max(MOST, 2 * count)]
+
+
+def _below(count: int) -> list[int]:
+    """The size itself, then rounded down to more and more zeros at the end, in binary."""
+    steps = [1 << power for power in range(17)]
+    return [size for size in dict.fromkeys(count // step * step for step in steps) if size]
+
+
+def _sample(sizes: Sequence[int]) -> list[int]:
+    """At most ``SAMPLED`` of them, the ends included."""
+    if len(sizes) <= SAMPLED:
+        return list(sizes)
+    at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
+    return [sizes[number] for number in at]
+
+
+def _timed(run: Callable[[int], Any], size: int) -> float:
+    begun = time.perf_counter()
+    run(size)
+    return time.perf_counter() - begun

@@ -1,0 +1,365 @@
+"""PyTorch's operations as they are checked and as they are run: the same calls for both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as functional
+
+from probe import ulp
+from probe.invariant.classes import PIECES, Plan, digest
+from probe.invariant.telling import products, spread
+
+SETS = 3
+"""Sets of telling operands; each is held at every place of the call."""
+
+AT_ONCE = 1 << 22  # elements of a function by place in one call
+PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
+CONSTANT = 1.37  # whose products are not exact in any format
+LONG = 4096  # places of one value in an array whose middle is no tail
+TOLD = 61  # of these are kept: a number that no vector's width divides
+
+FORMATS = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+Tensors = tuple[Any, ...]
+CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+TRANSPOSED = {
+    1: functional.conv_transpose1d,
+    2: functional.conv_transpose2d,
+    3: functional.conv_transpose3d,
+}
+
+
+def container(y: Any) -> tuple[np.ndarray, str]:
+    """A tensor's bits as a container array, and the name of its format."""
+    name = FORMATS[y.dtype]
+    y = y.detach().contiguous()
+    if name == "bfloat16":
+        return y.view(torch.int16).numpy().view(np.uint16), name
+    return y.numpy(), name
+
+
+def tensor(values: np.ndarray, dtype: Any) -> Any:
+    """float64 values rounded to a tensor's format."""
+    return laid(torch.from_numpy(np.array(values, order="C")).to(dtype))
+
+
+def laid(x: Any) -> Any:
+    """Contiguous, with the strides that follow from the shape.
+
+    Axes of size 1 may have any stride, and by them libraries take another kernel.
+    """
+    x = x.contiguous()
+    strides, step = [], 1
+    for size in reversed(x.shape):
+        strides.append(step)
+        step *= size
+    wanted = tuple(reversed(strides))
+    return x if x.stride() == wanted else x.as_strided(x.shape, wanted)
+
+
+def shifted(x: Any) -> Any:
+    """The same contiguous values elsewhere in memory: at no whole multiple of a vector."""
+    kept = torch.empty(x.numel() + 1, dtype=x.dtype)[1:]
+    return kept.copy_(x.reshape(-1)).view(x.shape)
+
+
+def repeated(sample: Tensors, size: int) -> Tensors:
+    """The same sample at every place."""
+    return tuple(laid(one.expand(size, *one.shape)) for one in sample)
+
+
+class Rows:
+    """An operation whose samples, along axis 0, have nothing to do with each other.
+
+    ``key`` says all that decides its bits but the number of samples.
+    """
+
+    pieces: Sequence[int] = PIECES
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Returns one sample of each input of a set of operands, and the parameters."""
+        raise NotImplementedError
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """The library's call; ``out``: where to write, which may be ignored."""
+        raise NotImplementedError
+
+    def empty(self, samples: Tensors) -> Any:
+        """Room for the outputs; None where their shape is known from a call alone."""
+        return None
+
+    def forget(self) -> None:
+        """Gives back the memory of the operands."""
+
+    def mark(self, size: int) -> str:
+        """As ``classes.Operation.mark``: twice, from and to other places in memory."""
+
+        def answers() -> Iterator[tuple[np.ndarray, str]]:
+            for number in range(SETS):
+                sample, parameters = self.telling(number)
+                samples = repeated(sample, size)
+                y = self.call(samples, parameters)
+                if not number:
+                    again = self.call(tuple(map(shifted, samples)), parameters, shifted(y))
+                    y = torch.cat([y, again])
+                yield container(y)
+
+        with torch.no_grad():
+            return digest(answers())
+
+    def run(self, size: int) -> Any:
+        """As ``classes.Operation.run``."""
+        sample, parameters = self.telling(0)
+        with torch.no_grad():
+            return self.call(repeated(sample, size), parameters)
+
+
+class Linear(Rows):
+    """Rows times a matrix: w (filters, channels), or (channels, filters) if it is ``turned``."""
+
+    def __init__(
+        self, channels: int, filters: int, dtype: Any, bias: bool, turned: bool = False
+    ) -> None:
+        with_bias, laid = " with bias" * bias, " turned" * turned
+        super().__init__(f"linear {channels} -> {filters}{with_bias}{laid} {FORMATS[dtype]}")
+        self.channels, self.filters, self.dtype, self.bias = channels, filters, dtype, bias
+        self.turned = turned
+        self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        if number not in self._kept:
+            name = FORMATS[self.dtype]
+            x, w, b = products(number, self.channels, self.filters, name, number == 1)
+            held = tensor(w if self.turned else w.T, self.dtype)
+            bias = tensor(b, self.dtype) if self.bias else None
+            self._kept[number] = (tensor(x, self.dtype),), (held, bias)
+        return self._kept[number]
+
+    def empty(self, samples: Tensors) -> Any:
+        """As ``Rows.empty``."""
+        return samples[0].new_empty((len(samples[0]), self.filters))
+
+    def forget(self) -> None:
+        """As ``Rows.forget``."""
+        self._kept.clear()
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        (x,), (w, b) = samples, parameters
+        if self.turned:
+            return torch.mm(x, w, out=out) if b is None else torch.addmm(b, x, w, out=out)
+        if out is None:
+            return functional.linear(x, w, b)
+        return torch.mm(x, w.t(), out=out) if b is None else torch.addmm(b, x, w.t(), out=out)
+
+
+class Convolution(Rows):
+    """A convolution of one spatial size: samples are those of the batch."""
+
+    pieces = (64, 32, 128, 16)
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        weights: tuple[int, ...],
+        dtype: Any,
+        bias: bool,
+        words: dict[str, Any],
+        transposed: bool = False,
+    ) -> None:
+        said = " ".join(f"{name}={_said(value)}" for name, value in sorted(words.items()))
+        name = "transposed convolution" if transposed else "convolution"
+        text = "x".join(map(str, shape)), "x".join(map(str, weights))
+        with_bias = " with bias" * bias
+        super().__init__(f"{name} of {text[0]} by {text[1]}{with_bias} {said} {FORMATS[dtype]}")
+        self.shape, self.weights, self.dtype, self.bias = shape, weights, dtype, bias
+        self.words, self.transposed = words, transposed
+        self.function = (TRANSPOSED if transposed else CONVOLUTIONS)[len(shape) - 1]
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``."""
+        groups = self.words.get("groups", 1)
+        filters = self.weights[1] * groups if self.transposed else self.weights[0]
+        leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
+        _, w, b = products(number, leaves, filters, name, number == 1, CONSTANT)
+        held = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
+        # one value everywhere keeps the products of a window paired; the last set is of others
+        x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
+        bias = tensor(b, self.dtype) if self.bias else None
+        return (tensor(x, self.dtype),), (tensor(held, self.dtype), bias)
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        return self.function(*samples, *parameters, **self.words)
+
+
+class Samples(Rows):
+    """Any function of samples along axis 0, whose shapes and options are in its name.
+
+    ``shapes``: of one sample of each of its inputs; ``parameters``: what else it is called with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shapes: Sequence[tuple[int, ...]],
+        dtype: Any,
+        function: Callable[..., Any],
+        parameters: Tensors = (),
+        pieces: Sequence[int] = (),
+    ) -> None:
+        said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
+        super().__init__(f"{name} of {said} {FORMATS[dtype]}")
+        self.shapes, self.dtype, self.function = shapes, dtype, function
+        self.parameters, self.pieces = parameters, pieces
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Spread numbers; in the second set each is followed by itself with the sign turned."""
+        made = []
+        for at, shape in enumerate(self.shapes):
+            values = spread(SETS * at + number, "x", (math.prod(shape),), 4 if number else 2)
+            if number == 1 and not at:
+                values[1::2] = -values[: len(values) // 2 * 2 : 2]
+            made.append(tensor(values.reshape(shape), self.dtype))
+        return tuple(made), self.parameters
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        return self.function(*samples, *parameters)
+
+
+class Pairs(Samples):
+    """Products of pairs of matrices, (rows, leaves) and (leaves, filters), perhaps with a summand.
+
+    What each row adds cancels, as that of ``Linear``.
+    """
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``."""
+        (rows, leaves), (_, filters) = self.shapes[:2]
+        x, w, b = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
+        made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
+        return tuple(tensor(one, self.dtype) for one in made[: len(self.shapes)]), ()
+
+
+class ByPlace(Rows):
+    """A function of one element, such as GELU: its bits may change with the place in a vector.
+
+    It is called on flat arrays; ``written(x, out)``: where its values go, if that can be said. The
+    values that are held at places are those at which one element alone and a long array give
+    different bits, if there are any.
+    """
+
+    pieces = (AT_ONCE,)
+
+    def __init__(
+        self,
+        name: str,
+        dtype: Any,
+        function: Callable[..., Any],
+        written: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(f"{name} by place {FORMATS[dtype]}")
+        self.dtype, self.function, self.written = dtype, function, written
+        self._values: Any = None
+        self._answers: Any = None
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        if out is None or self.written is None:
+            return self.function(*samples)
+        return self.written(*samples, out)
+
+    def empty(self, samples: Tensors) -> Any:
+        """As ``Rows.empty``."""
+        return torch.empty_like(samples[0])
+
+    def _told(self) -> Any:
+        """``TOLD`` values: first those that one element alone sees otherwise."""
+        drawn = tensor(spread(5, "x", (PLACES,), 8), self.dtype)
+        long = self.function(drawn)
+        alone = torch.cat([self.function(one.clone()) for one in drawn.split(1)])
+        a, b = container(long)[0], container(alone)[0]
+        apart = np.flatnonzero(ulp.apart(a, b, FORMATS[self.dtype], zeros="differ"))
+        chosen = np.concatenate([apart[apart < PLACES - PLACES % 1024], np.arange(TOLD)])[:TOLD]
+        return drawn[torch.from_numpy(chosen)]
+
+    def mark(self, size: int) -> str:
+        """Whether every place gives each value the bits that a long array gives it."""
+        with torch.no_grad():
+            if self._values is None:
+                self._values = self._told()
+                long = torch.arange(TOLD * LONG) // LONG
+                answers = self.function(self._values[long]).view(TOLD, LONG)
+                self._answers = answers[:, LONG // 2].clone()
+            for number in range(SETS + 1):
+                turned = (torch.arange(size) + 17 * number) % TOLD
+                x = self._values[turned]
+                y = self.function(x)
+                y = y if number else self.call((shifted(x),), (), shifted(y))
+                there, wanted = container(y), container(self._answers[turned])
+                if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):
+                    return ""
+            return digest([container(self._answers[None])])
+
+    def run(self, size: int) -> Any:
+        """As ``Rows.run``."""
+        return self.function(torch.full((size,), 0.5, dtype=self.dtype))
+
+
+def _said(value: Any) -> str:
+    parts = value if isinstance(value, tuple | list) else (value,)
+    return "x".join(map(str, parts))
+
+
+@dataclass
+class Runner:
+    """Calls an operation by plans."""
+
+    operation: Rows
+
+    def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
+        """The operation of all samples, which are contiguous, by the pieces of the plan."""
+        call = self.operation.call
+        if len(plan) == 1:
+            _, count, size = plan[0]
+            if count == size:
+                return call(samples, parameters)
+            return call(tuple(padded(one, size) for one in samples), parameters)[:count]
+        y = self.operation.empty(samples)
+        for start, count, size in plan:
+            part = tuple(one[start : start + count] for one in samples)
+            if count < size:
+                found = call(tuple(padded(one, size) for one in part), parameters)[:count]
+            elif y is None:
+                found = call(part, parameters)
+            else:
+                out = y[start : start + count]
+                found = call(part, parameters, out)
+                if found.data_ptr() == out.data_ptr():
+                    continue
+            if y is None:
+                y = found.new_empty((len(samples[0]), *found.shape[1:]))
+            y[start : start + count] = found
+        return y
+
+
+def padded(x: Any, size: int) -> Any:
+    """Copies of the first sample behind the others: no sample is odd, such as one of zeros."""
+    made = x.new_empty((size, *x.shape[1:]))
+    made[: len(x)] = x
+    made[len(x) :] = x[:1]
+    return made

@@ -1,0 +1,140 @@
+"""A PyTorch model whose every operation is run in its class of sizes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from probe.errors import InputError
+from probe.invariant.keeper import Keeper
+from probe.invariant.report import Report
+from probe.invariant.table import Table
+from probe.invariant.torch_operations import Operators
+
+PLAIN = frozenset(
+    "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
+    "ndimension view reshape permute transpose t contiguous expand expand_as unsqueeze squeeze "
+    "flatten unflatten "
+    "__getitem__ __setitem__ movedim swapaxes narrow select chunk split unbind cat stack "
+    "concat concatenate repeat repeat_interleave flip roll clone detach to float half bfloat16 "
+    "double type type_as __len__ __iter__ __bool__ __hash__ __repr__ item tolist add sub mul div "
+    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __iadd__ __isub__ __imul__ "
+    "add_ sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 hardtanh clamp clamp_ masked_fill "
+    "masked_fill_ where eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and "
+    "logical_or logical_not __and__ __or__ __invert__ __xor__ all any isnan max min amax amin "
+    "argmax argmin maximum minimum max_pool1d max_pool2d max_pool3d pad zeros ones full empty "
+    "zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty new_tensor "
+    "arange tensor embedding gather index_select dropout dropout1d dropout2d dropout3d "
+    "pixel_shuffle tril triu is_grad_enabled".split()
+)
+"""Functions that move elements or round once: their bits depend on nothing but their elements."""
+
+
+FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+FAST = (
+    "PyTorch's fused path for attention is not taken: at the largest size the bits are those of "
+    "torch.backends.mha.set_fastpath_enabled(False)"
+)
+
+
+class Functions(TorchFunctionMode):
+    """Calls of functions: the frequent ones at once, the others operation by operation."""
+
+    def __init__(self, operators: Operators) -> None:
+        super().__init__()
+        self.quick: dict[Any, Callable[..., Any]] = {
+            functional.linear: operators.linear,
+            functional.layer_norm: operators.layer_norm,
+            functional.gelu: operators.gelu,
+            functional.scaled_dot_product_attention: operators.attention,
+        }
+        self.plain: set[Any] = set()
+        self.operations = Operations(operators)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in self.plain and "alpha" not in kwargs:
+            return func(*args, **kwargs)
+        quick = self.quick.get(func)
+        if quick is not None:
+            found = quick(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        elif getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
+            self.plain.add(func)
+            return func(*args, **kwargs)
+        with self.operations:
+            return func(*args, **kwargs)
+
+
+class Operations(TorchDispatchMode):
+    """Every operation of whatever code: in its class, or exact, or reported."""
+
+    def __init__(self, operators: Operators) -> None:
+        super().__init__()
+        self.operators = operators
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func._can_decompose() and torch.is_inference_mode_enabled():
+            with self:
+                found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        return self.operators.run(func, args, kwargs)
+
+
+def made(
+    model: Any,
+    sizes: dict[str, tuple[int, ...]],
+    like: str,
+    strict: bool,
+    example: Any,
+    table: Any,
+) -> tuple[Any, Report]:
+    """As ``probe.invariant.invariant``, of checked sizes."""
+    if not isinstance(model, torch.nn.Module):
+        name = type(model).__name__
+        raise InputError("model", name, "only PyTorch's modules so far", "give a torch.nn.Module")
+    require_evaluation(model)
+    kept = Table(like, sizes, torch.get_num_threads())
+    if table is not None and Path(table).is_file():
+        kept = Table.read(Path(table))
+        if (kept.like, kept.sizes) != (like, sizes):
+            said = f"it is for like={kept.like}, sizes={kept.sizes}"
+            raise InputError("table", Path(table).name, said, "give the same, or another table")
+    keeper = Keeper(kept, strict)
+    parts = tuple(model.modules())
+    if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
+        kept.notes.append(FAST)
+    found = copy.copy(model)
+    inner, functions = model.forward, Functions(Operators(keeper))
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if any(part.training for part in parts):
+            require_evaluation(model)
+        with torch.no_grad(), functions:
+            return inner(*args, **kwargs)
+
+    found.forward = forward
+    if example is not None:
+        found(*(example if isinstance(example, tuple) else (example,)))
+    return found, keeper.report
+
+
+def require_evaluation(model: Any) -> None:
+    """InputError for a model in training mode."""
+    if any(module.training for module in model.modules()):
+        why = "training is not covered: it has dropout, and statistics of the batch"
+        raise InputError("model", type(model).__name__, why, "call model.eval()")

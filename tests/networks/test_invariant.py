@@ -1,0 +1,284 @@
+"""The invariant mode: classes of sizes of a planted library, and PyTorch's models in it."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from probe import floats, stable, ulp
+from probe.errors import InputError
+from probe.invariant.classes import Entry, Sizes, digest
+from probe.invariant.telling import products
+
+
+class Planted:
+    """A library that adds backwards below ``turn`` rows, and in odd last rows of ``tails``."""
+
+    pieces = (64, 32)
+
+    def __init__(self, turn=16, tails=()):
+        self.key, self.turn, self.tails = "planted", turn, tails
+        self.x, self.w, _ = products(0, 33, 4, "float32")
+        self.asked = []
+
+    def rows(self, size):
+        y = np.repeat(self.added(size >= self.turn)[None], size, axis=0)
+        if size in self.tails:
+            y[-1] = self.added(False)
+        return y
+
+    def added(self, forwards):
+        order = slice(None) if forwards else slice(None, None, -1)
+        each = (self.x[:, None] * self.w).astype(np.float32)[order]
+        return np.add.accumulate(each, dtype=np.float32)[-1]
+
+    def mark(self, size):
+        self.asked.append(size)
+        return digest([(self.rows(size), "float32")])
+
+    def run(self, size):
+        return [self.added(True) for _ in range(size)]
+
+
+def chosen(operation, largest, like="largest", wanted=()):
+    sizes = Sizes(operation, Entry(), 1)
+    sizes.choose(largest, like, wanted)
+    return sizes
+
+
+def computed(operation, sizes, count):
+    """All rows of a call, by its plan."""
+    plan = sizes.plan(count)
+    assert [piece.start for piece in plan] == np.cumsum([0, *[p.places for p in plan]])[
+        :-1
+    ].tolist()
+    return np.concatenate([operation.rows(piece.size)[: piece.places] for piece in plan])
+
+
+@pytest.mark.check
+def test_every_size_and_place_has_the_bits_of_the_largest():
+    planted = Planted(16, tails=(17, 40, 41, 50))
+    truth = planted.added(True)
+    assert not ulp.equal(truth, planted.added(False), "float32")
+    sizes = chosen(planted, 200)
+    for count in range(1, 200):
+        y = computed(planted, sizes, count)
+        assert len(y) == count and ulp.equal(y, np.broadcast_to(truth, y.shape), "float32")
+
+
+def test_a_size_whose_places_differ_is_never_run():
+    planted = Planted(1, tails=range(3, 300, 2))
+    sizes = chosen(planted, 99)
+    used = {piece.size for count in range(1, 150) for piece in sizes.plan(count)}
+    assert used and not used & set(planted.tails)
+    assert "99" in sizes.doubts and "98" in sizes.doubts
+
+
+def test_no_size_is_run_that_was_not_asked():
+    planted = Planted(10)
+    sizes = chosen(planted, 100)
+    used = {piece.size for count in range(1, 300) for piece in sizes.plan(count)}
+    assert used <= set(planted.asked)
+    assert len(planted.asked) == len(set(planted.asked))
+
+
+def test_the_cheapest_class_is_that_of_the_sizes_that_count():
+    small, large = Planted(1000).added(False), Planted().added(True)
+    cheap = chosen(Planted(1000), 1024, "cheapest", range(1, 20))
+    assert cheap.entry.chosen == digest([(np.stack([small, small]), "float32")])
+    assert chosen(Planted(1000), 1024).entry.chosen == digest([(large[None], "float32")])
+
+
+def test_where_no_size_is_alike_there_is_no_plan():
+    sizes = chosen(Planted(1, tails=range(2, 5000)), 64)
+    sizes.entry.chosen = "none of them"
+    assert sizes.plan(3) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("leaves", [2, 3, 8, 33])
+def test_telling_products_cancel(dtype, leaves):
+    x, w, _ = products(3, leaves, 7, dtype)
+    assert (floats.nearest(w, dtype) == w).all() and w.any()
+    assert all(math.fsum(each) == 0 for each in (x[:, None] * w).T)
+    x, w, b = products(3, leaves, 7, dtype, of_bias=True)
+    left = np.abs(
+        [math.fsum([*each, last]) for each, last in zip((x[:, None] * w).T, b, strict=True)]
+    )
+    assert (left <= floats.eps(dtype) * np.abs(b)).all() and left.any()
+
+
+# PyTorch
+
+
+@pytest.fixture
+def torch():
+    found = pytest.importorskip("torch", reason="PyTorch is not installed")
+    before = found.get_num_threads()
+    found.manual_seed(0)
+    yield found
+    found.set_num_threads(before)
+
+
+def differing(torch, a, b):
+    a, b = (one.detach().contiguous().numpy() for one in (a, b))
+    return len(ulp.differences(a, b, "float32").index)
+
+
+def block(torch):
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+            self.norm = nn.LayerNorm(16)
+            self.wide, self.narrow = nn.Linear(16, 24), nn.Linear(24, 16)
+
+        def forward(self, x, behind=None):
+            told = {"key_padding_mask": behind, "need_weights": False}
+            x = self.norm(x + self.attention(x, x, x, **told)[0])
+            return x + self.narrow(torch.nn.functional.gelu(self.wide(x)))
+
+    return Block().eval()
+
+
+def test_a_sentence_has_the_same_bits_alone_in_a_batch_and_padded(torch):
+    model, report = stable.invariant(
+        block(torch), {"batch": [1, 8], "length": range(1, 33)}, strict=True
+    )
+    x = torch.randn(8, 32, 16)
+    behind = torch.zeros(8, 32, dtype=torch.bool)
+    lengths = [32, 1, 5, 17, 16, 31, 2, 9]
+    for row, length in enumerate(lengths):
+        behind[row, length:] = True
+    batch = model(x, behind)
+    for row, length in enumerate(lengths):
+        alone = model(x[row : row + 1, :length])
+        assert differing(torch, alone[0], batch[row, :length]) == 0, length
+    turned = torch.arange(7, -1, -1)
+    assert differing(torch, model(x[turned], behind[turned]), batch[turned]) == 0
+    assert report.complete and not report.limited and len(repr(report).splitlines()) == 3
+
+
+def test_a_convolutional_network_keeps_its_largest_bits_at_every_batch(torch):
+    nn = torch.nn
+    plain = nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU6(),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.Hardswish(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+        nn.Softmax(-1),
+    ).eval()
+    model, report = stable.invariant(plain, range(1, 17), strict=True)
+    x = torch.randn(16, 3, 11, 11)
+    with torch.no_grad():
+        whole = plain(x)
+    if not report.table.notes:
+        assert differing(torch, model(x), whole) == 0
+    whole = model(x)
+    for count in (1, 2, 5, 16):
+        assert differing(torch, model(x[16 - count :]), whole[16 - count :]) == 0
+    last = x[:1].contiguous(memory_format=torch.channels_last)
+    assert differing(torch, model(last), whole[:1]) == 0
+    with torch.inference_mode():
+        assert differing(torch, model(x[:3]), whole[:3]) == 0
+
+
+def test_strides_of_axes_of_one_do_not_matter(torch):
+    model, _ = stable.invariant(torch.nn.Linear(1, 77).eval(), [64])
+    x = torch.randn(64, 1)
+    whole, odd = model(x), torch.empty(1, 64).t()
+    odd.copy_(x)
+    assert differing(torch, model(odd), whole) == 0
+    assert all(differing(torch, model(x[n : n + 1]), whole[n : n + 1]) == 0 for n in range(8))
+
+
+def test_what_is_not_known_is_reported_and_refused_when_strict(torch):
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return torch.fft.fft(x).real + 1
+
+    model, report = stable.invariant(Odd().eval())
+    model(torch.randn(3, 8))
+    assert not report.complete and any("fft" in name for name in report.left)
+    model, _ = stable.invariant(Odd().eval(), strict=True)
+    with pytest.raises(Exception, match="fft.*not known"):
+        model(torch.randn(3, 8))
+
+
+def test_a_sum_over_the_batch_is_not_called_invariant(torch):
+    class Centred(torch.nn.Module):
+        def forward(self, x):
+            return x - x.mean(0)
+
+    _, report = stable.invariant(Centred().eval(), example=torch.randn(4, 3))
+    assert any("mean" in name for name in report.left)
+
+
+def test_training_is_refused(torch):
+    layer = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout())
+    with pytest.raises(InputError, match="model.eval"):
+        stable.invariant(layer)
+    model, _ = stable.invariant(layer.eval())
+    layer[1].train()
+    with pytest.raises(InputError, match="training is not covered"):
+        model(torch.zeros(2, 3))
+
+
+def test_a_table_travels_and_is_checked(torch, tmp_path):
+    layer, path, x = torch.nn.Linear(24, 9).eval(), tmp_path / "table.json", torch.randn(40, 24)
+    model, report = stable.invariant(layer, [40], example=x)
+    wanted = [model(x[:count]) for count in (1, 3, 40)]
+    report.save(path)
+    model, report = stable.invariant(layer, [40], table=path)
+    found = [model(x[:count]) for count in (1, 3, 40)]
+    assert all(differing(torch, a, b) == 0 for a, b in zip(wanted, found, strict=True))
+    assert not report.table.notes and report.table.trusted
+    told = json.loads(path.read_text())
+    told["environment"]["version"] = "0.1"
+    marks = told["operations"]["linear 24 -> 9 with bias float32"]["marks"]
+    marks[next(iter(marks))] = {"3": "elsewhere", "40": "elsewhere"}
+    path.write_text(json.dumps(told))
+    model, report = stable.invariant(layer, [40], table=path)
+    found = [model(x[:count]) for count in (1, 3, 40)]
+    assert all(differing(torch, a, b) == 0 for a, b in zip(wanted, found, strict=True))
+    assert any("another version" in note for note in report.table.notes)
+    assert any("checked anew" in note and "size 3" in note for note in report.table.notes)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', "no table"])
+def test_a_file_that_is_no_table_is_one_line(torch, tmp_path, text):
+    (tmp_path / "table.json").write_text(text)
+    with pytest.raises(InputError, match="table=table.json: this is no table"):
+        stable.invariant(torch.nn.Linear(2, 2).eval(), table=tmp_path / "table.json")
+
+
+def test_sums_are_certified_when_asked(torch):
+    _, report = stable.invariant(torch.nn.Linear(9, 3).eval(), [8], example=torch.randn(8, 9))
+    (told,) = report.certify().values()
+    assert told.startswith(("certified: all outputs", "not certified: "))
+    assert report.rows[0].certified == told
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"like": "fastest"}, "like=fastest"),
+        ({"sizes": [0]}, "whole numbers"),
+        ({"sizes": {"width": [3]}}, "sizes=width"),
+    ],
+)
+def test_mistaken_words_are_one_line(torch, words, why):
+    with pytest.raises(InputError, match=why):
+        stable.invariant(torch.nn.Linear(2, 2).eval(), **words)
+
+
+def test_no_module_is_one_line():
+    with pytest.raises(InputError, match="model=int"):
+        stable.invariant(3)
