@@ -1,6 +1,7 @@
 """Two runs side by side: which operations agree, which differ first, and which only pass it on.
 
-Operations are aligned by name and order; of every pair of values those elements are compared that
+Operations are aligned by name and order, and what is left over by what it computes
+(:mod:`probe.recording.counterparts`); of every pair of values those elements are compared that
 must agree (:mod:`probe.recording.labels`). An operation is the *source* of a difference where
 everything that it reads agrees and its outputs don't, *carried* where what it reads differs
 already, *healed* where what it reads differs and its outputs agree.
@@ -8,7 +9,7 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
+from probe.recording import counterparts
+from probe.recording.counterparts import Counterparts
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
 from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
@@ -51,7 +54,9 @@ class Aligned:
 
     ``verdict``: ``source``, ``carried``, ``healed``, ``equal``, ``left``, ``right`` or ``unknown``.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
-    was not asked.
+    was not asked. ``groups``: where labels have paired what does not read the same values one by
+    one, the operations of either side that belong together; ``reads`` are then those values before
+    them that have a counterpart.
     """
 
     name: str
@@ -65,6 +70,7 @@ class Aligned:
     cause: str = ""
     note: str = ""
     own: int | None = None
+    groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
     def differing(self) -> int:
@@ -250,22 +256,74 @@ def compare(left: Side, right: Side) -> Difference:
             pairs[mine, other] = made
         return pairs[mine, other]
 
-    found = []
-    for mine, other in align(ours, theirs):
-        one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
-        made = Aligned(one.name, one.op, one.path, mine, other)
-        if mine is None or other is None:
-            made.verdict = "left" if other is None else "right"
-        else:
-            two = theirs.operations[other]
-            made.reads = [pair(*both) for both in zip(one.reads, two.reads, strict=False)]
-            made.gives = [pair(*both) for both in zip(one.gives, two.gives, strict=False)]
-        found.append(made)
+    def nothing(mine: int, other: int) -> bool:
+        one, two = ours.operations[mine], theirs.operations[other]
+        both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
+        return bool(both) and all(each.selection.empty for each in both)
+
+    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing)
+    found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    judge(left, right, list(pairs.values()))
+    judge(left, right, _of(found, outputs))
     for each in found:
         each.verdict = each.verdict or _verdict(each)
     return Difference(ours, theirs, found, outputs)
+
+
+def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
+    """All pairs of values that are compared, each once."""
+    every = [*(pair for one in found for pair in (*one.reads, *one.gives)), *outputs]
+    return list({id(one): one for one in every}.values())
+
+
+def _aligned(
+    ours: Recording,
+    theirs: Recording,
+    both: tuple[int | None, int | None],
+    told: Counterparts,
+    pair: Callable[[int, int], Pair],
+) -> Aligned:
+    """The operations of both sides, or of one, with the pairs of values to be compared."""
+    mine, other = both
+    one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+    made = Aligned(one.name, one.op, one.path, mine, other)
+    if mine is None or other is None:
+        made.verdict = "left" if other is None else "right"
+        return made
+    two = theirs.operations[other]
+    reads = list(zip(one.reads, two.reads, strict=False))
+    made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
+    if (mine, other) in told.by_labels:
+        made.gives = [one for one in made.gives if not one.selection.empty]
+        same = len(one.reads) == len(two.reads)
+        if same and not any(pair(*numbers).selection.empty for numbers in reads):
+            made.note = f"on the right it is {two.name}" if two.name != one.name else ""
+        else:
+            _grouped(ours, theirs, made, told, pair)
+            return made
+    made.reads = [pair(*numbers) for numbers in reads]
+    return made
+
+
+def _grouped(
+    ours: Recording,
+    theirs: Recording,
+    made: Aligned,
+    told: Counterparts,
+    pair: Callable[[int, int], Pair],
+) -> None:
+    """Fills in what several operations of one side, or of both, read and give together."""
+    assert made.left is not None and made.right is not None
+    one = counterparts.group(ours, made.left, told.values[0])
+    two = counterparts.group(theirs, made.right, told.values[1])
+    values = {(n, told.values[0][n]) for n in one.reads}
+    values |= {(told.values[1][n], n) for n in two.reads}
+    made.reads = [pair(*numbers) for numbers in sorted(values)]
+    made.groups = one.operations, two.operations
+    texts = [
+        counterparts.named(*each) for each in ((ours, one.operations), (theirs, two.operations))
+    ]
+    made.note = f"the left's {texts[0]} computes what the right's {texts[1]} does"
 
 
 def _count(chosen: Selection, shape: tuple[int, ...]) -> int:
