@@ -24,7 +24,7 @@ from probe.recorders.torch_files import ENDINGS, Opened, read
 from probe.recorders.torch_meanings import meaning, skipped, written
 from probe.recorders.torch_values import Slot, Values, array, placed, shape, slot_of, tensors
 from probe.recording.contract import Event, Seen, Visit
-from probe.recording.meaning import Unknown
+from probe.recording.meaning import Compiled
 
 COMPILED = "compiled functions are one operation each"
 
@@ -51,6 +51,15 @@ class Recorder:
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
+
+    def uncompiled(self) -> Recorder | None:
+        """Returns a recorder of the same function without ``torch.compile``."""
+
+        def function() -> Any:
+            with torch.compiler.set_stance("force_eager"):
+                return self.function()
+
+        return Recorder(function)
 
 
 CALL = torch.nn.Module._call_impl.__code__
@@ -178,7 +187,7 @@ class _Mode(TorchDispatchMode):
         for one in written:
             values.written(one)
         why = "it is compiled, and what happens inside can't be watched"
-        self.visit(Event("compiled", path, seen, gives, Unknown(why)))
+        self.visit(Event("compiled", path, seen, gives, Compiled(why)))
         return given
 
 

@@ -27,6 +27,10 @@ SAMPLED = 1 << 12
 """Labels of a value that are looked for on the other side."""
 
 
+NAMED = 4
+"""Operations of a group that are named one by one."""
+
+
 @dataclass
 class Counterparts:
     """Which operations and which values of two runs belong together.
@@ -241,9 +245,8 @@ def group(side: Recording, number: int, known: Mapping[int, int]) -> Group:
     return Group(tuple(sorted(inside)), tuple(sorted(reads)))
 
 
-def named(side: Recording, numbers: Sequence[int], most: int = 4) -> str:
+def named(side: Recording, numbers: Sequence[int]) -> str:
     """Returns the operations of a group in words, without those that only move elements."""
-    every = [side.operations[n] for n in numbers]
-    names = [one.op for one in every if computes(one)] or [one.op for one in every]
-    more = f" and {len(names) - most} before" if len(names) > most else ""
-    return ", ".join(names[-most:]) + more
+    names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
+    names = names or [side.operations[n].op for n in numbers]
+    return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"

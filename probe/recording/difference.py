@@ -166,7 +166,7 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             and (alike or large)
             and np.prod(value.shape, dtype=int) > 1
         ):
-            label = of_digest(value.shape, value.digest)
+            label = of_digest(value.shape, value.digest)._replace(fixed=value.role == WEIGHT)
         elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
@@ -320,10 +320,11 @@ def _grouped(
     values |= {(told.values[1][n], n) for n in two.reads}
     made.reads = [pair(*numbers) for numbers in sorted(values)]
     made.groups = one.operations, two.operations
-    texts = [
-        counterparts.named(*each) for each in ((ours, one.operations), (theirs, two.operations))
-    ]
-    made.note = f"the left's {texts[0]} computes what the right's {texts[1]} does"
+    sides = (ours, one.operations), (theirs, two.operations)
+    texts = [counterparts.named(*each) for each in sides]
+    made.op = " against ".join(dict.fromkeys(texts))
+    made.path = made.path if len(one.operations) == 1 else ""
+    made.note = f"labels say that the right's {texts[1]} computes the same"
 
 
 def _count(chosen: Selection, shape: tuple[int, ...]) -> int:

@@ -76,6 +76,11 @@ class Unknown(Exact):
         return [mixing.of_one(joined(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
 
+@dataclass(frozen=True)
+class Compiled(Unknown):
+    """A compiled function as one operation; the same function uncompiled says what it computes."""
+
+
 ROUNDED_ONCE = {
     *(
         "add",
@@ -423,7 +428,7 @@ class Turns(Exact):
         (one, *_) = reads
         names = tuple(one.name(axis % len(one.shape)) for axis in self.axes)
         shape = tuple(one.shape[axis] for axis in self.axes)
-        return [Labels(shape, one.array.transpose(self.axes), one.known, names)]
+        return [Labels(shape, one.array.transpose(self.axes), one.known, names, one.fixed)]
 
 
 @dataclass(frozen=True)
@@ -921,11 +926,26 @@ class Windows(Meaning):
 
 @dataclass(frozen=True)
 class Step:
-    """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives."""
+    """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives.
+
+    ``more``: shapes of further results; ``op``: the library's name of it, where it has no word;
+    ``zeros``: what its meaning noticed, where it notices something.
+    """
 
     meaning: Meaning
     reads: tuple[int, ...]
     shape: tuple[int, ...]
+    more: tuple[tuple[int, ...], ...] = ()
+    op: str = ""
+    zeros: Any = None
+
+    def labels(self, reads: Sequence[Labels], otherwise: np.uint64) -> list[Labels]:
+        """Returns the labels of its results. ``otherwise``: of a step without word and name."""
+        word = self.meaning.word or self.op
+        what, shapes = tag(word) if word else otherwise, [self.shape, *self.more]
+        if self.meaning.notices and self.zeros is not None:
+            return self.meaning.labels(reads, shapes, what, self.zeros)  # type: ignore[call-arg]
+        return self.meaning.labels(reads, shapes, what)
 
 
 @dataclass(frozen=True)
@@ -943,7 +963,6 @@ class Steps(Meaning):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         values = list(reads)
         for number, one in enumerate(self.steps):
-            label = tag(one.meaning.word) if one.meaning.word else joined(what, tag(number))[()]
             given = [values[n] for n in one.reads]
-            values += one.meaning.labels(given, [one.shape], label)  # type: ignore[arg-type]
+            values += one.labels(given, np.uint64(joined(what, tag(number))[()]))
         return [values[n] for n in self.gives or (len(values) - 1,)]
