@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.counterparts import named
+from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.meaning import Meaning, Step, Steps, Unknown
 from probe.recording.recording import Operation, Recording, Side
@@ -28,9 +28,9 @@ class Composed:
     """
 
     def __init__(self, side: Side, group: Sequence[int]) -> None:
-        self.side, self.group = side, list(group)
         run = side.recording
-        self.inside = [run.operations[n] for n in group]
+        self.side, self.group = side, _without_moved_inputs(run, group)
+        self.inside = [run.operations[n] for n in self.group]
         given = {n for one in self.inside for n in one.gives}
         read = dict.fromkeys(n for one in self.inside for n in one.reads if n not in given)
         self.number = len(run.operations)
@@ -71,6 +71,18 @@ class Composed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.side, name)
+
+
+def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
+    """The operations of a group, but for those that only bring inputs and weights into place."""
+    settled: set[int] = set()
+    for number in group:
+        one = run.operations[number]
+        from_outside = all(run.values[n].given < 0 or n in settled for n in one.reads)
+        if from_outside and not computes(one):
+            settled.update(one.gives)
+    last = group[-1]
+    return [n for n in group if n == last or not settled.issuperset(run.operations[n].gives)]
 
 
 def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...]) -> Meaning:

@@ -85,10 +85,10 @@ def found(
         return made
     other_way = _Search(sides[::-1], labels[::-1])
     search = _Search(sides, labels)
-    new = dict(_paired(search, made.values[0], left, set(right)))
+    new = dict(_paired(search, made.values, left, set(right)))
     back = {r: n for n, r in new.items()}
     rest = [n for n in right if n not in back]
-    for n, mine in _paired(other_way, made.values[1], rest, set(left) - set(new)):
+    for n, mine in _paired(other_way, made.values[::-1], rest, set(left) - set(new)):
         back.setdefault(n, mine)
     made.by_labels = set(new.items()) | {(mine, n) for n, mine in back.items()}
     made.operations = list(_rebuilt(aligned, loose, new, back))
@@ -200,7 +200,10 @@ def _words(one: Labels, full: bool) -> tuple[object, np.ndarray]:
 
 
 def _paired(
-    search: _Search, values: dict[int, int], left: Iterable[int], free: set[int]
+    search: _Search,
+    values: Sequence[dict[int, int]],
+    left: Iterable[int],
+    free: set[int],
 ) -> Iterator[tuple[int, int]]:
     """Yields pairs of operations. ``free``: those of the other side that have none yet; one that
     has is taken where no other computes the same. ``values`` is added to."""
@@ -216,7 +219,8 @@ def _paired(
             if not hits:
                 continue
             best = min(hits, key=lambda n: _rank(theirs, n, one, hits[n], free))
-            values.setdefault(given, best)
+            values[0].setdefault(given, best)
+            values[1].setdefault(best, given)
             other = theirs.values[best].given
             free.discard(other)
             yield number, other
