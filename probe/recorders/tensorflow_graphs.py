@@ -423,7 +423,7 @@ def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
     except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
         return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
     plain = live.recording
-    operands = {}
+    operands = dict[int, int]()
     for number, key in enumerate(inner.keys):
         if key in live.numbers:
             operands.setdefault(live.numbers[key], number)

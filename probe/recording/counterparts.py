@@ -73,15 +73,15 @@ def found(
     ``nothing``: whether operations of both sides, by number, have nothing in common in what they
     give: such a pair is taken apart if labels find another one for either.
     """
-    loose = [both for both in aligned if None not in both and nothing(*both)]  # type: ignore[arg-type]
-    kept = [both for both in aligned if None not in both and both not in loose]
+    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
+    loose = [both for both in pairs if nothing(*both)]
+    kept = set(pairs) - set(loose)
     made = Counterparts(list(aligned))
-    for mine, other in kept:
+    for mine, other in sorted(kept):
         _note(made, sides, mine, other)
-    left, right = (
-        [both[at] for both in aligned if both[at] is not None and both not in kept] for at in (0, 1)
-    )
-    if not left or not right:
+    left = [a for a, b in aligned if a is not None and (a, b) not in kept]
+    right = [b for a, b in aligned if b is not None and (a, b) not in kept]
+    if not left and not right:
         return made
     other_way = _Search(sides[::-1], labels[::-1])
     search = _Search(sides, labels)

@@ -335,9 +335,9 @@ def _count(chosen: Selection, shape: tuple[int, ...]) -> int:
 
 
 def _verdict(one: Aligned) -> str:
-    if not one.compared:
-        every_known = all(pair.known for pair in one.gives) and one.gives
-        return "equal" if every_known or not one.gives else "unknown"
+    if not one.compared:  # nothing was given, or labels say that other things were computed
+        hollow = all(pair.selection.whole and pair.known for pair in one.gives)
+        return "equal" if hollow else "unknown"
     if all(pair.equal for pair in one.gives):
         return "equal" if all(pair.equal for pair in one.reads) else "healed"
     return "source" if all(pair.equal for pair in one.reads) else "carried"
