@@ -24,10 +24,10 @@ Again = Callable[[list[np.ndarray]], list[np.ndarray]]
 class Composed:
     """A side whose last operation is a group of its operations.
 
-    ``group``: their numbers in order; what the last of them gives is what the operation gives.
+    ``group``: their numbers in order; ``gives``: what is looked at of what the last of them gives.
     """
 
-    def __init__(self, side: Side, group: Sequence[int]) -> None:
+    def __init__(self, side: Side, group: Sequence[int], gives: Sequence[int]) -> None:
         run = side.recording
         self.side, self.group = side, _without_moved_inputs(run, group)
         self.inside = [run.operations[n] for n in self.group]
@@ -37,7 +37,7 @@ class Composed:
         last = self.inside[-1]
         made = Operation(
             *(self.number, last.name, named(run, self.group), last.path),
-            *(tuple(read), last.gives, {}, _meaning(run, self.inside, tuple(read))),
+            *(tuple(read), tuple(gives), {}, _meaning(run, self.inside, tuple(read))),
         )
         self.recording = replace(run, operations=[*run.operations, made])
 
@@ -57,15 +57,15 @@ class Composed:
         return {**alone, self.number: whole}
 
     def _chain(self, steps: Sequence[Again]) -> Again:
-        reads = self.recording.operations[self.number].reads
+        whole = self.recording.operations[self.number]
+        reads, gives = whole.reads, whole.gives
 
         def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
             values = dict(zip(reads, arrays, strict=True))
-            found: list[np.ndarray] = []
             for one, step in zip(self.inside, steps, strict=True):
                 found = step([values[n] for n in one.reads])
                 values.update(zip(one.gives, found, strict=False))
-            return found
+            return [values[n] for n in gives]
 
         return again
 
@@ -87,7 +87,7 @@ def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
 
 def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...]) -> Meaning:
     """The group's steps, each of which gives one value that the next ones read."""
-    if len(inside) == 1:
+    if len(inside) == 1 and len(inside[0].gives) == 1:
         return inside[0].meaning
     numbers = {value: n for n, value in enumerate(read)}
     steps = []
@@ -108,7 +108,10 @@ def of(left: Side, right: Side, one: Aligned) -> tuple[Side, Side, Aligned]:
     Only values that both groups read themselves stay among its ``reads``.
     """
     assert one.groups is not None
-    sides = Composed(left, one.groups[0]), Composed(right, one.groups[1])
+    sides = (
+        Composed(left, one.groups[0], [pair.left for pair in one.gives]),
+        Composed(right, one.groups[1], [pair.right for pair in one.gives]),
+    )
     reads = [side.recording.operations[side.number].reads for side in sides]
     kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
     made = replace(one, left=sides[0].number, right=sides[1].number, reads=kept)

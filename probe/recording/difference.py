@@ -294,13 +294,12 @@ def _aligned(
     reads = list(zip(one.reads, two.reads, strict=False))
     made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
     if (mine, other) in told.by_labels:
-        made.gives = [one for one in made.gives if not one.selection.empty]
-        same = len(one.reads) == len(two.reads)
-        if same and not any(pair(*numbers).selection.empty for numbers in reads):
-            made.note = f"on the right it is {two.name}" if two.name != one.name else ""
-        else:
+        same = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
+        every = [*made.gives, *(pair(*numbers) for numbers in reads)]
+        if not same or any(each.selection.empty for each in every):
             _grouped(ours, theirs, made, told, pair)
             return made
+        made.note = f"on the right it is {two.name}" if two.name != one.name else ""
     made.reads = [pair(*numbers) for numbers in reads]
     return made
 
@@ -314,6 +313,10 @@ def _grouped(
 ) -> None:
     """Fills in what several operations of one side, or of both, read and give together."""
     assert made.left is not None and made.right is not None
+    ends = ours.operations[made.left].gives, theirs.operations[made.right].gives
+    given = {(n, told.values[0].get(n, -1)) for n in ends[0]}
+    given |= {(told.values[1].get(n, -1), n) for n in ends[1]}
+    made.gives = [pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
     one = counterparts.group(ours, made.left, told.values[0])
     two = counterparts.group(theirs, made.right, told.values[1])
     values = {(n, told.values[0][n]) for n in one.reads}

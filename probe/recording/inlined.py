@@ -8,24 +8,11 @@ a run beside the recorded one, of which nothing but its operations' meanings is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from probe.recording.difference import exact
-from probe.recording.labels import Labels, of_content
-from probe.recording.meaning import Compiled, Meaning, Shapes, Step, Steps
+from probe.recording.general import Holds
+from probe.recording.meaning import Compiled, Meaning, Step, Steps, Unknown
 from probe.recording.recording import Operation, Recording
-
-
-@dataclass(frozen=True)
-class Holds(Meaning):
-    """A value that is known by its content, whatever it was computed from: a mask, positions."""
-
-    content: np.ndarray
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        return [of_content(self.content)]
 
 
 def meaning(one: Operation, run: Recording, plain: Recording) -> Meaning:
@@ -115,7 +102,9 @@ class _Steps:
         values = [self.plain.values[n] for n in one.gives]
         first, *more = (value.shape for value in values)
         reads = tuple(self.numbers[n] for n in one.reads)
-        step = Step(one.meaning, reads, first, tuple(more), one.op, values[0].zeros)
+        unknown = isinstance(one.meaning, Unknown)
+        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
+        step = Step(one.meaning, reads, first, tuple(more), op, values[0].zeros)
         self._enter(step, one.gives)
 
     def _enter(self, step: Step, gives: Sequence[int]) -> None:

@@ -36,6 +36,10 @@ class Meaning:
     word: str = ""
     notices: bool = False
 
+    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
+        """Returns the same in words that a folder on disk has. ``reads``, ``gives``: shapes."""
+        return self
+
     @property
     def exact(self) -> bool:
         """Whether the bits of its results are settled by those of its inputs alone, everywhere: as
@@ -928,21 +932,21 @@ class Windows(Meaning):
 class Step:
     """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives.
 
-    ``more``: shapes of further results; ``op``: the library's name of it, where it has no word;
-    ``zeros``: what its meaning noticed, where it notices something.
+    ``more``: shapes of further results; ``op``: what it is called where its meaning has no word:
+    the library's name, of an unknown one with its attributes. ``zeros``: what its meaning noticed.
     """
 
     meaning: Meaning
     reads: tuple[int, ...]
     shape: tuple[int, ...]
     more: tuple[tuple[int, ...], ...] = ()
-    op: str = ""
+    op: tuple[str, ...] = ()
     zeros: Any = None
 
     def labels(self, reads: Sequence[Labels], otherwise: np.uint64) -> list[Labels]:
         """Returns the labels of its results. ``otherwise``: of a step without word and name."""
-        word = self.meaning.word or self.op
-        what, shapes = tag(word) if word else otherwise, [self.shape, *self.more]
+        words = (self.meaning.word,) if self.meaning.word else self.op
+        what, shapes = tag(*words) if words else otherwise, [self.shape, *self.more]
         if self.meaning.notices and self.zeros is not None:
             return self.meaning.labels(reads, shapes, what, self.zeros)  # type: ignore[call-arg]
         return self.meaning.labels(reads, shapes, what)
