@@ -153,17 +153,16 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
 
 def labelled(side: Recording, other: Recording) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
-    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
     alike = _alike(side, other)
+    theirs = {_key(v) for v in other.values if v.given < 0 and (alike or _by_digest(v))}
     found: list[Labels | None] = []
     for value in side.values:
         label = None
-        large = value.role == WEIGHT or value.content is None or value.content.size > SMALL
         if (
             value.given < 0
-            and (value.shape, value.dtype, value.digest) in theirs
+            and _key(value) in theirs
             and value.floating
-            and (alike or large)
+            and (alike or _by_digest(value))
             and np.prod(value.shape, dtype=int) > 1
         ):
             label = of_digest(value.shape, value.digest)._replace(fixed=value.role == WEIGHT)
@@ -180,6 +179,15 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
                 found[number] = label
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
+
+
+def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
+    return one.shape, one.dtype, one.digest
+
+
+def _by_digest(one: Value) -> bool:
+    """Whether labels take a value that no operation gave as a whole, if both sides have it."""
+    return one.role == WEIGHT or one.content is None or one.content.size > SMALL
 
 
 def _alike(side: Recording, other: Recording) -> bool:
@@ -213,14 +221,12 @@ def _filled(side: Side, other: Recording) -> None:
 
     So that an array taken for a weight is compared like any other where it differs.
     """
-    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    theirs = {_key(v) for v in other.values if v.given < 0 and _by_digest(v)}
     values = side.recording.values
     wanted = {
         number
         for number, value in enumerate(values)
-        if value.given < 0
-        and value.content is None
-        and (value.shape, value.dtype, value.digest) not in theirs
+        if value.given < 0 and value.content is None and _key(value) not in theirs
     }
     for number, array in (side.arrays(wanted) if wanted else {}).items():
         values[number].content = array
