@@ -273,6 +273,7 @@ def compare(left: Side, right: Side) -> Difference:
     judge(left, right, _of(found, outputs))
     for each in found:
         each.verdict = each.verdict or _verdict(each)
+        each.note = "" if each.verdict == "equal" else each.note
     return Difference(ours, theirs, found, outputs)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import Nondeterministic
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Recorder, Seen
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Again, Event, Recorder, Seen
 from probe.recording.labels import Selection
 from probe.recording.meaning import Compiled, Meaning
 
@@ -227,7 +227,10 @@ class Live:
             )
 
         watch = Watch(met, done)
-        outputs = self.recorder.record(watch)
+        try:
+            outputs = self.recorder.record(watch)
+        except Again:
+            return self.watched()
         self.numbers = watch.numbers
         found.target, found.note = self.recorder.target, self.recorder.note  # known by now
         self.outputs = [np.array(seen.array()) for seen in outputs]
