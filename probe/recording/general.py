@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -166,3 +167,27 @@ class Holds(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         return [of_content(self.content)]
+
+
+@dataclass(frozen=True)
+class Accumulates(Meaning):
+    """The first input, with every element of the second added at a place of it, in any order.
+
+    ``places``: the flat index in the output of each element of the second input, row by row, -1
+    where it is left out.
+    """
+
+    places: Any
+    word: str = "accumulate"
+    numbers: tuple[Any, ...] = ()
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one, terms = reads[0].full().reshape(-1), reads[1].full().reshape(-1)
+        places = np.asarray(self.places, np.int64).reshape(-1)
+        inside = places >= 0
+        total = np.zeros(one.shape, np.uint64)
+        with np.errstate(over="ignore"):
+            np.add.at(total, places[inside], mixing.scattered(terms)[inside])
+            every = total + mixing.scattered(one)
+        found = np.where(total == ZERO, one, joined(every, what, tag(self.numbers)))
+        return [Labels(shapes[0], found.reshape(shapes[0]), mixing.known(reads[:2]))]
