@@ -20,8 +20,8 @@ from probe.recording.recording import Operation, Recording
 
 Numbers = tuple[int | None, int | None]
 
-MOST = 1 << 22
-"""Elements of a value up to which all of its labels are written out."""
+MOST, IN_ALL = 1 << 16, 1 << 22
+"""Elements of a value up to which all of its labels are written out, and of all such values."""
 
 SAMPLED = 1 << 12
 """Labels of a value that are looked for on the other side."""
@@ -166,10 +166,13 @@ class _Search:
     def _fill(self, full: bool) -> None:
         """Sorts the labels of all computed values of the other side, by what is left out."""
         lines: dict[object, list[tuple[int, np.ndarray]]] = {}
+        rest = IN_ALL
         for number, label in enumerate(self.labels[1]):
             if not _asked(self.sides[1], number):
                 continue
-            if full and int(np.prod(label.shape, dtype=int)) > MOST:
+            size = int(np.prod(label.shape, dtype=int)) if full else 0
+            rest -= size
+            if size > MOST or rest < 0:
                 continue
             key, words = _words(label, full)
             lines.setdefault((full, key), []).append((number, words))
