@@ -24,10 +24,8 @@ def _dtype(call: Call) -> str:
 
 def _scattered(index: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
     """Where ``scatter`` puts the element at each place of its index."""
-    grid = list(np.indices(index.shape))
-    if grid:
-        grid[axis] = index
-    return tuple(grid)
+    grid = list[np.ndarray](np.indices(index.shape))
+    return tuple(index if n == axis else one for n, one in enumerate(grid))
 
 
 def _places(shape: tuple[int, ...], index: tuple[np.ndarray | slice, ...]) -> np.ndarray:
@@ -53,7 +51,7 @@ def _written(call: Call, index: tuple[np.ndarray | slice, ...], source: str) -> 
 
     first = call["self"].number
     if isinstance(value, Slot):
-        step = Step(Moves(move), (first, value.number), call.shapes[0])
+        step = Step(Moves(move), (first, value.number or 0), call.shapes[0])
         return Steps((step,))
     count = len(call.reads)
     made = Step(Made(value, _dtype(call)), (), ())
