@@ -17,7 +17,7 @@ from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ
-from probe.recording import own
+from probe.recording import composed, own
 from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
@@ -225,6 +225,9 @@ class Walked(Answer):
         if one.own:  # what it reads differs too: its right side is run on what agrees
             right, one = own.alone(one, *sides)
             sides = sides[0], right
+        if one.groups is not None:
+            first, second, one = composed.of(*sides, one)
+            sides = first, second
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.recording.contract import Event
 from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned
 from probe.recording.meaning import Meaning, Step, Steps, Unknown
@@ -68,6 +69,32 @@ class Composed:
             return [values[n] for n in gives]
 
         return again
+
+    def event(self, number: int) -> Event | None:
+        """The group as an operation with its lines, those of its operations in a row; None where a
+        recorder has none."""
+        inner = getattr(self.side, "event", None)
+        if number != self.number or inner is None:
+            return None if inner is None else inner(number)
+        events: list[Event] = [inner(n) for n in self.group]
+        single = all(len(one.gives) == 1 for one in self.inside)
+        whole = self.recording.operations[number]
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            known, found = dict(zip(whole.reads, names, strict=True)), []
+            for n, (one, event) in enumerate(zip(self.inside, events, strict=True)):
+                assert event.lines is not None
+                last = n == len(events) - 1
+                known[one.gives[0]] = out if last else f"{out}_{n}"
+                found += event.lines([known[v] for v in one.reads], known[one.gives[0]])
+            return found
+
+        able = single and all(event.lines is not None for event in events)
+        imports = dict.fromkeys(line for event in events for line in event.imports)
+        return Event(
+            *(whole.op, whole.path, [], [], whole.meaning, {}, self.again(number)),
+            *(lines if able else None, tuple(imports)),
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.side, name)
