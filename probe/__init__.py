@@ -10,6 +10,7 @@ Ask in Python as on the command line; ``help(probe.explain)`` and the like say e
     probe.first_difference(f, g)                the first operation at which two runs differ
     probe.network(model, vary="batch", at=1, against=8)    the same of one model, run twice
     probe.record(f, out=DIR)                    a run on disk, for another machine or release
+    probe.diff(DIR, DIR)                        the first operation at which two of them differ
     probe.remedies(case, lengths, target)       what keeps the bits, and what it costs
     probe.reproduce(case, target, at, against, out=DIR)    the folder for a bug report
 
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probe.answers.explain import explain as explain
+    from probe.answers.first_difference import diff as diff
     from probe.answers.first_difference import first_difference as first_difference
     from probe.answers.network import network as network
     from probe.answers.network import remedies as remedies
@@ -55,6 +57,7 @@ _HOMES = {
     "Session": "launch",
     "Store": "store",
     "Target": "target",
+    "diff": "answers.first_difference",
     "first_difference": "answers.first_difference",
     "load": "store.results",
     "merge": "store",
@@ -112,7 +115,7 @@ ROOMS = {
 
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
-    *("explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
+    *("diff", "explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
     "sweep",
 ]
 

@@ -17,7 +17,7 @@ from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ
-from probe.recording import own
+from probe.recording import composed, own
 from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
@@ -28,6 +28,7 @@ from probe.target import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from probe.answers.record import Recorded
     from probe.recording.labels import Selection
 
 Tell = Callable[[str], None]
@@ -175,7 +176,8 @@ class Walked(Answer):
         first = self.found.first
         if first is None:
             return self._no_source(), self.outcome()
-        return said(first), self.outcome()
+        sought = any(one.alone or one.kind for one in self.found.causes.values())
+        return said(first, sought), self.outcome()
 
     def _no_source(self) -> str:
         counts = self.counts()
@@ -196,7 +198,7 @@ class Walked(Answer):
             return "of the outputs it isn't known which must agree"
         if not worst.differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            return f"all {worst.compared:,} outputs that must agree do{more}"
+            return f"{agree(worst.compared)}{more}"
         text = differ(worst.differing, worst.compared, worst.max_ulp)
         decided = "; ".join(self.crossed()) or "no decision changes"
         how = how or "reproduce('folder')" * (not self.asked.todo)
@@ -223,6 +225,9 @@ class Walked(Answer):
         if one.own:  # what it reads differs too: its right side is run on what agrees
             right, one = own.alone(one, *sides)
             sides = sides[0], right
+        if one.groups is not None:
+            first, second, one = composed.of(*sides, one)
+            sides = first, second
         return recorded.write(Path(folder), *sides, one, cause, **self.script)
 
     def _source(self, given: int | str | Aligned | None) -> int:
@@ -254,12 +259,24 @@ class Asked:
     todo: str = ""
 
 
-def said(one: Aligned) -> str:
-    """Returns a source in words."""
+def said(one: Aligned, sought: bool = True) -> str:
+    """Returns a source in words. ``sought``: whether its cause was asked for."""
     where = f" at {one.path}" if one.path else ""
     text = f"first: {one.op}{where}, {one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
-    return f"{text}: {one.cause or 'not explained yet'}"
+    return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
+
+
+NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was sought"
+
+
+def agree(count: int) -> str:
+    """Returns ``all 80 outputs that must agree do``."""
+    return (
+        "the one output that must agree does"
+        if count == 1
+        else (f"all {count:,} outputs that must agree do")
+    )
 
 
 def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
@@ -335,34 +352,42 @@ def _silent(_: str) -> None:
 
 
 def diff(
-    left: str | Path,
-    right: str | Path,
+    left: str | Path | Recorded,
+    right: str | Path | Recorded,
     *,
     trust: bool = False,
     explain: bool = True,
     progress: Tell | None = None,
 ) -> Walked:
-    """Compares two recordings of ``probe record``. Errors: InputError.
+    """Compares two recordings of ``probe.record`` or ``probe record``. Errors: InputError.
 
+    ``left``, ``right``: their folders, or what ``probe.record`` returned. ``explain``: seek causes.
     ``trust``: explain the sources too, by running the lines of Python that the recordings have for
     their operations, each on its target in a process of its own. Give it for recordings that you
     made, or whose origin you trust. Without it nothing of a recording is run.
     """
+    folders = [_folder(one) for one in (left, right)]
     if not trust:
-        sides = [Stored(Path(one)) for one in (left, right)]
+        sides = [Stored(one) for one in folders]
         found = of_stored(sides[0], sides[1], explain, progress)
         if found.found.first is not None and not found.found.first.cause:
             found.found.notes.append(UNTRUSTED)
         return found
     running = ExitStack()
     try:
-        one, two = (running.enter_context(Trusted(Path(folder))) for folder in (left, right))
+        one, two = (running.enter_context(Trusted(folder)) for folder in folders)
         found = of_stored(one, two, explain, progress)
     except BaseException:
         running.close()
         raise
     weakref.finalize(found, running.close)
     return found
+
+
+def _folder(given: str | Path | Recorded) -> Path:
+    """A recording's folder, from its path or its answer."""
+    found = getattr(given, "found", None)
+    return found.folder if isinstance(found, Stored) else Path(given)  # type: ignore[arg-type]
 
 
 UNTRUSTED = (

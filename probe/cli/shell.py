@@ -160,7 +160,7 @@ def _lacking(error: ModuleNotFoundError) -> InputError:
     return InputError("package", name, "this needs it", f"pip install {name}")
 
 
-OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes")
+OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes", "xxhash")
 """Packages that probe's base does without, as import calls them."""
 
 CHECK = "check it and try again"

@@ -318,6 +318,107 @@ def application(name: str, size: int) -> Callable[[Path], Any]:
     return sides
 
 
+def converted(name: str, size: int) -> Callable[[Path], Any]:
+    """The same network as ``tf.lite`` converts it; against Keras itself too."""
+
+    def sides(_: Path) -> Any:
+        import keras
+        import tensorflow
+
+        from probe.recorders import litert
+        from probe.recorders.tensorflow import Recorder as Eager
+
+        keras.utils.set_random_seed(0)
+        model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+        content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
+        x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
+        (given,) = litert.File(content).graph.inputs
+        named = litert.File(content).name(int(given))
+
+        def run(batch: int | None, _: int | None, threads: int = 2) -> Any:
+            return litert.Recorder(content, {named: x[: batch or ALL]}, {"threads": str(threads)})
+
+        def both(one: Variation) -> tuple[Any, Any]:
+            if one.vary == "library":
+                tensor = tensorflow.constant(x)
+                return Eager(lambda: model(tensor, training=False)), run(None, None)
+            return _sides(run, one)
+
+        return both
+
+    return sides
+
+
+def plain(size: int) -> Callable[[Path], Any]:
+    """A residual network without BatchNorm, whose weights no converter folds, as ``tf.lite`` has
+    it, against Keras itself."""
+
+    def sides(_: Path) -> Any:
+        import keras
+        import tensorflow
+
+        from probe.recorders import litert
+        from probe.recorders.tensorflow import Recorder as Eager
+
+        keras.utils.set_random_seed(0)
+        layers, x = keras.layers, keras.Input((size, size, 3))
+        y = layers.Conv2D(32, 3, strides=2, padding="same", activation="relu")(x)
+        for _block in range(2):
+            z = layers.DepthwiseConv2D(3, padding="same", activation="relu6")(y)
+            y = layers.Add()([y, layers.Conv2D(32, 1)(z)])
+        y = layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(y))
+        model = keras.Model(x, y)
+        content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
+        array = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
+        named = litert.File(content).name(int(litert.File(content).graph.inputs[0]))
+
+        def both(_one: Variation) -> tuple[Any, Any]:
+            tensor = tensorflow.constant(array)
+            eager = Eager(lambda: model(tensor, training=False))
+            return eager, litert.Recorder(content, {named: array}, {"threads": "2"})
+
+        return both
+
+    return sides
+
+
+def blocks(_: Path) -> Any:
+    """Two blocks of a transformer of 128 features in JAX alone, eagerly or under ``jax.jit``."""
+    import jax
+    from jax import numpy as jnp
+
+    rng = np.random.default_rng(0)
+    names = ("query", "key", "value", "mixed", "up", "down")
+    wide = {"up": (128, 256), "down": (256, 128)}
+    weights = [
+        {n: jnp.asarray(rng.normal(0, 0.09, wide.get(n, (128, 128))), jnp.float32) for n in names}
+        for _block in range(2)
+    ]
+    x = jnp.asarray(rng.standard_normal((ALL, 40, 128)), jnp.float32)
+
+    def norm(y: Any) -> Any:
+        centred = y - y.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+
+    def model(y: Any) -> Any:
+        for w in weights:
+            z = norm(y)
+            q, k, v = (
+                (z @ w[n]).reshape(*z.shape[:2], 4, 32).swapaxes(1, 2)
+                for n in ("query", "key", "value")
+            )
+            chances = jax.nn.softmax(q @ k.swapaxes(2, 3) / 32**0.5)
+            y = y + (chances @ v).swapaxes(1, 2).reshape(y.shape) @ w["mixed"]
+            y = y + jax.nn.gelu(norm(y) @ w["up"]) @ w["down"]
+        return norm(y).mean(1)
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+        given, chosen = x[: batch or ALL], jax.jit(model) if compiled else model
+        return lambda: chosen(given)
+
+    return lambda one: _sides(run, one)
+
+
 def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
     """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
@@ -407,5 +508,10 @@ def every() -> Iterator[Model]:
     for name in ("MobileNetV2", "ResNet50"):
         kinds = (*batches(), *compiled)
         yield Model(name, "keras", seeded, kinds, application(name, 224))
+    other = (Variation("library", "keras", "litert"),)
+    kinds = (*batches(), *THREADS, *other)
+    yield Model("MobileNetV2", "litert", seeded, kinds, converted("MobileNetV2", 96))
+    yield Model("residual without norms", "litert", seeded, other, plain(64))
+    yield Model("blocks", "jax", seeded, (*batches(), *compiled), blocks)
     for target, some in (("keras,backend=torch", batches()), ("keras,backend=jax", batches((1,)))):
         yield Model("MobileNetV2", target, seeded, some, application("MobileNetV2", 96))

@@ -18,8 +18,9 @@ from jax.extend import core
 from probe.recorders.jax_meanings import Equation, Unknown, meaning
 from probe.recording import mixing
 from probe.recording.difference import exact
+from probe.recording.general import Holds
 from probe.recording.labels import Labels, of_content, tag
-from probe.recording.meaning import Joins, Meaning, Shapes
+from probe.recording.meaning import Joins, Meaning, Shapes, Step, Steps
 from probe.recording.recording import SMALL
 
 INNER = {
@@ -181,6 +182,95 @@ class Program(Meaning):
         if found is None:
             return Unknown("a loop whose steps are not known").labels(reads, shapes, what)
         return [one.labels for one in found]
+
+    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
+        """Its equations as steps, for a folder; itself where it loops."""
+        within = inner(self.primitive, self.params)
+        count = len(reads) - len(self.consts)
+        if within is None:
+            return self
+        made = _Written(
+            len(reads), self.inside, {id(c): count + n for n, c in enumerate(self.consts)}
+        )
+        given = [(n, self.contents.get(n)) for n in range(count)]
+        try:
+            found = made.closed(within, given, ())
+        except NotImplementedError:
+            return self
+        return Steps(tuple(made.steps), tuple(number for number, _ in found))
+
+
+Numbered = tuple[int, np.ndarray | None]
+"""A value's number among a program's inputs and steps, and its content where that is known."""
+
+
+class _Written:
+    """Steps of a jaxpr, as :class:`Walk` labels them. ``behind``: inputs closed over, by id."""
+
+    def __init__(
+        self, count: int, noticed: Mapping[Path, np.ndarray], behind: Mapping[int, int]
+    ) -> None:
+        self.given, self.noticed, self.behind = count, noticed, behind
+        self.steps: list[Step] = []
+
+    def held(self, known: Known) -> Numbered:
+        """Enters what is known by its content."""
+        content = known.content
+        if content is None:
+            raise NotImplementedError
+        (number,) = self._enter(Step(Holds(content), (), content.shape))
+        return number, content
+
+    def _enter(self, step: Step) -> list[int]:
+        self.steps.append(step)
+        first, self.given = self.given, self.given + 1 + len(step.more)
+        return list(range(first, self.given))
+
+    def _constant(self, value: Any) -> Numbered:
+        if id(value) in self.behind:
+            return self.behind[id(value)], None
+        known = of_constant(value)
+        number, _ = self.held(Known(known.labels, container(np.asarray(value))))
+        return number, known.content
+
+    def closed(self, closed: Any, given: Sequence[Numbered], path: Path) -> list[Numbered]:
+        """As of ``Walk``. NotImplementedError: it loops."""
+        jaxpr = closed.jaxpr
+        consts = [self._constant(one) for one in closed.consts]
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
+
+        def read(atom: Any) -> Numbered:
+            return self.held(of_number(atom)) if hasattr(atom, "val") else known[atom]
+
+        for number, one in enumerate(jaxpr.eqns):
+            reads = [read(atom) for atom in one.invars]
+            known |= dict(zip(one.outvars, self.step(one, reads, (*path, number)), strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def step(self, one: Any, reads: Sequence[Numbered], path: Path) -> list[Numbered]:
+        """As of ``Walk``."""
+        within = inner(one.primitive, one.params)
+        if within is not None:
+            return self.closed(within, reads, path)
+        if loops(one.primitive):
+            raise NotImplementedError
+        nothing = Labels((), np.zeros((), np.uint64))
+        contents = Walk.contents(one, [Known(nothing, content) for _, content in reads])
+        shapes = [described(atom.aval) for atom in one.outvars]
+        means = meaning(equation(one, lambda n: reads[n][1]))
+        if not means.exact and any("float" in dtype for _, dtype in shapes):
+            contents = None
+        if contents is not None and all(
+            exact(content, dtype) for content, (_, dtype) in zip(contents, shapes, strict=True)
+        ):
+            return [self.held(Known(nothing, content)) for content in contents]
+        first, *more = (shape for shape, _ in shapes)
+        name, unknown = one.primitive.name, isinstance(means, Unknown)
+        op = (name, repr(attributes(one.params))) if unknown else (name,)
+        zeros = self.noticed.get(path) if means.notices else None
+        made = Step(means, tuple(n for n, _ in reads), first, tuple(more), op, zeros)
+        kept = contents or itertools.repeat(None)
+        return list(zip(self._enter(made), kept, strict=False))
 
 
 class Walk:

@@ -8,6 +8,8 @@ whole model is one operation.
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +30,15 @@ ENDINGS = (".tflite",)
 KEPT = 1 << 22
 """Bytes of inputs, outputs and constants of the operators whose interpreters stay for the next
 run."""
+
+LONGEST = 1 << 15
+"""Characters up to which an operator's model is written into a script."""
+
+LINES = (
+    *("import base64", "import zlib"),
+    "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
+)
+"""What an operator's lines need."""
 
 
 class Recorder:
@@ -224,7 +235,8 @@ class _Cut:
             *(op, path, [self.seen(n) for n in reads], given),
             meaning(op, words, facts, [one.shape for one in given]),
             {name: one for name, one in words.items() if _plain(one)},
-            self._again(operator, reads, fed),
+            *(self._again(operator, reads, fed), self._lines(operator, reads, fed)),
+            LINES,
         )
 
     def _fact(self, number: int, reads: list[int]) -> Fact:
@@ -250,6 +262,45 @@ class _Cut:
             return _invoked(last[2], [given[n] for n in fed])
 
         return again
+
+    def _lines(
+        self, operator: Any, reads: list[int], fed: dict[int, tuple[int, ...]]
+    ) -> Callable[[Sequence[str], str], list[str]]:
+        """A model of this one operator, whose weights are put into its bytes."""
+        words = {"num_threads": int(self.switches["threads"])} if "threads" in self.switches else {}
+        plain = "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+        said = "".join(f", {name}={value}" for name, value in words.items())
+        said += f", experimental_op_resolver_type={plain}" * (self.switches.get("xnnpack") == "0")
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            own, piece = dict(zip(reads, names, strict=True)), self.file.piece(operator, fed)
+            held = {n: place for n, place in piece.places.items() if n in own and n not in fed}
+            empty = piece.content({n: np.zeros_like(self.file.constants[n]) for n in held})
+            model = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(empty), ")))"]
+            for n, (start, end) in piece.spans(held).items():
+                model.append(f"model[{start}:{end}] = np.ascontiguousarray({own[n]}).tobytes()")
+            given = ", ".join(own[n] for n in fed)
+            found = [
+                *model,
+                f"one = Interpreter(model_content=bytes(model){said})",
+                "one.allocate_tensors()",
+                f"for detail, array in zip(one.get_input_details(), [{given}], strict=True):",
+                '    one.set_tensor(detail["index"], array)',
+                "one.invoke()",
+                'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
+            ]
+            gives = self.file.gives(operator)
+            return [*found, *(f"{out}{n or ''} = results[{n}]" for n in range(len(gives)))]
+
+        return lines
+
+
+def _quoted(data: bytes) -> list[str]:
+    """Bytes as lines of text, compressed. ValueError: they are too many for a script."""
+    text = base64.b85encode(zlib.compress(data, 9)).decode()
+    if len(text) > LONGEST:
+        raise ValueError(f"{len(text)} characters")
+    return [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
 
 
 def _plain(value: Any) -> bool:

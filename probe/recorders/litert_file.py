@@ -6,7 +6,7 @@ reads else are inputs of the shapes that they have in the run. Its schema is an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -51,6 +51,12 @@ class Piece:
         for number, array in (constants or {}).items():
             self.places[number][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return bytes(self.packed)
+
+    def spans(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Returns where in the file's bytes constants are: (start, end)."""
+        begin = np.frombuffer(self.packed, np.uint8).ctypes.data
+        starts = {n: self.places[n].ctypes.data - begin for n in numbers}
+        return {n: (start, start + self.places[n].size) for n, start in starts.items()}
 
 
 class File:

@@ -6,7 +6,7 @@ one, so that nothing has to be fetched that would break a fusion and no more tha
 held. Loops and branches are written out as they run; such a function is taken as it was traced.
 Either way the outputs must have the bits that the function itself gave, or it is one operation, as
 are functions compiled by XLA and those that change a state. Which outputs of one operation must
-agree is then said by the nodes that it was traced from, :class:`Composed`.
+agree is then said by the nodes that it was traced from (:mod:`probe.recording.inlined`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
 from probe.recorders.tensorflow_values import array, run, tensor_of
 from probe.recorders.tensorflow_watch import Watching
+from probe.recording import inlined
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
-from probe.recording.difference import given_labels
-from probe.recording.labels import Labels, of_content, of_digest
-from probe.recording.meaning import Meaning, Shapes, Unknown
-from probe.recording.recording import Live, Recording, digest
+from probe.recording.meaning import Meaning, Unknown
+from probe.recording.recording import Live, digest
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
@@ -417,46 +416,16 @@ class _Inside:
         return [watch.seen(one) for one in found]
 
 
-@dataclass(frozen=True)
-class Composed(Meaning):
-    """A function as one operation: what its nodes mean together.
-
-    ``inside``: its nodes as they were traced, recorded with inputs of these shapes; ``inputs``: the
-    number of each of its inputs there, None for one that no node reads.
-    """
-
-    inside: Recording
-    inputs: tuple[int | None, ...]
-
-    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        found: list[Labels | None] = [None] * len(self.inside.values)
-        for number, label in zip(self.inputs, reads, strict=True):
-            if number is not None:
-                found[number] = label
-        for number, value in enumerate(self.inside.values):
-            if found[number] is not None:
-                continue
-            if value.content is not None:
-                found[number] = of_content(value.content)
-            elif value.given < 0:
-                found[number] = of_digest(value.shape, value.digest)
-        for each in self.inside.operations:
-            labels = given_labels(self.inside, each, found)
-            for given, own in zip(each.gives, labels, strict=True):
-                if found[given] is None:
-                    found[given] = own
-        outputs = [found[n] for n in self.inside.outputs]
-        return [one for one in outputs if one is not None]
-
-
 def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
     try:
         inner = _Inside(watch, traced(watch, name), inputs)
         live = Live(inner)
     except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
         return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
-    numbers = tuple(live.numbers.get(key) for key in inner.keys)
-    for number in numbers:
-        if number is not None and live.recording.values[number].floating:
-            live.recording.values[number].content = None
-    return Composed(live.recording, numbers)
+    plain = live.recording
+    operands = dict[int, int]()
+    for number, key in enumerate(inner.keys):
+        if key in live.numbers:
+            operands.setdefault(live.numbers[key], number)
+    made = inlined.steps(plain, operands, len(inner.keys), plain.outputs)
+    return made or Unknown("one of its nodes holds what labels don't know")

@@ -23,34 +23,60 @@ from probe.recorders.torch_compiled import compiled_as_one
 from probe.recorders.torch_files import ENDINGS, Opened, read
 from probe.recorders.torch_meanings import meaning, skipped, written
 from probe.recorders.torch_values import Slot, Values, array, placed, shape, slot_of, tensors
-from probe.recording.contract import Event, Seen, Visit
-from probe.recording.meaning import Unknown
+from probe.recording.contract import Again, Event, Seen, Visit
+from probe.recording.meaning import Compiled
 
 COMPILED = "compiled functions are one operation each"
 
 
 class Recorder:
-    """A function of no arguments that computes with PyTorch; gradients are off, as in inference."""
+    """A function of no arguments that computes with PyTorch.
+
+    Gradients are off, as in inference, unless the function itself asks for some: then they are on,
+    and what ``backward`` runs is watched too.
+    """
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.target = f"torch,threads={torch.get_num_threads()}"
         self.note = ""
+        self.gradients = False
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        with torch.no_grad():
+        with torch.set_grad_enabled(self.gradients):
             return [np.array(array(one)) for one in tensors(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation. Returns its outputs."""
+        """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
+        for gradients, and they are on from now on."""
         mode = _Mode(visit)
-        with torch.no_grad(), compiled_as_one(mode.compiled) as mode.compiling, mode:
+        with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
         self.target = f"torch,threads={torch.get_num_threads()}"  # which the function may set
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
         return [mode.values.seen(one) for one in tensors(found)]
+
+    @contextmanager
+    def _mode(self) -> Iterator[None]:
+        try:
+            with torch.set_grad_enabled(self.gradients):
+                yield
+        except RuntimeError as error:
+            if self.gradients or "does not require grad" not in str(error):
+                raise
+            self.gradients = True
+            raise Again from error
+
+    def uncompiled(self) -> Recorder | None:
+        """Returns a recorder of the same function without ``torch.compile``."""
+
+        def function() -> Any:
+            with torch.compiler.set_stance("force_eager"):
+                return self.function()
+
+        return Recorder(function)
 
 
 CALL = torch.nn.Module._call_impl.__code__
@@ -178,7 +204,7 @@ class _Mode(TorchDispatchMode):
         for one in written:
             values.written(one)
         why = "it is compiled, and what happens inside can't be watched"
-        self.visit(Event("compiled", path, seen, gives, Unknown(why)))
+        self.visit(Event("compiled", path, seen, gives, Compiled(why)))
         return given
 
 

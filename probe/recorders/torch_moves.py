@@ -216,16 +216,18 @@ def _masked_fill(call: Call) -> Meaning:
     return Chooses((1, -1, 0), value, str(call["self"].dtype).removeprefix("torch."))
 
 
-@row("index_put", "scatter", "index_copy", "slice_scatter", "select_scatter")
-def _puts(call: Call) -> Meaning:
-    indices = call.contents("indices") if call.name == "index_put" else None
-    if indices is None or call["accumulate"]:
-        return Unknown("it writes into places that aren't known")
-    index = tuple(slice(None) if one is None else one for one in indices)
+@row("slice_scatter", "select_scatter")
+def _part_written(call: Call) -> Meaning:
+    """A slice, or one index along an axis, is replaced."""
+    axis = call["dim"] % len(call["self"].shape)
+    if call.name == "select_scatter":
+        part: Any = call["index"]
+    else:
+        part = slice(call["start"], call["end"], call["step"])
 
-    def move(one: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    def move(one: np.ndarray, new: np.ndarray) -> np.ndarray:
         found = np.array(one)
-        found[index] = others[-1]
+        found[(slice(None),) * axis + (part,)] = new
         return found
 
     return Moves(move)

@@ -103,7 +103,11 @@ class Alone:
         which add nothing: then it computes something else than was said, or reads more. One run.
         """
         given, changed = list(self.reads), False
-        for number, (one, pair) in enumerate(zip(self.reads, pairs, strict=False)):
+        known = {(pair.left, pair.right)[self.place]: pair for pair in pairs}
+        for number, one in enumerate(self.reads):
+            pair = known.get(self.operation.reads[number])
+            if pair is None:
+                continue  # an input or a weight, whose label says what it holds
             dtype = self.dtypes[number]
             rest = ~pair.selection.mask(one.shape, self.place)
             if dtype in floats.FORMATS and rest.any():

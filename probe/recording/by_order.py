@@ -80,6 +80,8 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return ""
     if one.left is None or one.right is None:
         return "it runs on one side alone"
+    if one.groups is not None:
+        return "it is one of several operations that compute the same together"
     if not one.compared:
         return "" if all(pair.known for pair in one.gives) else "it isn't known what must agree"
     if adds(meaning) or settled(meaning):

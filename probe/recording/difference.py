@@ -1,6 +1,7 @@
 """Two runs side by side: which operations agree, which differ first, and which only pass it on.
 
-Operations are aligned by name and order; of every pair of values those elements are compared that
+Operations are aligned by name and order, and what is left over by what it computes
+(:mod:`probe.recording.counterparts`); of every pair of values those elements are compared that
 must agree (:mod:`probe.recording.labels`). An operation is the *source* of a difference where
 everything that it reads agrees and its outputs don't, *carried* where what it reads differs
 already, *healed* where what it reads differs and its outputs agree.
@@ -8,7 +9,7 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from probe import floats, memory, ulp
+from probe.recording import counterparts
+from probe.recording.counterparts import Counterparts
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
 from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
@@ -52,7 +55,9 @@ class Aligned:
 
     ``verdict``: ``source``, ``carried``, ``healed``, ``equal``, ``left``, ``right`` or ``unknown``.
     ``own``: of a carried one, outputs that differ where its inputs are made to agree; None: that
-    was not asked.
+    was not asked. ``groups``: where labels have paired what does not read the same values one by
+    one, the operations of either side that belong together; ``reads`` are then those values before
+    them that have a counterpart.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Aligned:
     cause: str = ""
     note: str = ""
     own: int | None = None
+    groups: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
     def differing(self) -> int:
@@ -148,20 +154,19 @@ def align(left: Recording, right: Recording) -> list[tuple[int | None, int | Non
 
 def labelled(side: Recording, other: Recording) -> list[Labels]:
     """Returns the labels of every value of a run; ``other``: the run that it is compared with."""
-    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
     alike = _alike(side, other)
+    theirs = {_key(v) for v in other.values if v.given < 0 and (alike or _by_digest(v))}
     found: list[Labels | None] = []
     for value in side.values:
         label = None
-        large = value.role == WEIGHT or value.content is None or value.content.size > SMALL
         if (
             value.given < 0
-            and (value.shape, value.dtype, value.digest) in theirs
+            and _key(value) in theirs
             and value.floating
-            and (alike or large)
+            and (alike or _by_digest(value))
             and np.prod(value.shape, dtype=int) > 1
         ):
-            label = of_digest(value.shape, value.digest)
+            label = of_digest(value.shape, value.digest)._replace(fixed=value.role == WEIGHT)
         elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
@@ -175,6 +180,15 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
                 found[number] = label
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
+
+
+def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
+    return one.shape, one.dtype, one.digest
+
+
+def _by_digest(one: Value) -> bool:
+    """Whether labels take a value that no operation gave as a whole, if both sides have it."""
+    return one.role == WEIGHT or one.content is None or one.content.size > SMALL
 
 
 def _alike(side: Recording, other: Recording) -> bool:
@@ -208,14 +222,12 @@ def filled(side: Side, other: Recording) -> None:
 
     So that an array taken for a weight is compared like any other where it differs.
     """
-    theirs = {(v.shape, v.dtype, v.digest) for v in other.values if v.given < 0}
+    theirs = {_key(v) for v in other.values if v.given < 0 and _by_digest(v)}
     values = side.recording.values
     wanted = {
         number
         for number, value in enumerate(values)
-        if value.given < 0
-        and value.content is None
-        and (value.shape, value.dtype, value.digest) not in theirs
+        if value.given < 0 and value.content is None and _key(value) not in theirs
     }
     for number, array in (side.arrays(wanted) if wanted else {}).items():
         values[number].content = array
@@ -251,22 +263,79 @@ def compare(left: Side, right: Side) -> Difference:
             pairs[mine, other] = made
         return pairs[mine, other]
 
-    found = []
-    for mine, other in align(ours, theirs):
-        one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
-        made = Aligned(one.name, one.op, one.path, mine, other)
-        if mine is None or other is None:
-            made.verdict = "left" if other is None else "right"
-        else:
-            two = theirs.operations[other]
-            made.reads = [pair(*both) for both in zip(one.reads, two.reads, strict=False)]
-            made.gives = [pair(*both) for both in zip(one.gives, two.gives, strict=False)]
-        found.append(made)
+    def nothing(mine: int, other: int) -> bool:
+        one, two = ours.operations[mine], theirs.operations[other]
+        both = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
+        return bool(both) and all(each.selection.empty for each in both)
+
+    told = counterparts.found((ours, theirs), labels, align(ours, theirs), nothing)
+    found = [_aligned(ours, theirs, both, told, pair) for both in told.operations]
     outputs = [pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    judge(left, right, list(pairs.values()))
+    judge(left, right, _of(found, outputs))
     for each in found:
         each.verdict = each.verdict or _verdict(each)
+        each.note = "" if each.verdict == "equal" else each.note
     return Difference(ours, theirs, found, outputs)
+
+
+def _of(found: list[Aligned], outputs: list[Pair]) -> list[Pair]:
+    """All pairs of values that are compared, each once."""
+    every = [*(pair for one in found for pair in (*one.reads, *one.gives)), *outputs]
+    return list({id(one): one for one in every}.values())
+
+
+def _aligned(
+    ours: Recording,
+    theirs: Recording,
+    both: tuple[int | None, int | None],
+    told: Counterparts,
+    pair: Callable[[int, int], Pair],
+) -> Aligned:
+    """The operations of both sides, or of one, with the pairs of values to be compared."""
+    mine, other = both
+    one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+    made = Aligned(one.name, one.op, one.path, mine, other)
+    if mine is None or other is None:
+        made.verdict = "left" if other is None else "right"
+        return made
+    two = theirs.operations[other]
+    reads = list(zip(one.reads, two.reads, strict=False))
+    made.gives = [pair(*numbers) for numbers in zip(one.gives, two.gives, strict=False)]
+    if (mine, other) in told.by_labels:
+        same = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
+        every = [*made.gives, *(pair(*numbers) for numbers in reads)]
+        if not same or any(each.selection.empty for each in every):
+            _grouped(ours, theirs, made, told, pair)
+            return made
+        made.note = f"on the right it is {two.name}" if two.name != one.name else ""
+    made.reads = [pair(*numbers) for numbers in reads]
+    return made
+
+
+def _grouped(
+    ours: Recording,
+    theirs: Recording,
+    made: Aligned,
+    told: Counterparts,
+    pair: Callable[[int, int], Pair],
+) -> None:
+    """Fills in what several operations of one side, or of both, read and give together."""
+    assert made.left is not None and made.right is not None
+    ends = ours.operations[made.left].gives, theirs.operations[made.right].gives
+    given = {(n, told.values[0].get(n, -1)) for n in ends[0]}
+    given |= {(told.values[1].get(n, -1), n) for n in ends[1]}
+    made.gives = [pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
+    one = counterparts.group(ours, made.left, told.values[0])
+    two = counterparts.group(theirs, made.right, told.values[1])
+    values = {(n, told.values[0][n]) for n in one.reads}
+    values |= {(told.values[1][n], n) for n in two.reads}
+    made.reads = [pair(*numbers) for numbers in sorted(values)]
+    made.groups = one.operations, two.operations
+    sides = (ours, one.operations), (theirs, two.operations)
+    texts = [counterparts.named(*each) for each in sides]
+    made.op = " against ".join(dict.fromkeys(texts))
+    made.path = made.path if len(one.operations) == 1 else ""
+    made.note = f"labels say that the right's {texts[1]} computes the same"
 
 
 def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
@@ -278,9 +347,9 @@ def selected(chosen: Selection, shape: tuple[int, ...]) -> int:
 
 
 def _verdict(one: Aligned) -> str:
-    if not one.compared:
-        every_known = all(pair.known for pair in one.gives) and one.gives
-        return "equal" if every_known or not one.gives else "unknown"
+    if not one.compared:  # nothing was given, or labels say that other things were computed
+        hollow = all(pair.selection.whole and pair.known for pair in one.gives)
+        return "equal" if hollow else "unknown"
     if all(pair.equal for pair in one.gives):
         return "equal" if all(pair.equal for pair in one.reads) else "healed"
     return "source" if all(pair.equal for pair in one.reads) else "carried"

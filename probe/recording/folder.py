@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, machine
+from probe import floats, machine, memory
 from probe.errors import InputError
 from probe.recording import spelling
 from probe.recording.contract import Event, Recorder, Seen
@@ -44,6 +44,9 @@ MOST = 2 << 30
 ANEW = "record it again with this release"
 MOST_JSON = 1 << 29
 MOST_ELEMENTS = 1 << 36
+LABELLED = 32
+"""Bytes that an element of a value takes while two recordings are compared."""
+
 NAME = re.compile(r"[0-9a-f]{32,128}\.npy")
 CHECKED = np.arange(7, dtype=np.uint8)
 """Its digest says whether digests of a folder are of the kind that this release makes."""
@@ -268,6 +271,7 @@ class Stored:
                     spelling.meant(one["meaning"], [run.values[n].shape for n in gives], self),
                 )
             )
+        self._fits(run)
         run.outputs = _numbers(told["outputs"], count)
         self._in_order(run)
         kept = {v.digest for v in run.values if self.has(v)}
@@ -286,6 +290,17 @@ class Stored:
             if one.get("zeros") and one["zeros"]["file"]:
                 noticed = self.bits(str(one["zeros"]["file"])).astype(bool)
                 value.zeros = noticed.reshape(tupled(one["zeros"]["shape"]))
+
+    def _fits(self, run: Recording) -> None:
+        """Refuses values whose labels alone would take more memory than there is: 8 bytes an
+        element, held a few times."""
+        sizes = [int(np.prod(value.shape, dtype=object)) for value in run.values]
+        left, most = memory.free(), max(sizes, default=0)
+        if left is not None and LABELLED * most > left:
+            shape = list(run.values[sizes.index(most)].shape)
+            raise self.broken(
+                f"a value of shape {shape} needs more memory than the {left:,} bytes free"
+            )
 
     def _in_order(self, run: Recording) -> None:
         """Every value is given by the operation that it names, before it is read."""

@@ -92,13 +92,15 @@ class Labels(NamedTuple):
     the labels along it differ by their index, which is left out; ``names`` then says which axis it
     counts along, so that a matrix and its transpose have different labels (an axis that isn't left
     out has any name; empty: the axes' numbers). ``known``: False where an operation was not
-    understood: then equal labels still must agree, and of others nothing is said.
+    understood: then equal labels still must agree, and of others nothing is said. ``fixed``: of a
+    weight, or a part of one, which is the same for every batch.
     """
 
     shape: tuple[int, ...]
     array: np.ndarray
     known: bool = True
     names: tuple[Name, ...] = ()
+    fixed: bool = False
 
     def name(self, axis: int) -> Name:
         """Returns the name of an axis."""

@@ -36,6 +36,10 @@ class Meaning:
     word: str = ""
     notices: bool = False
 
+    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
+        """Returns the same in words that a folder on disk has. ``reads``, ``gives``: shapes."""
+        return self
+
     @property
     def exact(self) -> bool:
         """Whether the bits of its results are settled by those of its inputs alone, everywhere: as
@@ -76,6 +80,11 @@ class Unknown(Exact):
         return [mixing.of_one(joined(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
 
+@dataclass(frozen=True)
+class Compiled(Unknown):
+    """A compiled function as one operation; the same function uncompiled says what it computes."""
+
+
 ROUNDED_ONCE = {
     *(
         "add",
@@ -94,6 +103,15 @@ ROUNDED_ONCE = {
 
 COMMUTE = ("add", "multiply", "maximum", "minimum")
 """Words of two inputs in any order."""
+
+
+ALIKE: dict[tuple[str, tuple[Any, ...]], tuple[str, tuple[Any, ...]]] = {
+    ("clip", (0.0, 6.0)): ("relu6", ()),
+    ("clamp", (0.0, 6.0)): ("relu6", ()),
+    ("gelu", ("tanh",)): ("gelu_tanh", ()),
+    ("hardswish", ()): ("hard_swish", ()),
+}
+"""Functions that libraries write in different words, and one word for each."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +140,8 @@ class Each(Meaning):
         if self.along is not None:
             rank = len(used[0].shape)
             used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
-        what = extended(what, self.numbers)
+        word, numbers = ALIKE.get((self.word, self.numbers), ("", self.numbers))
+        what = extended(tag(word) if word else what, numbers)
         if self.word in COMMUTE and len(used) == 2:
             found = mixing.paired(used[0], used[1], what, self.zero == "adds")
         else:
@@ -412,7 +431,8 @@ class Turns(Exact):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         (one, *_) = reads
         names = tuple(one.name(axis % len(one.shape)) for axis in self.axes)
-        return [Labels(shapes[0], one.array.transpose(self.axes), one.known, names)]
+        shape = tuple(one.shape[axis] for axis in self.axes)
+        return [Labels(shape, one.array.transpose(self.axes), one.known, names, one.fixed)]
 
 
 @dataclass(frozen=True)
@@ -482,10 +502,15 @@ class Reduces(Meaning):
         axes = tuple(sorted(axis % max(len(one.shape), 1) for axis in self.axes if one.shape))
         if self.places:
             one = one._replace(array=_numbered(one, axes))
-        found = mixing.reduced(one, axes, self.zero)
-        numbers = self.numbers if self.zero else (*self.numbers, *(one.shape[a] for a in axes))
+        zero, numbers, lengths = self.zero, self.numbers, tuple(one.shape[a] for a in axes)
+        if self.word == "mean":  # a sum over a number: added zeros change nothing but that
+            count = int(np.prod(lengths, dtype=int))
+            zero, numbers = True, (*(n for n in numbers if n != count), count)
+        elif not zero:
+            numbers = (*numbers, *lengths)
+        found = mixing.reduced(one, axes, zero)
         word = joined(what, tag(numbers))
-        found = np.where((found == ZERO) & self.zero, ZERO, joined(found, word))
+        found = np.where((found == ZERO) & zero, ZERO, joined(found, word))
         shape = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
         names = tuple(map(one.name, range(len(shape))))
         labels = Labels(shape, found, one.known, names)
@@ -862,17 +887,27 @@ class Windows(Meaning):
             array, each = grouped(one, self.channels, self.groups, shape[self.channels])
             one = one._replace(array=array)
         found, counts = slid(one, self.spatial, frame, sizes, self.kind != "max")
-        what = extended(what, self.kind, self.kernel)
+        what = extended(tag("window"), self.kind, self.kernel)
         if self.kind == "average":
             found = joined(found, self._divisors(frame, one, sizes, counts))
+        weights = [self._turned(other) for other in rest[:1]]
         found = np.where(
-            (found == ZERO) & (not rest), ZERO, joined(found, mixing.whole(rest, what))
+            (found == ZERO) & (not rest), ZERO, joined(found, mixing.whole(weights, what))
         )
         names: list[Name] = list(map(one.name, range(len(shape))))
         if not self.pool:
             found, names[self.channels] = self._filters(found, each), ("filters",)
         labels = Labels(shape, found, mixing.known(reads), tuple(names))
+        for bias in rest[1:]:  # as an addition behind has it
+            added = mixing.along(bias, self.channels, len(shape))
+            labels = mixing.paired(labels, added, extended(tag("add"), ()), True)
         return [labels, *(_fitted(labels, to, n) for n, to in enumerate(shapes[1:], 1))]
+
+    def _turned(self, one: Labels) -> Labels:
+        """Weights in one order of axes, whatever the library's is; as they are if that is open."""
+        if len(self.weights) != len(one.shape):
+            return one
+        return Turns(self.weights).labels([one], [], ZERO)[0]
 
     def _filters(self, found: np.ndarray, each: bool) -> np.ndarray:
         """Labels that name their filter, where there is one for each."""
@@ -895,11 +930,26 @@ class Windows(Meaning):
 
 @dataclass(frozen=True)
 class Step:
-    """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives."""
+    """One step of ``Steps``: ``reads``: numbers of what it reads; ``shape``: of what it gives.
+
+    ``more``: shapes of further results; ``op``: what it is called where its meaning has no word:
+    the library's name, of an unknown one with its attributes. ``zeros``: what its meaning noticed.
+    """
 
     meaning: Meaning
     reads: tuple[int, ...]
     shape: tuple[int, ...]
+    more: tuple[tuple[int, ...], ...] = ()
+    op: tuple[str, ...] = ()
+    zeros: Any = None
+
+    def labels(self, reads: Sequence[Labels], otherwise: np.uint64) -> list[Labels]:
+        """Returns the labels of its results. ``otherwise``: of a step without word and name."""
+        words = (self.meaning.word,) if self.meaning.word else self.op
+        what, shapes = tag(*words) if words else otherwise, [self.shape, *self.more]
+        if self.meaning.notices and self.zeros is not None:
+            return self.meaning.labels(reads, shapes, what, self.zeros)  # type: ignore[call-arg]
+        return self.meaning.labels(reads, shapes, what)
 
 
 @dataclass(frozen=True)
@@ -917,7 +967,6 @@ class Steps(Meaning):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         values = list(reads)
         for number, one in enumerate(self.steps):
-            label = tag(one.meaning.word) if one.meaning.word else joined(what, tag(number))[()]
             given = [values[n] for n in one.reads]
-            values += one.meaning.labels(given, [one.shape], label)  # type: ignore[arg-type]
+            values += one.labels(given, np.uint64(joined(what, tag(number))[()]))
         return [values[n] for n in self.gives or (len(values) - 1,)]

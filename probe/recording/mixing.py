@@ -256,7 +256,8 @@ def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
         )
     lengths, names, fulls = [], list[Name](range(len(to))), []
     split = groups(one.shape, to)
-    one = one._replace(array=one.full(_merged_with_one(one.shape, split)))
+    if not one.fixed:
+        one = one._replace(array=one.full(_merged_with_one(one.shape, split)))
     for mine, other in split:
         long = [axis for axis in mine if one.shape[axis] != 1]
         if long and all(one.implicit(axis) for axis in long):
@@ -267,7 +268,7 @@ def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
         else:
             fulls += long
             lengths += [to[axis] for axis in other]
-    return Labels(to, one.full(fulls).reshape(lengths), one.known, tuple(names))
+    return Labels(to, one.full(fulls).reshape(lengths), one.known, tuple(names), one.fixed)
 
 
 def _merged_with_one(

@@ -95,6 +95,8 @@ def alone(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
 
 def _paired(found: Difference, one: Aligned) -> bool:
     """Whether everything that both sides' operation reads and gives has a counterpart."""
+    if one.groups is not None:
+        return False
     ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 

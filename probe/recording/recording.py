@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +17,9 @@ import xxhash
 
 from probe import floats
 from probe.errors import Nondeterministic
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Recorder, Seen
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Again, Event, Recorder, Seen
 from probe.recording.labels import Selection
-from probe.recording.meaning import Meaning
+from probe.recording.meaning import Compiled, Meaning
 
 OTHER_OPERATIONS = (
     "it runs other operations from one run to the next: let it run a few times first, where a "
@@ -238,13 +239,31 @@ class Live:
             )
 
         watch = Watch(met, done)
-        outputs = self.recorder.record(watch)
+        try:
+            outputs = self.recorder.record(watch)
+        except Again:
+            return self.watched()
         self.numbers = watch.numbers
         found.target, found.note = self.recorder.target, self.recorder.note  # known by now
         self.outputs = [np.array(seen.array()) for seen in outputs]
         found.outputs = tuple(watch.number(seen) for seen in outputs)
         self.given = dict(zip(found.outputs, self.outputs, strict=True))
+        self._inline(found)
         return found
+
+    def _inline(self, found: Recording) -> None:
+        """Finds out what compiled operations compute, where the recorder can do without them."""
+        some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
+        other = getattr(self.recorder, "uncompiled", None)
+        if not some or other is None or (recorder := other()) is None:
+            return
+        try:
+            plain = Live(recorder).recording
+        except Exception:  # what runs compiled alone: the operation stays unknown
+            return
+        inlined = import_module("probe.recording.inlined")
+        for one in some:
+            one.meaning = inlined.meaning(one, found, plain)
 
     def _rerun(
         self,

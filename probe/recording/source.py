@@ -21,7 +21,7 @@ from probe.comparison import Comparison, Pairs, Revealer
 from probe.errors import ProbeError
 from probe.order.summation import Summation
 from probe.order.tree import BIAS
-from probe.recording import place
+from probe.recording import composed, place
 from probe.recording.alone import Alone, same
 from probe.recording.cases import as_cases
 from probe.recording.difference import Aligned, Pair
@@ -127,6 +127,8 @@ def explain(
     operation that one run alone has, or that does not differ, has no cause.
     """
     output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
+    if aligned.groups is not None:
+        left, right, aligned = composed.of(left, right, aligned)
     if aligned.left is None or aligned.right is None or output is None:
         return Cause("", "there are no outputs on both sides that differ")
     pair = aligned.gives[output]

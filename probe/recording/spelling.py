@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe.errors import InputError
-from probe.recording import meaning
+from probe.recording import general, meaning
+from probe.recording.general import Holds
 from probe.recording.meaning import Meaning, Moves, Step, Steps, Unknown
 
 
@@ -37,6 +38,15 @@ class Folder(Protocol):
 
 
 Shapes = Sequence[tuple[int, ...]]
+KIND = re.compile(r"[<>|][biuf][1248]")
+VOCABULARY: dict[str, type[Meaning]] = {
+    name: each
+    for module in (meaning, general)
+    for name, each in vars(module).items()
+    if isinstance(each, type) and issubclass(each, Meaning) and each not in (Meaning, meaning.Exact)
+}
+"""Meanings that a folder has by name."""
+
 WORDLESS = {"is": "Unknown", "why": "a recording on disk has no word for what it computes"}
 
 
@@ -45,33 +55,63 @@ def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[st
 
     ``reads``, ``gives``: the shapes of what the operation reads and gives.
     """
+    one = one.written(reads, gives)
     if type(one) is Moves:
         return _moved(one, reads, gives, files)
     if isinstance(one, Steps):
         return _steps(one, reads, files)
-    if getattr(meaning, type(one).__name__, None) is not type(one):
+    if isinstance(one, Holds):
+        return {"is": "Holds", **_kept(one.content, files)}
+    if VOCABULARY.get(type(one).__name__) is not type(one):
         return WORDLESS
     found: dict[str, Any] = {"is": type(one).__name__}
     for each in dataclasses.fields(one):  # type: ignore[arg-type]
         value = getattr(one, each.name)
         if value is each.default:
             continue
-        if callable(value) or isinstance(value, Meaning):
+        if isinstance(value, Meaning) and type(value) is not Moves:
+            found[each.name] = spelled(value, reads, gives, files)
+        elif callable(value) or isinstance(value, Meaning):
             return WORDLESS
-        found[each.name] = json.loads(json.dumps(value, default=words))
+        else:
+            found[each.name] = json.loads(json.dumps(value, default=words))
     return found
 
 
+def _kept(array: np.ndarray, files: Files) -> dict[str, Any]:
+    """An array of a meaning, in a file: its shape and type beside its name."""
+    name = files.put(np.ascontiguousarray(array)) if array.size else ""
+    return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str}
+
+
+def _held(told: Mapping[str, Any], stored: Folder) -> np.ndarray | None:
+    """The array of ``_kept``; None where there was no room for it. Raises InputError."""
+    kind, shape = str(told["dtype"]), tuple(int(n) for n in told["shape"])
+    if not KIND.fullmatch(kind):
+        raise stored.broken(f"{kind[:40]!r} is no type of an array")
+    if told["file"] is None:
+        return None
+    size = int(np.prod(shape, dtype=object)) if all(n >= 0 for n in shape) else -1
+    bits = stored.bits(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
+    if bits.size != size * np.dtype(kind).itemsize:
+        raise stored.broken("an array of a meaning is not as large as it says")
+    return bits.view(np.dtype(kind)).reshape(shape)
+
+
 def _steps(one: Steps, reads: Shapes, files: Files) -> dict[str, Any]:
-    shapes = [*reads, *(step.shape for step in one.steps)]
-    steps = [
-        {
-            "meaning": spelled(step.meaning, [shapes[n] for n in step.reads], [step.shape], files),
+    shapes, steps = list(reads), []
+    for step in one.steps:
+        gives = [step.shape, *step.more]
+        told: dict[str, Any] = {
+            "meaning": spelled(step.meaning, [shapes[n] for n in step.reads], gives, files),
             "reads": list(step.reads),
             "shape": list(step.shape),
         }
-        for step in one.steps
-    ]
+        told |= {"more": list(map(list, step.more))} if step.more else {}
+        told |= {"op": list(step.op)} if step.op else {}
+        told |= {"zeros": _kept(step.zeros, files)} if step.zeros is not None else {}
+        steps.append(told)
+        shapes += gives
     return {"is": "Steps", "steps": steps, "gives": list(one.gives)}
 
 
@@ -109,17 +149,33 @@ def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
     if kind == "Moves":
         return Moves(_From(stored, told, shapes), tupled(told["kept"]))
     if kind == "Steps":
-        steps = [
-            Step(meant(one["meaning"], [shape], stored), tupled(one["reads"]), shape)
-            for one in told["steps"]
-            for shape in [tuple(int(n) for n in one["shape"])]
-        ]
-        return Steps(tuple(steps), tupled(told["gives"]))
-    found = getattr(meaning, kind, None)
-    if not (isinstance(found, type) and issubclass(found, Meaning) and found is not Meaning):
+        steps = tuple(_step(one, stored) for one in told["steps"])
+        return Steps(steps, tupled(told["gives"]))
+    if kind == "Holds":
+        content = _held(told, stored)
+        return (
+            Unknown("its content was left out for its size") if content is None else Holds(content)
+        )
+    found = VOCABULARY.get(kind)
+    if found is None:
         return Unknown(f"this release has no word {kind[:40]!r}")
     known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
-    return found(**{k: tupled(v) for k, v in told.items() if k in known and k != "move"})
+    return found(**{k: _field(v, shapes, stored) for k, v in told.items() if k in known - {"move"}})
+
+
+def _field(value: Any, shapes: Shapes, stored: Folder) -> Any:
+    """A field of a meaning, which may be a meaning itself."""
+    if isinstance(value, Mapping):
+        return meant(value, shapes, stored)
+    return tupled(value)
+
+
+def _step(told: Mapping[str, Any], stored: Folder) -> Step:
+    shape, *more = (tuple(map(int, one)) for one in (told["shape"], *told.get("more", ())))
+    made = meant(told["meaning"], [shape, *more], stored)
+    zeros = _held(told["zeros"], stored) if "zeros" in told else None
+    op = tuple(map(str, told.get("op", ())))
+    return Step(made, tupled(told["reads"]), shape, tuple(more), op, zeros)
 
 
 class _From:

@@ -364,13 +364,23 @@ def same_question(left: Recording, right: Recording) -> bool:
         counts = f"{len(left.outputs)} and {len(right.outputs)}"
         raise InputError("outputs", counts, "the two sides do not return as many", SAME_MODEL)
     pairs = _met(left, right)
-    for mine, other, where in pairs:
-        alike = mine.role == other.role == WEIGHT and mine.shape == other.shape
-        if alike and mine.dtype == other.dtype and mine.digest != other.digest:
-            name = mine.name or other.name or where
-            why = f"{where} has different weights on the two sides, so these are different models"
-            raise InputError("weights", name, why, SAME_MODEL)
+    _same_weights(left, right, pairs)
     return _inputs(left, right, pairs)
+
+
+def _same_weights(left: Recording, right: Recording, pairs: list[tuple[Value, Value, str]]) -> None:
+    """Raises InputError where both sides read weights of one shape that the other side hasn't.
+
+    A weight that the other side reads elsewhere is one of branches that ran in another order.
+    """
+    held = [{v.digest for v in side.values if v.role == WEIGHT} for side in (left, right)]
+    weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
+    own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
+    other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
+    for one, where in own:
+        if (one.shape, one.dtype) in other:
+            why = f"{where} has different weights on the two sides, so these are different models"
+            raise InputError("weights", one.name or where, why, SAME_MODEL)
 
 
 SAME_MODEL = "give two runs of the same model, with the same weights"

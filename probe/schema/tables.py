@@ -273,7 +273,7 @@ NO_WALK = "refused: `reason`"
 MODEL = (
     key("model", "text", "which model, of those that the experiment lists"),
     TARGET,
-    key("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`"),
+    key("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`, `library`"),
     key("at", "text", "its value on the left side"),
     key("against", "text", "its value on the right side"),
 )

@@ -201,3 +201,20 @@ def test_a_file_says_its_inputs(tmp_path):
         litert.opened(path)
     with pytest.raises(InputError, match="can't be read"):
         litert.opened(tmp_path / "none.tflite")
+
+
+def test_lines_compute_what_every_operator_computed():
+    wrong, ran = [], []
+
+    def visit(event):
+        reads = [np.array(one.array()) for one in event.reads]
+        names = [f"x{n}" for n in range(len(reads))]
+        scope = {"np": np, **dict(zip(names, reads, strict=True))}
+        exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
+        ran.append(event.op)
+        due = event.gives[0]
+        if not ulp.equal(scope["y"], np.array(due.array()), due.dtype):
+            wrong.append(event.op)
+
+    litert.Recorder(residual(), {"x": normal(2, 9, 9, 3)}).record(visit)
+    assert len(ran) == 5 and not wrong

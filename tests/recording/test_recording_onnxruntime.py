@@ -369,7 +369,8 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
             changed = onnxruntime.Recorder(content, {**given, name: other}, plain)
             found = difference.compare(first, Live(changed))
             for one in found.operations:  # several, where ONNX Runtime spells the operator out
-                assert one.verdict == "equal", (op, name, place, one.verdict)
+                fine = one.verdict == "equal" or not one.compared
+                assert fine, (op, name, place, one.verdict)
                 assert all(pair.known for pair in one.gives), op
             every += found.operations[-1].compared
     assert every, f"{op}: no output is ever said to agree"

@@ -1,0 +1,225 @@
+"""What ATen's operations compute that write or add into places which an index or a mask names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from probe.recorders.torch_calls import Call
+from probe.recorders.torch_rows import row
+from probe.recorders.torch_values import Slot
+from probe.recording.general import Accumulates
+from probe.recording.meaning import Made, Meaning, Moves, Picks, Step, Steps, Unknown, Whole
+
+LARGE = "its index is too large"
+MOST = 1 << 22
+"""Elements of an array up to which an operation is asked where it takes each of them from."""
+
+
+def _dtype(call: Call) -> str:
+    return str(call["self"].dtype).removeprefix("torch.")
+
+
+def _scattered(index: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """Where ``scatter`` puts the element at each place of its index."""
+    grid = list[np.ndarray](np.indices(index.shape))
+    return tuple(index if n == axis else one for n, one in enumerate(grid))
+
+
+def _places(shape: tuple[int, ...], index: tuple[np.ndarray | slice, ...]) -> np.ndarray:
+    """Flat places in an array of ``shape`` of what an index names."""
+    return np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[index]
+
+
+def _written(call: Call, index: tuple[np.ndarray | slice, ...], source: str) -> Meaning:
+    """Elements at an index are replaced: by an array of this name, or by a number."""
+    places = _places(call["self"].shape, index)
+    value = call[source]
+    if isinstance(value, Slot) and value.number is None:
+        return Unknown("what it writes is not read")
+    if np.unique(places).size != places.size and (isinstance(value, Slot) and value.shape):
+        return Unknown("several elements are written into one place")
+
+    def move(one: np.ndarray, new: np.ndarray) -> np.ndarray:
+        found = np.array(one)
+        if new.ndim == places.ndim and new.shape != places.shape and source == "src":
+            new = new[tuple(slice(n) for n in places.shape)]  # scatter reads its beginning
+        found[index] = new
+        return found
+
+    first = call["self"].number
+    if isinstance(value, Slot):
+        step = Step(Moves(move), (first, value.number or 0), call.shapes[0])
+        return Steps((step,))
+    count = len(call.reads)
+    made = Step(Made(value, _dtype(call)), (), ())
+    return Steps((made, Step(Moves(move), (first, count), call.shapes[0])))
+
+
+@row("scatter")
+def _scatter(call: Call) -> Meaning:
+    index = call.content("index")
+    if index is None or call.bound().get("reduce"):
+        return Unknown(LARGE if index is None else "it combines what it writes")
+    return _written(
+        call, _scattered(index, _axis(call)), "src" if "src" in call.bound() else "value"
+    )
+
+
+def _axis(call: Call) -> int:
+    return int(call["dim"]) % max(len(call["self"].shape), 1)
+
+
+@row("index_copy", "index_fill")
+def _index_copy(call: Call) -> Meaning:
+    index = call.content("index")
+    if index is None:
+        return Unknown(LARGE)
+    at = (slice(None),) * _axis(call) + (index,)
+    return _written(call, at, "source" if call.name == "index_copy" else "value")
+
+
+@row("index_put", "_unsafe_index_put")
+def _index_put(call: Call) -> Meaning:
+    indices = call.contents("indices")
+    if indices is None:
+        return Unknown(LARGE)
+    index = tuple(slice(None) if one is None else one for one in indices)
+    if not call["accumulate"]:
+        return _written(call, index, "values")
+    return _added(call, _places(call["self"].shape, index), "values")
+
+
+@row("scatter_add")
+def _scatter_add(call: Call) -> Meaning:
+    index = call.content("index")
+    if index is None:
+        return Unknown(LARGE)
+    places = _places(call["self"].shape, _scattered(index, _axis(call)))
+    if index.shape != call["src"].shape:
+        return Unknown("it reads a part of what it adds")
+    return _added(call, places, "src")
+
+
+@row("index_add")
+def _index_add(call: Call) -> Meaning:
+    index = call.content("index")
+    if index is None or call["alpha"] != 1:
+        return Unknown(LARGE if index is None else "what it adds is multiplied before")
+    places = _places(call["self"].shape, (slice(None),) * _axis(call) + (index,))
+    return _added(call, places, "source")
+
+
+def _added(call: Call, places: np.ndarray, source: str) -> Meaning:
+    """Elements of an array are added at places; it may broadcast to them."""
+    terms = call[source]
+    if terms.number is None:
+        return Unknown("what it adds is not read")
+    first, count, shape = call["self"].number, len(call.reads), places.shape
+    wide = Step(Moves(lambda one: np.broadcast_to(one, shape)), (terms.number,), shape)
+    add = Step(Accumulates(places.reshape(-1)), (first, count), call.shapes[0])
+    return Steps((wide, add))
+
+
+@row("masked_select")
+def _masked_select(call: Call) -> Meaning:
+    mask = call.content("mask")
+    if mask is None:
+        return Unknown(LARGE)
+    shape = np.broadcast_shapes(call["self"].shape, mask.shape)
+    where = np.broadcast_to(mask.astype(bool), shape)
+    return Moves(lambda one, *_: np.broadcast_to(one, shape)[where])
+
+
+@row("masked_scatter")
+def _masked_scatter(call: Call) -> Meaning:
+    mask = call.content("mask")
+    if mask is None:
+        return Unknown(LARGE)
+    where = np.broadcast_to(mask.astype(bool), call["self"].shape)
+
+    def move(one: np.ndarray, _: np.ndarray, source: np.ndarray) -> np.ndarray:
+        found = np.array(one)
+        found[where] = source.reshape(-1)[: int(where.sum())]
+        return found
+
+    return Moves(move)
+
+
+@row("take")
+def _take(call: Call) -> Meaning:
+    index = call.content("index")
+    if index is None:
+        return Unknown(LARGE)
+    return Moves(lambda one, *_: one.reshape(-1)[index])
+
+
+@row("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(call: Call) -> Meaning:
+    """Sums of rows of a table; the mean knows how many."""
+    index, offsets = call.content("indices"), call.content("offsets")
+    if index is None or offsets is None or call["per_sample_weights"] is not None:
+        return Unknown(LARGE if index is None or offsets is None else "its rows have weights")
+    mode = int(call["mode"])
+    if mode not in (0, 1) or call["padding_idx"] not in (None, -1):
+        return Unknown("it takes the largest, or leaves rows out")
+    starts = offsets[:-1] if call["include_last_offset"] else offsets
+    bags = np.searchsorted(starts, np.arange(len(index)), side="right") - 1
+    counts = tuple(np.bincount(bags, minlength=len(starts)).tolist()) if mode else ()
+    width, count = call["weight"].shape[1], len(call.reads)
+    places = bags[:, None] * width + np.arange(width)
+    rows = Step(Picks(axis=0, index=index), (call["weight"].number,), (len(index), width))
+    zeros = Step(Made(0.0, str(call["weight"].dtype).removeprefix("torch.")), (), call.shapes[0])
+    summed = Step(
+        Accumulates(places.reshape(-1), "embedding_bag", (mode, counts)),
+        (count + 1, count),
+        call.shapes[0],
+    )
+    others = tuple(
+        Step(Whole((), f"embedding_bag {n}", (mode, len(starts))), tuple(range(count)), shape)
+        for n, shape in enumerate(call.shapes[1:])
+    )
+    gives = (count + 2, *range(count + 3, count + 3 + len(others)))
+    return Steps((rows, zeros, summed, *others), gives)
+
+
+def _taken(shape: tuple[int, ...], run: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+    """Where an operation takes each element from: 1 + its place, 0 for a zero."""
+    size = int(np.prod(shape, dtype=int))
+    plane = torch.arange(1, size + 1, dtype=torch.float64).reshape(shape)
+    return np.asarray(run(plane).numpy()).astype(np.int64)
+
+
+@row("im2col", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", "diagonal_copy")
+def _asked(call: Call) -> Meaning:
+    """The operation itself is asked where it takes each element from."""
+    shape = call["self"].shape
+    if int(np.prod(call.shapes[0], dtype=int)) > MOST:
+        return Unknown("it moves too many elements to find out where")
+    index = _taken(shape, lambda plane: call.func(plane, *call.args[1:], **call.kwargs))
+
+    def move(one: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.zeros(1, one.dtype), one.reshape(-1)])[index]
+
+    return Moves(move)
+
+
+@row("col2im")
+def _folded(call: Call) -> Meaning:
+    """What overlaps is added: each place of a picture from the windows that have it."""
+    batched, to = len(call["self"].shape) == 3, call.shapes[0]
+    if int(np.prod(call["self"].shape, dtype=int)) > MOST:
+        return Unknown("it moves too many elements to find out where")
+    words = [call[name] for name in ("kernel_size", "dilation", "padding", "stride")]
+    plane = to if batched else (1, *to)
+    at = _taken(plane, lambda one: torch.ops.aten.im2col(one, *words)) - 1
+    zeros = Step(Made(0.0, _dtype(call)), (), to)
+    return Steps((zeros, Step(Accumulates(at.reshape(-1)), (1, 0), to)))
+
+
+@row("grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
+def _grid_sampled(call: Call) -> Meaning:
+    """An output reads its own channel's plane, and the grid of its row of the batch."""
+    return Whole(((0, 0), (1, 1)), "grid_sample", call.numbers(), rows=(1,))

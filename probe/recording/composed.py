@@ -1,0 +1,151 @@
+"""Several operations of a run as one, so that it can be compared with one that fuses them.
+
+Where labels have paired a fused operation with the last of those that it stands for, each side's
+group is run and explained like a single operation: its operands are what the group reads from
+before, its meaning is that of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from probe.recording.contract import Event
+from probe.recording.counterparts import computes, named
+from probe.recording.difference import Aligned
+from probe.recording.meaning import Meaning, Step, Steps, Unknown
+from probe.recording.recording import Operation, Recording, Side
+
+Again = Callable[[list[np.ndarray]], list[np.ndarray]]
+
+
+class Composed:
+    """A side whose last operation is a group of its operations.
+
+    ``group``: their numbers in order; ``gives``: what is looked at of what the last of them gives.
+    """
+
+    def __init__(self, side: Side, group: Sequence[int], gives: Sequence[int]) -> None:
+        run = side.recording
+        self.side, self.group = side, _without_moved_inputs(run, group)
+        self.inside = [run.operations[n] for n in self.group]
+        given = {n for one in self.inside for n in one.gives}
+        read = dict.fromkeys(n for one in self.inside for n in one.reads if n not in given)
+        self.number = len(run.operations)
+        last = self.inside[-1]
+        made = Operation(
+            *(self.number, last.name, named(run, self.group), last.path),
+            *(tuple(read), tuple(gives), {}, _meaning(run, self.inside, tuple(read))),
+        )
+        self.recording = replace(run, operations=[*run.operations, made])
+
+    def again(self, number: int) -> Again | None:
+        """Returns what runs the group, or another operation, alone; None where it can't be."""
+        return self.agains({number})[number]
+
+    def agains(self, wanted: set[int]) -> dict[int, Again | None]:
+        """Returns the same of several operations."""
+        if self.number not in wanted:
+            return self.side.agains(wanted)
+        found = self.side.agains((wanted - {self.number}) | set(self.group))
+        steps = [found[n] for n in self.group]
+        alone = {n: found[n] for n in wanted - {self.number}}
+        able = [one for one in steps if one is not None]
+        whole = self._chain(able) if len(able) == len(steps) else None
+        return {**alone, self.number: whole}
+
+    def _chain(self, steps: Sequence[Again]) -> Again:
+        whole = self.recording.operations[self.number]
+        reads, gives = whole.reads, whole.gives
+
+        def again(arrays: list[np.ndarray]) -> list[np.ndarray]:
+            values = dict(zip(reads, arrays, strict=True))
+            for one, step in zip(self.inside, steps, strict=True):
+                found = step([values[n] for n in one.reads])
+                values.update(zip(one.gives, found, strict=False))
+            return [values[n] for n in gives]
+
+        return again
+
+    def event(self, number: int) -> Event | None:
+        """The group as an operation with its lines, those of its operations in a row; None where a
+        recorder has none."""
+        inner = getattr(self.side, "event", None)
+        if number != self.number or inner is None:
+            return None if inner is None else inner(number)
+        events: list[Event] = [inner(n) for n in self.group]
+        single = all(len(one.gives) == 1 for one in self.inside)
+        whole = self.recording.operations[number]
+
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            known, found = dict(zip(whole.reads, names, strict=True)), []
+            for n, (one, event) in enumerate(zip(self.inside, events, strict=True)):
+                assert event.lines is not None
+                last = n == len(events) - 1
+                known[one.gives[0]] = out if last else f"{out}_{n}"
+                found += event.lines([known[v] for v in one.reads], known[one.gives[0]])
+            return found
+
+        able = single and all(event.lines is not None for event in events)
+        imports = dict.fromkeys(line for event in events for line in event.imports)
+        return Event(
+            whole.op,
+            whole.path,
+            [],
+            [],
+            whole.meaning,
+            again=self.again(number),
+            lines=lines if able else None,
+            imports=tuple(imports),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.side, name)
+
+
+def _without_moved_inputs(run: Recording, group: Sequence[int]) -> list[int]:
+    """The operations of a group, but for those that only bring inputs and weights into place."""
+    settled: set[int] = set()
+    for number in group:
+        one = run.operations[number]
+        from_outside = all(run.values[n].given < 0 or n in settled for n in one.reads)
+        if from_outside and not computes(one):
+            settled.update(one.gives)
+    last = group[-1]
+    return [n for n in group if n == last or not settled.issuperset(run.operations[n].gives)]
+
+
+def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...]) -> Meaning:
+    """The group's steps, each of which gives one value that the next ones read."""
+    if len(inside) == 1 and len(inside[0].gives) == 1:
+        return inside[0].meaning
+    numbers = {value: n for n, value in enumerate(read)}
+    steps = []
+    for one in inside:
+        if isinstance(one.meaning, Unknown):
+            return one.meaning
+        if isinstance(one.meaning, Steps) or len(one.gives) != 1:
+            return Unknown(f"{one.op} is a part of it, which is several operations itself")
+        shape = run.values[one.gives[0]].shape
+        steps.append(Step(one.meaning, tuple(numbers[n] for n in one.reads), shape))
+        numbers[one.gives[0]] = len(read) + len(steps) - 1
+    return Steps(tuple(steps))
+
+
+def of(left: Side, right: Side, one: Aligned) -> tuple[Side, Side, Aligned]:
+    """Returns both sides with each group as one operation, and these two as a pair.
+
+    Only values that both groups read themselves stay among its ``reads``.
+    """
+    assert one.groups is not None
+    sides = (
+        Composed(left, one.groups[0], [pair.left for pair in one.gives]),
+        Composed(right, one.groups[1], [pair.right for pair in one.gives]),
+    )
+    reads = [side.recording.operations[side.number].reads for side in sides]
+    kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
+    made = replace(one, left=sides[0].number, right=sides[1].number, reads=kept)
+    return sides[0], sides[1], made  # type: ignore[return-value]

@@ -1,0 +1,288 @@
+"""Operations that stand at other places are paired by what they compute, and by nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError
+from probe.recording import walk
+from probe.recording.meaning import Contracts, Each, Step, Steps, Unknown
+from tests.helpers.recorders import Tape, Taped, normal
+
+X, W, B, V = normal(6, 32), normal(32, 24), normal(24), normal(32, 24, seed=9)
+
+
+def missing(*names: str) -> bool:
+    return any(importlib.util.find_spec(name) is None for name in names)
+
+
+def fused(tape, x, w, b, blocks=1):
+    shape = (x.shape[0], w.shape[1])
+    product = Step(Contracts("...k,kn->...n"), (0, 1), shape)
+    added = Step(Each("add", "adds"), (3, 2), shape)
+    meaning = Steps((product, added, Step(Each("relu", "stays"), (4,), shape)))
+
+    def call(x, w, b):
+        return np.maximum(Tape(None).dense(x, w, blocks) + b, 0)
+
+    return tape.ran("FusedDense", meaning, call, x, w, b)
+
+
+def one(x=X, blocks=1):
+    return Taped(lambda t: t.softmax(fused(t, x, t.weight(W), t.weight(B), blocks)))
+
+
+def three(x=X):
+    def program(tape):
+        y = tape.dense(x, tape.weight(W))
+        return tape.softmax(tape.relu(tape.add(y, tape.weight(B))))
+
+    return Taped(program)
+
+
+def found_at(operations):
+    """Verdict and groups' sizes of what has a counterpart."""
+    both = [n for n in operations if n.left is not None and n.right is not None]
+    return [(n.op, n.verdict, n.groups and tuple(map(len, n.groups))) for n in both]
+
+
+def searched(right):
+    """A walk on which the planted order of additions rounds otherwise on this machine."""
+    for blocks in range(2, 9):
+        found = walk.walk(one(blocks=blocks), right)
+        if found.difference.verdict == "differs":
+            return found
+    raise AssertionError("no order rounds otherwise")
+
+
+def test_a_fused_operation_is_paired_with_the_last_of_those_that_it_stands_for():
+    found = walk.walk(one(), three(), explain=False)
+    op = "FusedDense against Dense + Add + Relu"
+    assert found_at(found.operations) == [(op, "equal", (1, 3)), ("Softmax", "equal", None)]
+    alone = [(n.op, n.verdict) for n in found.operations if None in (n.left, n.right)]
+    assert alone == [("Dense", "right"), ("Add", "right")]
+    assert found.difference.verdict == "equal" and not found.notes
+
+
+def test_a_difference_inside_a_group_is_a_source_whose_cause_replays():
+    found = searched(three())
+    first = found.first
+    assert first is not None and first.op.startswith("FusedDense against")
+    assert first.cause == "order" and found.causes[0].explained and found.causes[0].examined
+    assert [n.verdict for n in found.operations if n.op == "Softmax"] == ["carried"]
+
+
+def test_rows_of_a_batch_are_paired_too():
+    found = walk.walk(one(X[:2]), three(), explain=False)
+    first = next(n for n in found.operations if n.groups)
+    assert first.verdict == "equal" and first.compared == 2 * 24
+    assert found.difference.verdict == "equal"
+
+
+def test_other_weights_of_a_group_have_no_counterpart():
+    """Weights that were folded are other numbers: nothing is paired, and nothing is guessed."""
+
+    def program(tape):
+        scaled = np.float32(2) * W
+        return tape.softmax(fused(tape, X, tape.weight(scaled), tape.weight(B)))
+
+    found = walk.walk(Taped(program), three(), explain=False)
+    assert found_at(found.operations) == [("Softmax", "unknown", None)]
+
+
+def test_another_formula_has_no_counterpart():
+    def program(tape):
+        y = tape.relu(tape.dense(X, tape.weight(W)))
+        return tape.softmax(tape.add(y, tape.weight(B)))
+
+    found = walk.walk(one(), Taped(program), explain=False)
+    assert not [n for n in found.operations if n.groups]
+
+
+def branches(order, blocks=1):
+    """Two branches without a path of their own, visited in this order."""
+
+    def program(tape):
+        weights = {"a": tape.weight(W), "b": tape.weight(V)}
+        made = {}
+        for name in order:
+            some = blocks if name == "b" else 1
+            made[name] = tape.relu(tape.dense(X, weights[name], some))
+        return tape.add(made["a"], made["b"])
+
+    return Taped(program)
+
+
+def test_branches_in_another_order_are_paired_by_what_they_compute():
+    found = walk.walk(branches("ab"), branches("ba"), explain=False)
+    assert [(n.left, n.right) for n in found.operations] == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 4)]
+    assert found.difference.verdict == "equal" and found.first is None
+    for blocks in range(2, 9):
+        found = walk.walk(branches("ab"), branches("ba", blocks), explain=False)
+        if found.first is not None:
+            assert (found.first.left, found.first.right) == (2, 0)
+            return
+    raise AssertionError("no order rounds otherwise")
+
+
+def test_weights_that_neither_branch_has_are_still_refused():
+    def program(tape):
+        y = tape.relu(tape.dense(X, tape.weight(V + 1)))
+        return tape.add(y, tape.relu(tape.dense(X, tape.weight(W))))
+
+    with pytest.raises(InputError, match="different weights"):
+        walk.walk(branches("ab"), Taped(program))
+
+
+def test_what_is_computed_twice_on_one_side_has_the_same_counterpart():
+    def twice(tape):
+        w = tape.weight(W)
+        return tape.add(tape.relu(tape.dense(X, w)), tape.relu(tape.dense(X, w)))
+
+    def once(tape):
+        y = tape.relu(tape.dense(X, tape.weight(W)))
+        return tape.add(y, y)
+
+    found = walk.walk(Taped(twice), Taped(once), explain=False)
+    assert {n.verdict for n in found.operations} == {"equal"}
+    assert found.difference.verdict == "equal"
+
+
+def test_an_operation_that_nobody_described_is_paired_by_name_alone():
+    def odd(tape, x):
+        return tape.ran("Odd", Unknown("test"), lambda a: a * 2, x)
+
+    def program(first):
+        def run(tape):
+            x = tape.relu(X) if first else X
+            return odd(tape, x) if not first else tape.relu(odd(tape, x))
+
+        return Taped(run)
+
+    found = walk.walk(program(True), program(False), explain=False)
+    assert not [n for n in found.operations if n.groups]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(missing("torch"), reason="PyTorch is not installed")
+def test_a_compiled_function_is_what_it_is_uncompiled():
+    import torch
+
+    from probe.recorders.torch import Recorder
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 20)
+    layers = torch.nn.Sequential(torch.nn.Linear(20, 7), torch.nn.LayerNorm(7), torch.nn.GELU())
+    made = torch.compile(layers.eval(), backend="inductor")
+    try:
+        made(x)
+    except Exception as error:  # no compiler here
+        pytest.skip(f"torch.compile can't compile here: {type(error).__name__}")
+    found = walk.walk(Recorder(lambda: layers(x)), Recorder(lambda: made(x)), explain=False)
+    last = next(n for n in found.operations if n.groups)
+    assert last.verdict in ("equal", "source") and last.compared == 21
+    assert last.op.endswith("against compiled")
+
+
+def keras_and_onnx():
+    """One network in Keras and, with its weights transposed, in ONNX: (model, bytes, input)."""
+    import keras
+    from onnx import helper, numpy_helper
+
+    keras.utils.set_random_seed(0)
+    x = keras.Input((12, 12, 3))
+    y = keras.layers.Conv2D(16, 3, padding="same", activation="relu", name="one")(x)
+    z = keras.layers.DepthwiseConv2D(3, padding="same", name="two")(y)
+    y = keras.layers.MaxPooling2D()(keras.layers.Add()([y, z]))
+    y = keras.layers.GlobalAveragePooling2D()(y)
+    model = keras.Model(x, keras.layers.Dense(5, activation="softmax", name="last")(y))
+    rng = np.random.default_rng(1)
+    held = {}
+    for one in model.weights:
+        one.assign(rng.standard_normal(one.shape).astype(np.float32))
+        held[one.path] = np.asarray(one.numpy())
+    turned = {"one/kernel": (3, 2, 0, 1), "two/kernel": (2, 3, 0, 1)}
+    made = [
+        numpy_helper.from_array(np.ascontiguousarray(w.transpose(turned.get(k, range(w.ndim)))), k)
+        for k, w in held.items()
+    ]
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["t", "one/kernel", "one/bias"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node(
+            "Conv", ["r", "two/kernel", "two/bias"], ["d"], pads=[1, 1, 1, 1], group=16
+        ),
+        helper.make_node("Add", ["r", "d"], ["a"]),
+        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["p"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["h"]),
+        helper.make_node("Gemm", ["h", "last/kernel", "last/bias"], ["i"]),
+        helper.make_node("Softmax", ["i"], ["y"]),
+    ]
+    given = helper.make_tensor_value_info("x", 1, [None, 12, 12, 3])
+    result = helper.make_tensor_value_info("y", 1, [None, 5])
+    graph = helper.make_graph(nodes, "g", [given], [result], made)
+    content = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
+    return model, content, rng.standard_normal((2, 12, 12, 3)).astype(np.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(missing("tensorflow", "keras", "onnxruntime", "onnx"), reason="not installed")
+@pytest.mark.skipif(
+    os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow", reason="another backend"
+)
+def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
+    import tensorflow as tf
+
+    from probe.recorders.onnxruntime import Recorder as Onnx
+    from probe.recorders.tensorflow import Recorder as Keras
+
+    model, content, x = keras_and_onnx()
+    keras_run = Keras(lambda: model(tf.constant(x), training=False))
+    for level in ("none", "all"):
+        right = Onnx(content, {"x": x}, {"optimisation": level})
+        found = walk.walk(keras_run, right, explain=False)
+        both = [n for n in found.operations if n.left is not None and n.right is not None]
+        assert len(both) >= 5 and {n.verdict for n in both} <= {"equal", "source", "carried"}
+        assert both[-1].op.count("Softmax") and both[-1].compared == 10
+        for n in both:  # what must agree agrees up to rounding: labels tell the truth
+            for pair in n.gives:
+                mine, other = (
+                    side.arrays({at})[at]
+                    for side, at in ((found.left, pair.left), (found.right, pair.right))
+                )
+                ours, theirs = pair.selection.taken(mine, 0), pair.selection.taken(other, 1)
+                assert pair.compared == mine.size
+                assert np.abs(ours - theirs).max() <= 1e-4 * max(1, np.abs(ours).max()), n.name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(missing("tensorflow", "keras", "ai_edge_litert"), reason="not installed")
+@pytest.mark.skipif(
+    os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow", reason="another backend"
+)
+def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
+    import tensorflow as tf
+
+    from probe.recorders import litert
+    from probe.recorders.tensorflow import Recorder as Keras
+
+    model, _, x = keras_and_onnx()
+    path = tmp_path / "model.tflite"
+    path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    opened = litert.opened(path)
+    right = opened.recorder({opened.inputs[0].name: x})
+    left = Keras(lambda: model(tf.constant(x), training=False))
+    found = walk.walk(left, right, explain=False)
+    both = [n for n in found.operations if n.left is not None and n.right is not None]
+    assert len(both) >= 5 and both[-1].compared == 10
+    assert found.first is None or found.first.groups is not None
