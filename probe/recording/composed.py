@@ -89,6 +89,8 @@ class Composed:
                 found += event.lines([known[v] for v in one.reads], known[one.gives[0]])
             return found
 
+        whole_again = self.again(number)
+        again = None if whole_again is None else lambda arrays: whole_again(list(arrays))
         able = single and all(event.lines is not None for event in events)
         imports = dict.fromkeys(line for event in events for line in event.imports)
         return Event(
@@ -97,7 +99,7 @@ class Composed:
             [],
             [],
             whole.meaning,
-            again=self.again(number),
+            again=again,
             lines=lines if able else None,
             imports=tuple(imports),
         )
