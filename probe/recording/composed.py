@@ -92,8 +92,10 @@ class Composed:
         able = single and all(event.lines is not None for event in events)
         imports = dict.fromkeys(line for event in events for line in event.imports)
         return Event(
-            *(whole.op, whole.path, [], [], whole.meaning, {}, self.again(number)),
-            *(lines if able else None, tuple(imports)),
+            *(whole.op, whole.path, [], [], whole.meaning, {}),
+            again=self.again(number),  # type: ignore[arg-type]
+            lines=lines if able else None,
+            imports=tuple(imports),
         )
 
     def __getattr__(self, name: str) -> Any:
