@@ -176,7 +176,8 @@ class Walked(Answer):
         first = self.found.first
         if first is None:
             return self._no_source(), self.outcome()
-        sought = any(one.alone or one.kind for one in self.found.causes.values())
+        causes = self.found.causes.values()
+        sought = any(one.kind or "can't be run alone" not in one.why for one in causes)
         return said(first, sought), self.outcome()
 
     def _no_source(self) -> str:

@@ -89,17 +89,11 @@ class Composed:
                 found += event.lines([known[v] for v in one.reads], known[one.gives[0]])
             return found
 
-        whole_again = self.again(number)
-        again = None if whole_again is None else lambda arrays: whole_again(list(arrays))
         able = single and all(event.lines is not None for event in events)
         imports = dict.fromkeys(line for event in events for line in event.imports)
         return Event(
-            whole.op,
-            whole.path,
-            [],
-            [],
-            whole.meaning,
-            again=again,
+            *(whole.op, whole.path, [], [], whole.meaning, {}),
+            again=self.again(number),  # type: ignore[arg-type]
             lines=lines if able else None,
             imports=tuple(imports),
         )
