@@ -310,9 +310,9 @@ class _Sweep:
     def _take(self, reply: Reply) -> None:
         part: _Part = reply.asked.about
         if reply.answer is None:
-            for node in reply.asked.nodes:
-                if not part.entered.get(node.address):
-                    part.entered.pop(node.address, None)
+            for one in reply.asked.nodes:
+                if not part.entered.get(one.address):
+                    part.entered.pop(one.address, None)
             self._again(part, reply.asked.question["values"], reply.why)
             return
         node = self.cluster.answered(reply)
@@ -409,9 +409,9 @@ class _Sweep:
 
     def _notice(self) -> None:
         """Records what no node is left for."""
-        for node in self.cluster.nodes.values():
-            if node.refused:
-                self._refused_before(node)
+        for one in self.cluster.nodes.values():
+            if one.refused:
+                self._refused_before(one)
         for part in self.parts:
             if not part.open or self._nodes(part):
                 part.alone = None
