@@ -154,7 +154,7 @@ class _Part:
     entered: dict[str, int] = field(default_factory=dict)
     control: int = 0
     digests: tuple[str, str] | None = None
-    size: int = FIRST
+    size: int = field(default_factory=lambda: FIRST)
     costs: list[tuple[int, float]] = field(default_factory=list)
     losses: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     alone: float | None = None

@@ -25,6 +25,7 @@ CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 TIMES = {"seconds", "started", "machine", "path"}
 SAME = ("runs", "cases", "comparisons", "differences")
 NEWER = {"library_version": "99.1"}
+LENGTHS = range(5, 18)
 
 
 def rows(folder, table):
@@ -96,7 +97,7 @@ def honest(kind, given):
 def swept(monkeypatch, tmp_path):
     """swept(behaviours, targets=..., folder=...): the answer, and the cluster."""
 
-    def run(behaviours, targets=(SWITCHING,), folder=tmp_path / "store", lengths=range(5, 40)):
+    def run(behaviours, targets=(SWITCHING,), folder=tmp_path / "store", lengths=LENGTHS):
         texts = [Wanted.parse(one).target.text for one in targets]
         made = Doubles(behaviours, texts)
 
@@ -107,6 +108,7 @@ def swept(monkeypatch, tmp_path):
         monkeypatch.setattr(sweeps, "opened", opened)
         monkeypatch.setattr(sweeps, "PATIENCE", 0.2)
         monkeypatch.setattr(sweeps, "GROWTH", 1)
+        monkeypatch.setattr(sweeps, "FIRST", 2)
         here = Sessions(lambda where: open_session(where, inline=True))
         monkeypatch.setattr(node, "_OWN", SimpleNamespace(sessions=here))
         found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2")
@@ -122,7 +124,7 @@ def swept(monkeypatch, tmp_path):
 def plain(tmp_path_factory):
     """The store of the same sweep without a cluster, and its report."""
     folder = tmp_path_factory.mktemp("plain")
-    return folder, probe.sweep(CASE, range(5, 40), [SWITCHING], store=folder).to_json()
+    return folder, probe.sweep(CASE, LENGTHS, [SWITCHING], store=folder).to_json()
 
 
 def same(folder, plain):
@@ -141,17 +143,17 @@ def test_the_store_and_the_report_are_those_of_one_process(swept, plain, tmp_pat
 
 
 def test_what_is_stored_is_not_asked_again_with_or_without_a_cluster(swept, plain, tmp_path):
-    first = probe.sweep(CASE, [*range(5, 20), 39], [SWITCHING], store=tmp_path / "store").to_json()
+    first = probe.sweep(CASE, [*range(5, 10), 17], [SWITCHING], store=tmp_path / "store").to_json()
     found, made = swept({"a": honest})
     asked = {value for question, _ in made.asked for value in question["values"]}
-    assert found.to_json()["stored_before"] == first["comparisons"] == 15
-    assert asked == {5, *range(20, 39)}, "the first again, to see that the node has its bits"
+    assert found.to_json()["stored_before"] == first["comparisons"] == 5
+    assert asked == {5, *range(10, 17)}, "the first again, to see that the node has its bits"
     same(tmp_path / "store", plain[0])
     again, made = swept({"a": honest})
-    assert again.to_json()["stored_before"] == 34 and not made.asked
+    assert again.to_json()["stored_before"] == 12 and not made.asked
 
 
-def later(change, answers=2):
+def later(change, answers=1):
     """A node that is honest at first, and changes what it says from its n-th answer on."""
     count = iter(range(1000))
 
@@ -231,7 +233,7 @@ def test_where_no_node_is_believed_the_rest_is_recorded_as_not_run(swept, tmp_pa
     found, _ = swept({"a": later(moved)})
     told, stored = found.to_json(), load(tmp_path / "store")
     lost = {one["at"] for one in told["failures"] if one["kind"] == "lost"}
-    assert 0 < told["comparisons"] < 34 and len(lost) == 34 - told["comparisons"]
+    assert 0 < told["comparisons"] < 12 and len(lost) == 12 - told["comparisons"]
     assert lost == set(stored.failures[stored.failures.kind == "lost"]["at"].dropna())
     assert not lost & set(stored.comparisons["at"])
 
@@ -240,7 +242,7 @@ def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
     def vanishes(answer):
         raise ConnectionError
 
-    found, made = swept({"a": honest, "b": later(vanishes, 1)})
+    found, made = swept({"a": honest, "b": later(vanishes)})
     assert set(made.nodes) == {"a"} and not found.to_json()["failures"]
     same(tmp_path / "store", plain[0])
 
@@ -332,7 +334,7 @@ def test_a_machine_that_no_node_is_is_an_input_error(swept):
 
 def test_a_target_that_no_node_has_is_a_failure_as_without_a_cluster(swept, tmp_path):
     found, _ = swept({"a": honest}, ["reference==9.9"])
-    plain = probe.sweep(CASE, range(5, 40), ["reference==9.9"], store=tmp_path / "plain").to_json()
+    plain = probe.sweep(CASE, LENGTHS, ["reference==9.9"], store=tmp_path / "plain").to_json()
     told = found.to_json()
     assert told["failures"] == plain["failures"] and told["comparisons"] == 0
     assert rows(tmp_path / "store", "failures") == rows(tmp_path / "plain", "failures")
