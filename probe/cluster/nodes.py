@@ -100,6 +100,7 @@ class Cluster:
         self._asked: dict[Any, Asked] = {}
         self._joining: dict[str, tuple[Future[Any], float]] = {}
         self._left_out: set[str] = set()
+        self._given_up: set[Any] = set()
         self._done = as_completed(loop=client.loop, with_results=True)
         self._looked = 0.0
 
@@ -126,8 +127,6 @@ class Cluster:
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
-        if self.client.status == "connecting":
-            return
         there = self._threads()
         for address in set(self.nodes) - set(there):
             del self.nodes[address]
@@ -142,15 +141,12 @@ class Cluster:
         self._strand()
 
     def _threads(self) -> dict[str, int]:
+        if self.client.status != "running":
+            raise _gone()
         try:
             return dict(self.client.nthreads())
         except Exception as error:
-            if self.client.status in ("connecting", "running"):
-                return {address: one.threads for address, one in self.nodes.items()}
-            raise ClusterError(
-                "cluster: the scheduler is gone; start it and its nodes, then run the same "
-                "command again: what was measured is stored"
-            ) from error
+            raise _gone() from error
 
     def _ask_what_it_is(self, address: str) -> Future[Any]:
         return self.client.submit(
@@ -188,6 +184,7 @@ class Cluster:
         """Gives up question sets none of whose nodes is there any more: others may take them."""
         for asked in list(self._asked.values()):
             if not any(one.address in self.nodes for one in asked.nodes):
+                self._given_up.add(asked.future.key)
                 with suppress(Exception):
                     self.client.cancel([asked.future], force=True)
 
@@ -224,6 +221,8 @@ class Cluster:
         found = []
         for future, result in done:
             asked = self._asked.pop(future.key)
+            if future.status == "cancelled" and future.key not in self._given_up:
+                raise _gone()  # a client that reconnects has lost all that was under way
             if future.status == "finished":
                 found.append(Reply(asked, result))
             else:
@@ -263,6 +262,13 @@ class Cluster:
         with suppress(Exception):
             if self.client.status == "running":
                 self.client.cancel([one.future for one in self._asked.values()], force=True)
+
+
+def _gone() -> ClusterError:
+    return ClusterError(
+        "cluster: the scheduler is gone; start it and its nodes, then run the same command again: "
+        "what was measured is stored"
+    )
 
 
 def one_line(error: object) -> str:

@@ -32,13 +32,13 @@ WORDS = (
 VARYING = {"seconds", "started", "path", "git_commit", "git_dirty"}
 LIMIT = 600
 
-# At its third answer this node's NumPy, and so its reference, seems to have been upgraded.
+# After it has said what it is, this node's NumPy seems to have been upgraded.
 UPGRADED = """
 from probe.cluster import node
 count, own = iter(range(100)), node._target
 def _target(text):
     found = own(text)
-    if next(count) > 2:
+    if next(count) > 0:
         found["run"]["numpy_version"] = "99.1"
     return found
 node._target = _target
@@ -90,6 +90,13 @@ class Processes:
         where = (self.address, "--host", host, "--name", name, "--nthreads", "1", "--no-nanny")
         self.start(name, "distributed.cli.dask_worker", *where, *more)
 
+    def joined(self, count):
+        """Waits until so many nodes have joined."""
+        code = "import sys; from distributed import Client\n"
+        code += "Client(sys.argv[1]).wait_for_workers(int(sys.argv[2]), timeout=300)"
+        command = [sys.executable, "-c", code, self.address, str(count)]
+        subprocess.run(command, check=True, capture_output=True, timeout=LIMIT)
+
     def kill(self, name):
         process = self.started.pop(name)
         process.kill()
@@ -118,10 +125,6 @@ def plain(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain")
     probe.sweep(CASE, range(5, LAST + 1), [SWITCHING], store=folder, keep=3)
     return folder
-
-
-def rows_so_far(folder):
-    return sum(path.stat().st_size for path in folder.rglob("comparisons*.parquet"))
 
 
 @pytest.mark.parametrize("victim", ["parent", "node", "scheduler"])
@@ -161,6 +164,7 @@ def test_an_upgraded_node_is_refused_and_a_lying_one_left_out(processes, plain, 
         (tmp_path / f"{name}.py").write_text(text)
         processes.node(name, "127.0.0.2", "--preload", str(tmp_path / f"{name}.py"))
     processes.node("honest", "127.0.0.1")
+    processes.joined(3)
     found = processes.sweep(tmp_path / "store")
     out, told = found.communicate(timeout=LIMIT)
     report = json.loads(out)
@@ -226,12 +230,23 @@ def test_an_experiments_shards_come_from_nodes(processes, tmp_path):
         assert rows(tmp_path / "many", table) == rows(tmp_path / "one", table), table
 
 
-def test_the_script_for_slurm_gives_a_job_that_starts_nodes():
-    jobqueue = pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
-    with jobqueue.SLURMCluster(
-        queue="long", cores=16, processes=4, memory="64GB", walltime="04:00:00", interface="lo"
-    ) as cluster:
-        job = cluster.job_script()
+SLURM = """
+from dask_jobqueue import SLURMCluster
+if __name__ == "__main__":
+    with SLURMCluster(
+        queue="long", cores=16, processes=4, memory="64GB", walltime="04:00:00", interface="lo",
+        scheduler_options={"dashboard_address": "127.0.0.1:0"},
+    ) as nodes:
+        print(nodes.job_script())
+"""
+
+
+def test_the_script_for_slurm_gives_a_job_that_starts_nodes(tmp_path):
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    script = tmp_path / "slurm.py"
+    script.write_text(SLURM)
+    command = [sys.executable, str(script)]
+    job = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "#SBATCH -p long" in job and "#SBATCH --cpus-per-task=16" in job
-    assert "#SBATCH -t 04:00:00" in job and "--nworkers 4 --nthreads 4" in job
+    assert "#SBATCH -t 04:00:00" in job and "--nworkers 4" in job and "--nthreads 4" in job
     assert "distributed.cli.dask_worker tcp://" in job
