@@ -35,6 +35,9 @@ HEARD = 0.05
 REPEATS = 2
 """How often Dask repeats a question set that raised on a node."""
 
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""Run in local nodes: a terminal sends Ctrl-C to them too, but this process ends them."""
+
 Said = dict[str, Any]
 
 
@@ -339,6 +342,7 @@ def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) ->
                     host="127.0.0.1",
                     dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
+                    preload=[DEAF],
                 )
             )
         try:
