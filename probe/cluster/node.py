@@ -7,6 +7,7 @@ options of a sweep, and an experiment of this checkout by its name.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,21 @@ can't run (None) and the ``run`` that it expects, a row of ``runs`` without its 
 _OWN = threading.local()
 
 
+def as_data(function: Callable[[str], Said]) -> Callable[[str], Said]:
+    """What a function raises is answered as ``error``, one line: no exception has to travel."""
+
+    @functools.wraps(function)
+    def answered(text: str) -> Said:
+        try:
+            return function(text)
+        except Exception as error:
+            lines = [line for line in str(error).splitlines() if line.strip()] or ["no message"]
+            return {"error": machine.publishable(f"{type(error).__name__}: {lines[0]}")[:300]}
+
+    return answered
+
+
+@as_data
 def said(text: str) -> Said:
     """Says what this node is. ``text``: a JSON list of target texts, or of ``*`` for a script."""
     worker = _worker()
@@ -80,6 +97,7 @@ def _libraries() -> dict[str, Any]:
     }
 
 
+@as_data
 def sweep(text: str) -> dict[str, Any]:
     """Answers one target's questions of a sweep: ``said``, ``seconds``, ``fresh`` and ``tables``.
 
@@ -133,6 +151,7 @@ def packed(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
+@as_data
 def script(text: str) -> dict[str, Any]:
     """Runs one shard of an experiment in a process of its own, and answers as ``sweep`` does.
 

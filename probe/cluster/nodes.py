@@ -80,11 +80,15 @@ class Asked:
 
 @dataclass
 class Reply:
-    """What became of a question set: ``answer``, or None and ``why`` there is none."""
+    """What became of a question set: ``answer``, or None and ``why`` there is none.
+
+    ``error``: what a node raised, where another try may help.
+    """
 
     asked: Asked
     answer: dict[str, Any] | None
     why: str = ""
+    error: str = ""
 
 
 class Cluster:
@@ -167,6 +171,9 @@ class Cluster:
         except Exception as error:
             self._leave_out(address, one_line(error))
             return
+        if "error" in said:
+            self._leave_out(address, said["error"])
+            return
         del self._joining[address]
         self._count += 1
         found = Node(self._count, address, threads, said)
@@ -226,7 +233,9 @@ class Cluster:
             asked = self._asked.pop(future.key)
             if future.status == "cancelled" and future.key not in self._given_up:
                 raise _gone()  # a client that reconnects has lost all that was under way
-            if future.status == "finished":
+            if future.status == "finished" and "error" in result:
+                found.append(Reply(asked, None, error=result["error"]))
+            elif future.status == "finished":
                 found.append(Reply(asked, result))
             else:
                 found.append(Reply(asked, None, self._why(future, result)))
@@ -330,7 +339,8 @@ def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) ->
     except ImportError:
         why = "Dask's distributed is not installed"
         raise InputError("cluster", address, why, "pip install 'probe-numerics[cluster]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in [one for one in logging.root.manager.loggerDict if one.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with ExitStack() as stack:
         where: Any = address
         if local:

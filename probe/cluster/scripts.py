@@ -159,7 +159,7 @@ class _Script:
         kind, number = reply.asked.about
         answer, node = reply.answer, self.cluster.answered(reply) if reply.answer else None
         if answer is None or node is None or node.refused:
-            self._again(kind, number, reply.why)
+            self._again(kind, number, reply.why, reply.error)
         elif answer["status"]:
             self._fail(kind, number, _last(answer["stderr"]))
         else:
@@ -181,10 +181,10 @@ class _Script:
         partial.replace(place / DONE)
         kind.open.discard(number)
 
-    def _again(self, kind: _Kind, number: int, why: str) -> None:
+    def _again(self, kind: _Kind, number: int, why: str, error: str = "") -> None:
         kind.losses[number] += 1
         if why or kind.losses[number] > LOST:
-            self._fail(kind, number, why or f"lost {kind.losses[number]} times")
+            self._fail(kind, number, why or error or f"lost {kind.losses[number]} times")
         else:
             kind.todo.append(number)
 

@@ -313,7 +313,7 @@ class _Sweep:
             for one in reply.asked.nodes:
                 if not part.entered.get(one.address):
                     part.entered.pop(one.address, None)
-            self._again(part, reply.asked.question["values"], reply.why)
+            self._again(part, reply.asked.question["values"], reply.why, reply.error)
             return
         node = self.cluster.answered(reply)
         why = self._believe(part, node, reply) if node else "it is not known which node answered"
@@ -373,14 +373,14 @@ class _Sweep:
         self._tell(part, len(done))
         self._again(part, [value for value in values if value in part.open], "")
 
-    def _again(self, part: _Part, values: Sequence[int], why: str) -> None:
+    def _again(self, part: _Part, values: Sequence[int], why: str, error: str = "") -> None:
         """Asks values once more, elsewhere or later; records those lost too often as not run."""
         for value in values:
             if value not in part.open or value in part.todo:
                 continue
             part.losses[value] += 1
             if why or part.losses[value] > LOST:
-                self._not_run(part, [value], why or f"lost {part.losses[value]} times")
+                self._not_run(part, [value], why or error or f"lost {part.losses[value]} times")
             else:
                 part.todo.append(value)
 

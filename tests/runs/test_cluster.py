@@ -247,6 +247,12 @@ def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
     same(tmp_path / "store", plain[0])
 
 
+def test_an_error_of_a_node_is_data_in_one_line():
+    told = node.sweep('{"target": "reference==x"}')
+    assert told["error"].startswith("InputError: target=reference==x") and len(told) == 1
+    assert "KeyError" in node.script("{}")["error"]
+
+
 def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, tmp_path):
     def other_bits(kind, given):
         if kind == "answer":

@@ -35,9 +35,10 @@ LIMIT = 600
 # After it has said what it is, this node's NumPy seems to have been upgraded.
 UPGRADED = """
 from probe.cluster import node
-count, own = iter(range(100)), node._target
+count = iter(range(100))
+node.own = getattr(node, "own", node._target)  # Dask may run this twice
 def _target(text):
-    found = own(text)
+    found = node.own(text)
     if next(count) > 0:
         found["run"]["numpy_version"] = "99.1"
     return found
