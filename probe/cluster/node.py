@@ -127,11 +127,10 @@ def sweep(text: str) -> dict[str, Any]:
             close=False,
         )
         tables = _tables(Path(folder))
-    spent = time.monotonic() - start
     return {
         "said": said(json.dumps([asked["target"]])),
         "fresh": fresh,
-        "seconds": spent,
+        "seconds": time.monotonic() - start,
         "tables": tables,
     }
 
