@@ -94,6 +94,7 @@ ROOMS = {
     "store": "rows, written atomically and merged by key",
     "campaign": "many questions put to targets: starting, reviving, failures, progress, Ctrl-C",
     "sweep": "cases x targets x lengths: run, compared and stored",
+    "cluster": "questions asked on other machines, by Dask: which node has what, and is believed",
     "order": "in which order each output is added: revealed, then replayed",
     "kernels": "what the library itself says that it ran",
     "comparison": "two runs: which outputs must agree, what differs, and why",

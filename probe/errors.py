@@ -41,7 +41,8 @@ class TargetError(ProbeError):
 
     Kinds: ``unavailable`` (it can't run here), ``unsupported`` (it runs, but not this case),
     ``error`` (the library raised), ``crash``, ``timeout``, ``memory`` and ``protocol`` (the worker
-    answered nonsense).
+    answered nonsense). On a cluster also ``lost`` (not run: no node was left) and ``refused`` (the
+    node contradicts what it said).
     """
 
     exit_code = 3
@@ -52,6 +53,12 @@ class TargetError(ProbeError):
 
     def __reduce__(self) -> tuple[type[TargetError], tuple[str, str, str, str]]:
         return type(self), (self.target, self.kind, self.why, self.stderr)
+
+
+class ClusterError(ProbeError):
+    """The cluster's scheduler is gone; what was measured until then is stored."""
+
+    exit_code = 3
 
 
 class Nondeterministic(ProbeError):

@@ -8,6 +8,7 @@ import platform
 import re
 import socket
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -61,14 +62,45 @@ def label() -> str:
 
     Machines whose processors are alike share it: the same binary gives the same bits on them.
     """
-    cpu = _cpu()
+    return _label(_cpu(), isa())
+
+
+def _label(cpu: dict[str, str], widest: str | None) -> str:
     vendor = cpu.get("vendor_id", "")
     words = [_VENDORS.get(vendor, vendor or platform.machine()), *_family_words(cpu)]
     if "cpu family" in cpu:
         words += [f"fam{cpu['cpu family']}", f"model{cpu.get('model', '0')}"]
-    words.append((isa() or "unknown").split("_core")[0].split("_vnni")[0])
+    words.append((widest or "unknown").split("_core")[0].split("_vnni")[0])
     slug = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")
     return "-".join(dict.fromkeys(slug.split("-")))
+
+
+def contradiction(said: Mapping[str, Any]) -> str:
+    """Why facts that a machine says of itself can't all be true; empty where nothing speaks so.
+
+    ``said``: as ``facts``, of any machine. Its label is made anew from what it says of its
+    processor; where no vendor is said, the label can't be made anew.
+    """
+    if not said.get("cpu_vendor"):
+        return ""
+    columns = {
+        "vendor_id": "cpu_vendor",
+        "model name": "cpu_model",
+        "cpu family": "cpu_family",
+        "model": "cpu_model_number",
+    }
+    cpu = {name: str(said[c]) for name, c in columns.items() if said.get(c) is not None}
+    made = _label(cpu, said.get("cpu_isa"))
+    if made == said.get("machine"):
+        return ""
+    return f"it says that it is {said.get('machine')}, but its processor's facts are of {made}"
+
+
+def afresh() -> dict[str, Any]:
+    """``facts``, read again but for git's: a process may be moved, its packages be replaced."""
+    for kept in (_cpu, isa, label, version, facts):
+        kept.cache_clear()
+    return facts()
 
 
 @cache

@@ -158,6 +158,9 @@ def _checked(
 ) -> tuple[tuple[str, str], ...]:
     """The switches in the backend's order of keys. Raises InputError."""
     for number, (key, value) in enumerate(switches):
+        if key == "machine" and key not in backend.keys:
+            why = "machine= asks for one kind of a cluster's machines"
+            raise InputError("target", text, why, "use it in `probe sweep --cluster`, or leave it")
         if key not in backend.keys:
             keys = ", ".join(f"{known}={what.describe()}" for known, what in backend.keys.items())
             near = one_of(key, backend.keys).partition("? ")

@@ -16,10 +16,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shel
 
 
 SECONDS_EACH = """
-    answers bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep
-    conventions conversion dense emulate experiments experiments_frameworks experiments_history
-    experiments_network experiments_orders experiments_remedies experiments_reproductions kept
-    launch network_parts network_programs network_readers network_running network_trust
+    answers bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep cluster
+    cluster_processes conventions conversion dense emulate experiments experiments_frameworks
+    experiments_history experiments_network experiments_orders experiments_remedies
+    experiments_reproductions kept launch network_parts network_programs network_readers
+    network_running network_trust
     network_turned pooling products real_models recognition recorded recording_jax
     recording_onnxruntime recording_opencv recording_litert recording_tensorflow recording_torch
     remedies reports reproduction reproduction_networks reveal shard source stable stable_models

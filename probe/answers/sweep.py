@@ -13,8 +13,9 @@ import numpy as np
 from probe import backends, layout, ulp
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
-from probe.campaign import Campaign, Part, Tell, case_row, run_row
+from probe.campaign import Campaign, Part, Tell, case_row, run_row, silent
 from probe.case import Case
+from probe.cluster import sweeps as clustered
 from probe.errors import InputError
 from probe.printing import up_to
 from probe.shard import Shard, asking
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Swept(Answer):
-    """A case at many values of an axis, each compared with the largest, bit for bit."""
+    """A case at many values of an axis, each compared with the largest, bit for bit.
+
+    ``notes``: what a cluster said of its nodes.
+    """
 
     found: Summary
     case: Case
     values: Sequence[int]
+    notes: Sequence[str] = ()
 
     def report(self) -> dict[str, Any]:
         """Returns the summary; with several targets, their totals beside them."""
@@ -211,6 +216,7 @@ def sweep(
     progress: Tell | None = None,
     zeros: str = "equal",
     shard: str = "1/1",
+    cluster: str | None = None,
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
@@ -225,14 +231,18 @@ def sweep(
     ``keep``: differing outputs stored of each comparison; None: all. ``workers``: targets side by
     side. ``zeros``: ``differ`` makes +0 against -0 a difference, at 0 ulp, and keeps nothing;
     ``equal`` counts them. ``shard``: ``2/8`` asks the second of eight parts of the values and keeps
-    it in a folder of its own beside the others'. Errors: InputError before anything runs. A
-    target's failure is part of the answer.
+    it in a folder of its own beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
+    address: nodes run it, and it is stored here by their machines; a target then may say
+    ``machine=LABEL``. Errors: InputError before anything runs. A target's failure is part of the
+    answer.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
-    chosen, vary = targets_of(target), axis_of(case_of(case), vary)
+    wanted = _wanted(target) if cluster is not None else []
+    chosen = [one.target for one in wanted] if wanted else targets_of(target)
+    vary = axis_of(case_of(case), vary)
     values = _layouts(lengths, case, chosen) if vary == "layout" else _values(lengths)
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
@@ -240,8 +250,19 @@ def sweep(
         why = "in a store zeros are equal" if store is not None else "an order has no zeros"
         todo = "keep nothing: --no-store (store=None)" if store is not None else "use --by bits"
         raise InputError("zeros", zeros, why, todo)
-    Plans([case], vary, *axis_values(values, vary))
+    plans = Plans([case], vary, *axis_values(values, vary))
     part = _shard(shard, len(values) - 1)
+    if cluster is not None:
+        _suits_cluster(cluster, by, workers, store)
+        asked, against = axis_values(values, vary)
+        case = plans[0].case
+        question = clustered.Asking(case, vary, part.part(asked), against, control, keep, zeros)
+        folder = None if store is None else Path(str(store)) / part.folder
+        notes: list[str] = []
+        summary = clustered.sweep(
+            cluster, question, wanted, folder, progress or silent, notes.append
+        )
+        return Swept(summary, case, values, notes)
     if isinstance(store, str | Path):
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
@@ -262,6 +283,23 @@ def sweep(
             zeros=zeros,
         )
     return Swept(found, case, values)
+
+
+def _wanted(given: str | Target | Iterable[str | Target]) -> list[clustered.Wanted]:
+    several = [given] if isinstance(given, str | Target) else given
+    return list(dict.fromkeys(map(clustered.Wanted.parse, several)))
+
+
+def _suits_cluster(cluster: str, by: str, workers: int | None, store: object) -> None:
+    """InputError for what nodes can't be asked."""
+    if by != "bits":
+        why = "sweeps by order are not asked on a cluster"
+        raise InputError("cluster", cluster, why, "give each machine a part: --shard i/n")
+    if workers is not None:
+        todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
+        raise InputError("workers", workers, "a cluster's nodes decide that", todo)
+    if isinstance(store, Store):
+        raise InputError("store", store.path, "nodes are of several machines", "give a folder")
 
 
 def _shard(text: str, questions: int) -> Shard:

@@ -50,6 +50,10 @@ SHARD = (
     "Ask the I-th of N parts of the values and keep it in a folder of its own, for job arrays and "
     "CI matrices; the folder above reads as one run's."
 )
+CLUSTER = (
+    "Nodes run it: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. What "
+    "they find is kept here, by their machines. A target may then say machine=LABEL."
+)
 WHAT = (
     "order: how outputs are added; bits: of all outputs; stability: which lengths differ from the "
     "longest."
@@ -70,6 +74,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @option("--control", "WHICH", CONTROL, default="every", show_default=True)
 @option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
 @option("--shard", "I/N", SHARD, default="1/1")
+@option("--cluster", "ADDRESS", CLUSTER)
 @zeros_option
 @fail_on_option(
     differing="an output differs",
@@ -88,6 +93,7 @@ def sweep(
     control: str,
     zeros: str,
     shard: str,
+    cluster: str | None,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -119,7 +125,7 @@ def sweep(
     vary = axis_of(case, vary)
     if vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
-    chosen = targets_of(targets)
+    chosen = targets_of(targets) if cluster is None else targets
     kept, side_by_side = number("keep", keep), number("workers", workers)
     with out.progress("orders" if by == "order" else "sweep") as tell:
         found = answers.sweep(
@@ -133,11 +139,14 @@ def sweep(
             workers=side_by_side,
             zeros=zeros,
             shard=shard,
+            cluster=cluster,
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):
         out.give(report, lambda: sweeps.by_order(found.found.targets, report, found.values))
         return 3 if found.failed else int(bool(fail_on) and report["differing"] > 0)
+    for line in found.notes:
+        out.note(line)
     summary = found.found
     out.give(report, lambda: sweeps.summary(summary, case, found.values[:-1], out.verbose))
     return _status(summary, fail_on)

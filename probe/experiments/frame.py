@@ -23,10 +23,11 @@ from probe import load
 from probe.answers import stored
 from probe.campaign import Tally, Tell
 from probe.case import Case
+from probe.cluster import scripts
 from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
 from probe.printing import Output
-from probe.shard import Shard, asking
+from probe.shard import ALL, Shard, asking, current
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
@@ -35,7 +36,7 @@ Main = Callable[[Path, bool], "bool | None"]
 
 
 def script(main: Main) -> click.Command:
-    """Returns the command of an experiment, with ``--store``, ``--quick`` and ``--shard``.
+    """Returns the command of an experiment: ``--store``, ``--quick``, ``--shard``, ``--cluster``.
 
     ``main(store, quick)`` gets the folder that the machine's folder lies in: ``results/NAME`` of
     the checkout, or ``build/quick/NAME`` for a quick run, which must not mix with results. It
@@ -48,19 +49,34 @@ def script(main: Main) -> click.Command:
     @click.option("--store", type=click.Path(path_type=Path), help=f"default: results/{name}")
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
     @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
+    @click.option("--cluster", help="local:2, or tcp://HOST:PORT: nodes run shards of it")
     @functools.wraps(main)
-    def command(store: Path | None, quick: bool, shard: str) -> None:
+    def command(store: Path | None, quick: bool, shard: str, cluster: str | None) -> None:
         kept = root / "build" / "quick" if quick else root / "results"
         try:
             with asking(Shard.parse(shard)) as part:
-                interrupted = main((store or kept / name) / part.folder, quick)
+                folder = (store or kept / name) / part.folder
+                told = on_nodes(cluster, path, folder, quick) if cluster else main(folder, quick)
         except ProbeError as error:
             click.echo(f"{name}: {error}", err=True)
             sys.exit(error.exit_code)
-        if interrupted:
+        if told:
             sys.exit(INTERRUPTED)
 
     return command
+
+
+def on_nodes(cluster: str, path: Path, folder: Path, quick: bool) -> bool:
+    """Runs an experiment's shards on a cluster's nodes; whether Ctrl-C ended it."""
+    out = Output()
+    if current() != ALL:
+        todo = "leave --shard out: nodes get parts of the experiment"
+        raise InputError("shard", current().text, "a cluster divides the experiment itself", todo)
+    with out.progress(path.stem) as tell:
+        interrupted = scripts.run(cluster, path, folder, quick, tell, out.note)
+    if not interrupted:
+        out.results.print(f"{path.stem}: every part is stored in {from_here(folder)}")
+    return interrupted
 
 
 def bar(what: str) -> AbstractContextManager[Tell]:

@@ -1,0 +1,7 @@
+"""Questions asked on other machines: Dask moves them, nodes answer, and this process stores.
+
+``nodes`` connects to a scheduler, learns what every node is and has, and moves question sets;
+``node`` is what runs there; ``answers`` judges and reads what comes back; ``sweeps`` and
+``scripts`` say what a sweep and an experiment ask. A question set is JSON, an answer is Arrow's
+bytes: pickles travel only between our own processes.
+"""

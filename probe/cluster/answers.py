@@ -1,0 +1,114 @@
+"""Answers of nodes: unpacked, judged, and cut to the questions that were asked.
+
+Bytes of an answer are data: tables of the schema's columns and types, or the answer is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from probe import schema
+from probe.cluster.nodes import differing
+from probe.store import Store
+
+Tables = dict[str, pa.Table]
+
+LIBRARY = ("library_version", "python_version", "numpy_version")
+"""What some interpreters say only once the library has started."""
+
+ORDER = ("runs", "cases", "differences", "outputs")
+"""Stored before all others: what comparisons say is done has its other rows on the disk already."""
+
+
+def unpacked(packed: Mapping[str, bytes]) -> Tables:
+    """The tables of an answer. ValueError says what they are not."""
+    tables = {}
+    for name, data in packed.items():
+        if name not in schema.TABLES:
+            raise ValueError(f"it sent a table {name!r}, which there isn't")
+        try:
+            with pa.ipc.open_stream(data) as stream:
+                rows = stream.read_all()
+            rows.validate(full=True)
+        except (pa.ArrowException, OSError, TypeError) as error:
+            raise ValueError(f"its {name} can't be read ({type(error).__name__})") from None
+        wanted = schema.arrow_schema(name).remove_metadata()
+        if not rows.schema.remove_metadata().equals(wanted):
+            raise ValueError(f"its {name} have other columns than this probe's")
+        tables[name] = rows
+    return tables
+
+
+def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
+    """The id of the run that an answer's rows belong to. ValueError where it is not the expected.
+
+    ``expected``: the row of ``runs`` that the node said at first; a library's versions that it
+    could not say before the library had started are taken from the answer.
+    """
+    rows = tables.get("runs", pa.table({})).to_pylist()
+    if len(rows) != 1 or rows[0]["target"] != target:
+        raise ValueError(f"it was asked about {target} and answered with other runs")
+    (row,) = rows
+    plain = {name: _parsed(name, value) for name, value in row.items()}
+    known = [name for name in schema.RUN_IDENTITY if name != "environment"]
+    if expected.get("library_version") is None or row["library_version"] is None:
+        known = [name for name in known if name not in LIBRARY]
+    elif row["run_id"] != expected["run_id"]:
+        known.append("environment")
+    first = {name: expected.get(name) for name in known}
+    if difference := differing(first, {name: plain.get(name) for name in known}):
+        raise ValueError(f"{target}: {difference}")
+    for name, rows in tables.items():
+        if "run_id" in rows.column_names and set(rows["run_id"].unique().to_pylist()) - {
+            row["run_id"]
+        }:
+            raise ValueError(f"its {name} are of another run")
+    return str(row["run_id"])
+
+
+def _parsed(name: str, value: Any) -> Any:
+    return json.loads(value) if name in ("switches", "environment") else value
+
+
+def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
+    """ValueError where comparisons are not of the case, target and values that were asked."""
+    rows = tables.get("comparisons")
+    if rows is None:
+        return
+    same = {"case_id": case_id, "target": asked["target"], "vary": asked["vary"]}
+    for name, value in {**same, "against": asked["against"]}.items():
+        if set(rows[name].to_pylist()) - {value}:
+            raise ValueError(f"it answered about another {name} than it was asked")
+    if set(rows["at"].to_pylist()) - set(asked["values"]):
+        raise ValueError(f"it answered about other values of {asked['vary']} than it was asked")
+
+
+def cut(tables: Tables, values: Collection[int]) -> Tables:
+    """The rows of these values of the axis alone, and those that are of none."""
+    found = {}
+    for name, rows in tables.items():
+        if "at" in rows.column_names:
+            wanted = pc.is_in(rows["at"], value_set=pa.array(list(values), pa.int64()))
+            rows = rows.filter(pc.or_(wanted, pc.is_null(rows["at"])))
+        found[name] = rows
+    return found
+
+
+def stored(store: Store, tables: Tables) -> None:
+    """Appends an answer's rows to a store."""
+    rest = [name for name in tables if name not in ORDER]
+    for name in [*(one for one in ORDER if one in tables), *rest]:
+        rows = tables[name]
+        if len(rows):
+            columns = {column: _whole(rows[column]) for column in rows.column_names}
+            store.extend(name, columns)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

@@ -1,0 +1,201 @@
+"""What runs on a node of a cluster: it says what it is, and answers question sets.
+
+A question set comes as JSON text; what goes back are tables of the store as bytes of Arrow's
+stream format, and the facts of the node, taken again. Nothing of a question is executed but the
+options of a sweep, and an experiment of this checkout by its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from probe import machine, schema
+from probe.campaign import Sessions, run_row
+from probe.case import Case
+from probe.errors import ProbeError
+from probe.launch import open_session
+from probe.store import Store, parquet
+from probe.sweep import sweep as swept
+from probe.target import Target, installed_version, unavailable
+
+Said = dict[str, Any]
+"""What a node says of itself: ``name``, ``machine`` (``machine.facts``), and by target ``why`` it
+can't run (None) and the ``run`` that it expects, a row of ``runs`` without its time."""
+
+_OWN = threading.local()
+
+
+def as_data(function: Callable[[str], Said]) -> Callable[[str], Said]:
+    """What a function raises is answered as ``error``, one line: no exception has to travel."""
+
+    @functools.wraps(function)
+    def answered(text: str) -> Said:
+        try:
+            return function(text)
+        except Exception as error:
+            lines = [line for line in str(error).splitlines() if line.strip()] or ["no message"]
+            return {"error": machine.publishable(f"{type(error).__name__}: {lines[0]}")[:300]}
+
+    return answered
+
+
+@as_data
+def said(text: str) -> Said:
+    """Says what this node is. ``text``: a JSON list of target texts, or of ``*`` for a script."""
+    worker = _worker()
+    return {
+        "name": str(worker.name),
+        "address": worker.address,
+        "machine": machine.afresh(),
+        "targets": {one: _libraries() if one == "*" else _target(one) for one in json.loads(text)},
+    }
+
+
+def _worker() -> Any:
+    from distributed import get_worker
+
+    return get_worker()
+
+
+def _target(text: str) -> dict[str, Any]:
+    try:
+        where = Target.parse(text)
+        why = unavailable(where)
+    except ProbeError as error:
+        return {"why": str(error), "run": {}}
+    session = open_session(where)
+    row = run_row(where, session.expected_facts(), session.variables)
+    session.close()
+    del row["started"]
+    return {"why": why, "run": row}
+
+
+def _libraries() -> dict[str, Any]:
+    """All that decides what an experiment measures here, in the place of one target's run."""
+    from probe import backends
+
+    found = {name: installed_version(backends.get(name)) for name in backends.names()}
+    row = {"python_version": sys.version.split()[0], "cores": machine.cores(), **found}
+    text = json.dumps([machine.label(), row], sort_keys=True)
+    return {
+        "why": None,
+        "run": {"run_id": hashlib.sha256(text.encode()).hexdigest()[:16], **row},
+    }
+
+
+@as_data
+def sweep(text: str) -> dict[str, Any]:
+    """Answers one target's questions of a sweep: ``said``, ``seconds``, ``fresh`` and ``tables``.
+
+    ``text``: ``case``, ``target``, ``vary``, ``values``, ``against``, ``control``, ``keep``,
+    ``zeros``, as of :func:`probe.sweep.sweep`. ``fresh``: the target's process was started for it.
+    The process stays for the next question set of that target.
+    """
+    asked = json.loads(text)
+    where = Target.parse(asked["target"])
+    if not hasattr(_OWN, "sessions"):
+        _OWN.sessions = Sessions()
+    _OWN.sessions.close(where)
+    fresh, start = not _OWN.sessions.get(where).alive, time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        store = Store(folder)
+        swept(
+            [Case.from_json(asked["case"])],
+            [where],
+            [*asked["values"], asked["against"]],
+            asked["vary"],
+            store=store,
+            control=asked["control"],
+            keep=asked["keep"],
+            zeros=asked["zeros"],
+            workers=1,
+            sessions=_OWN.sessions.get,
+            close=False,
+        )
+        tables = _tables(Path(folder))
+    return {
+        "said": said(json.dumps([asked["target"]])),
+        "fresh": fresh,
+        "seconds": time.monotonic() - start,
+        "tables": tables,
+    }
+
+
+def _tables(folder: Path) -> dict[str, bytes]:
+    """The rows of a store that count, by table."""
+    there = [name for name in schema.TABLES if parquet.files(folder, name)]
+    return {name: packed(parquet.table(folder, name)) for name in there}
+
+
+def packed(rows: pa.Table) -> bytes:
+    """Rows as bytes of Arrow's stream format, compressed."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+@as_data
+def script(text: str) -> dict[str, Any]:
+    """Runs one shard of an experiment in a process of its own, and answers as ``sweep`` does.
+
+    ``text``: ``name``, ``digest`` (of the script's text: the node must have the same one),
+    ``quick``, ``shard`` (``2/8``). ``status`` and ``stderr`` say how it ended.
+    """
+    asked, start = json.loads(text), time.monotonic()
+    path, status, told = script_path(asked["name"]), 2, ""
+    tables: dict[str, bytes] = {}
+    if path is None or digest(path) != asked["digest"]:
+        told = "this node's checkout does not have the same script"
+    else:
+        with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+            status, told = _run(path, asked, folder)
+            label = machine.label()
+            found = [one for one in Path(folder).rglob(label) if one.is_dir()]
+            tables = _tables(found[0]) if len(found) == 1 else {}
+    return {
+        "said": said(json.dumps(["*"])),
+        "status": status,
+        "stderr": told,
+        "seconds": time.monotonic() - start,
+        "tables": tables,
+    }
+
+
+def script_path(name: str) -> Path | None:
+    """The experiment of this name in probe's checkout; None where there is none."""
+    path = Path(__file__).resolve().parents[2] / "experiments" / f"{name}.py"
+    return path if Path(name).name == name and path.is_file() else None
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _run(path: Path, asked: dict[str, Any], folder: str) -> tuple[int, str]:
+    command = [sys.executable, str(path), "--store", folder, "--shard", asked["shard"]]
+    if asked["quick"]:
+        command.append("--quick")
+    if dies := shutil.which("setpriv"):  # a node that is killed leaves no script behind
+        command = [dies, "--pdeathsig", "TERM", *command]
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=own
+    )
+    return done.returncode, machine.publishable(done.stderr[-2000:])

@@ -1,0 +1,366 @@
+"""The nodes behind a scheduler of Dask: what each says of itself, and question sets moved to them.
+
+Dask connects, schedules, restarts and repeats; what is added here is belief. A node's first word
+about itself is kept, and a node that says something else later is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from probe import machine
+from probe.cluster import node as remote
+from probe.errors import ClusterError, InputError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+HOW = "use local:2 (two processes here) or the address that `dask scheduler` prints, tcp://..."
+JOIN = 60.0
+"""Seconds within which a first node must have joined, and a node must have said what it is."""
+
+LOOK = 1.0
+"""Seconds after which the scheduler is asked again which nodes there are."""
+
+HEARD = 0.05
+"""Seconds for which nothing is waited for longer, so that Ctrl-C is heard."""
+
+REPEATS = 2
+"""How often Dask repeats a question set that raised on a node."""
+
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""Run in local nodes: a terminal sends Ctrl-C to them too, but this process ends them."""
+
+Said = dict[str, Any]
+
+
+@dataclass
+class Node:
+    """One worker of Dask. ``said``: what it said first. ``refused``: why it is not asked again."""
+
+    number: int
+    address: str
+    threads: int
+    said: Said
+    refused: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its machine's folder."""
+        return str(self.said["machine"]["machine"])
+
+    def __str__(self) -> str:
+        return f"node {self.number}"
+
+    def has(self, text: str) -> bool:
+        """Whether it can run a target."""
+        return self.said["targets"][text]["why"] is None
+
+    def run(self, text: str) -> dict[str, Any]:
+        """The run that it expects of a target: a row of ``runs`` without its time."""
+        return dict(self.said["targets"][text]["run"])
+
+
+@dataclass
+class Asked:
+    """A question set under way. ``nodes``: the only ones that may answer it."""
+
+    question: dict[str, Any]
+    nodes: list[Node]
+    about: Any
+    future: Future[Any] = field(repr=False)
+
+
+@dataclass
+class Reply:
+    """What became of a question set: ``answer``, or None and ``why`` there is none.
+
+    ``error``: what a node raised, where another try may help.
+    """
+
+    asked: Asked
+    answer: dict[str, Any] | None
+    why: str = ""
+    error: str = ""
+
+
+class Cluster:
+    """The nodes that answer; ``opened`` gives one.
+
+    ``targets``: the texts that every node is asked about. ``note``: takes a line for the user.
+    """
+
+    def __init__(self, client: Client, targets: Sequence[str], note: Callable[[str], None]) -> None:
+        from distributed import as_completed
+
+        self.client, self.targets, self.note = client, list(targets), note
+        self.nodes: dict[str, Node] = {}
+        self.first: dict[str, Said] = {}
+        self._count = 0
+        self._asked: dict[Any, Asked] = {}
+        self._joining: dict[str, tuple[Future[Any], float]] = {}
+        self._left_out: set[str] = set()
+        self._given_up: set[Any] = set()
+        self._done = as_completed(loop=client.loop, with_results=True)
+        self._looked = 0.0
+
+    def good(self) -> list[Node]:
+        """The nodes that are there and believed."""
+        return [one for one in self.nodes.values() if not one.refused]
+
+    def gather(self) -> None:
+        """Waits until every node that is there has said what it is. InputError: there is none."""
+        start = time.monotonic()
+        while time.monotonic() - start < JOIN:
+            self._looked = 0.0
+            self.look()
+            if self.good() and not self._joining:
+                return
+            time.sleep(HEARD)
+        if not self.good():
+            address = self.client.scheduler.address if self.client.scheduler else "(closed)"
+            why = f"no usable node within {JOIN:g} seconds"
+            raise InputError("cluster", address, why, "start some: `dask worker ADDRESS`")
+
+    def look(self) -> None:
+        """Notices nodes that came or went; once a second. ClusterError: no scheduler."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        self._looked = time.monotonic()
+        there = self._threads()
+        for address in set(self.nodes) - set(there):
+            del self.nodes[address]
+        for address in set(self._joining) - set(there):
+            del self._joining[address]
+        for address, threads in there.items():
+            if address in self.nodes or address in self._left_out:
+                continue
+            if address not in self._joining:
+                self._joining[address] = (self._ask_what_it_is(address), time.monotonic())
+            self._join(address, threads)
+        self._strand()
+
+    def _threads(self) -> dict[str, int]:
+        if self.client.status != "running":
+            raise _gone()
+        try:
+            return dict(self.client.nthreads())
+        except Exception as error:
+            raise _gone() from error
+
+    def _ask_what_it_is(self, address: str) -> Future[Any]:
+        return self.client.submit(
+            remote.said, json.dumps(self.targets), workers=[address], pure=False, priority=9
+        )
+
+    def _join(self, address: str, threads: int) -> None:
+        future, since = self._joining[address]
+        if not future.done():
+            if time.monotonic() - since > JOIN:
+                self._leave_out(address, f"it did not say within {JOIN:g} seconds what it is")
+            return
+        try:
+            said = future.result()
+        except Exception as error:
+            self._leave_out(address, one_line(error))
+            return
+        if "error" in said:
+            self._leave_out(address, said["error"])
+            return
+        del self._joining[address]
+        self._count += 1
+        found = Node(self._count, address, threads, said)
+        before = self.first.setdefault(said["name"], said)
+        found.refused = _foreign(said) or machine.contradiction(said["machine"])
+        if not found.refused and (change := changed(before, said)):
+            found.refused = f"it came back, and {change}"
+        self.nodes[address] = found
+        if found.refused:
+            self.note(f"{found} is left out: {found.refused}")
+
+    def _leave_out(self, address: str, why: str) -> None:
+        del self._joining[address]
+        self._left_out.add(address)
+        self.note(f"a node is left out: {why}")
+
+    def _strand(self) -> None:
+        """Gives up question sets none of whose nodes is there any more: others may take them."""
+        for asked in list(self._asked.values()):
+            if not any(one.address in self.nodes for one in asked.nodes):
+                self._given_up.add(asked.future.key)
+                with suppress(Exception):
+                    self.client.cancel([asked.future], force=True)
+
+    def ask(
+        self,
+        answer: Callable[[str], Any],
+        question: dict[str, Any],
+        nodes: Sequence[Node],
+        about: Any,
+    ) -> None:
+        """Moves a question set to one of the nodes, to be answered by a function of ``node``."""
+        future = self.client.submit(
+            *(answer, json.dumps(question)),
+            workers=[one.address for one in nodes],
+            allow_other_workers=False,
+            retries=REPEATS,
+            pure=False,
+        )
+        self._asked[future.key] = Asked(question, list(nodes), about, future)
+        self._done.add(future)
+
+    def load(self, nodes: Sequence[Node]) -> int:
+        """How many question sets are under way that any of the nodes may answer."""
+        some = {one.address for one in nodes}
+        return sum(any(n.address in some for n in one.nodes) for one in self._asked.values())
+
+    def replies(self) -> list[Reply]:
+        """What has been answered or given up since; waits a moment where there is nothing."""
+        self.look()
+        done = self._done.next_batch(block=False)
+        if not done:
+            time.sleep(HEARD)
+            return []
+        found = []
+        for future, result in done:
+            asked = self._asked.pop(future.key)
+            if future.status == "cancelled" and future.key not in self._given_up:
+                raise _gone()  # a client that reconnects has lost all that was under way
+            if future.status == "finished" and "error" in result:
+                found.append(Reply(asked, None, error=result["error"]))
+            elif future.status == "finished":
+                found.append(Reply(asked, result))
+            else:
+                found.append(Reply(asked, None, self._why(future, result)))
+        return found
+
+    def _why(self, future: Future[Any], result: Any) -> str:
+        """Why a question set has no answer; empty where it was given up and may be asked again."""
+        from distributed import KilledWorker
+
+        if future.status != "error":
+            return ""
+        error = result[1] if isinstance(result, tuple) else result
+        if isinstance(error, KilledWorker):
+            return f"{len(self.nodes)} nodes are left; every node that had it was lost"
+        return one_line(error)
+
+    def refuse(self, node: Node, why: str) -> None:
+        """Asks a node nothing more."""
+        if not node.refused:
+            node.refused = why
+            self.note(f"{node} is refused, and its rows are kept out: {why}")
+
+    def answered(self, reply: Reply) -> Node | None:
+        """The node that gave an answer, refused if it isn't what it said; None: not known."""
+        assert reply.answer is not None
+        said = reply.answer.get("said", {})
+        node = self.nodes.get(said.get("address", ""))
+        if node is None:
+            node = next((n for n in reply.asked.nodes if n.address == said.get("address")), None)
+        if node is not None and (change := changed(node.said, said)):
+            self.refuse(node, change)
+        return node
+
+    def drop(self) -> None:
+        """Gives up what is under way."""
+        with suppress(Exception):
+            if self.client.status == "running":
+                self.client.cancel([one.future for one in self._asked.values()], force=True)
+
+
+def _gone() -> ClusterError:
+    return ClusterError(
+        "cluster: the scheduler is gone; start it and its nodes, then run the same command again: "
+        "what was measured is stored"
+    )
+
+
+def one_line(error: object) -> str:
+    """An error's first line that says something, without what may not be published."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kind = "" if isinstance(error, str) else f"{type(error).__name__}: "
+    return machine.publishable(kind + (lines[0] if lines else "no message"))[:300]
+
+
+def _foreign(said: Said) -> str:
+    """Why a node's rows could not be stored beside ours."""
+    own, its = machine.facts(), said["machine"]
+    for name in ("schema_version", "probe_version", "git_commit"):
+        if its.get(name) != own[name] and None not in (its.get(name), own[name]):
+            return f"its {name} is {its.get(name)}, and {own[name]} here"
+    return ""
+
+
+_UNSAID = ("git_commit", "git_dirty")
+
+
+def changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What a node says otherwise than at first, of all that it said both times; empty: nothing."""
+    there = now.get("machine", {})
+    for name, value in first["machine"].items():
+        if name not in _UNSAID and there.get(name) != value:
+            return f"its {name} was {value}, and is {there.get(name)} now"
+    for text, target in now.get("targets", {}).items():
+        before = first["targets"].get(text, target)
+        if difference := differing(before["run"], target["run"]):
+            return f"{text}: {difference}"
+        if before["why"] != target["why"]:
+            return f"{text} can't run there any more: {target['why']}"
+    return ""
+
+
+def differing(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first fact in which two runs differ, in words; empty where none does."""
+    for name in dict.fromkeys([*first, *now]):
+        if name not in (*_UNSAID, "run_id", "started") and first.get(name) != now.get(name):
+            return f"its {name} was {first.get(name)}, and is {now.get(name)} now"
+    return ""
+
+
+@contextmanager
+def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) -> Iterator[Cluster]:
+    """Connects to ``tcp://host:port`` or ``tls://...``, or starts ``local:N`` for the time being.
+
+    InputError: no such address, no scheduler that answers, no node, Dask is not installed.
+    """
+    local = re.fullmatch(r"local:([1-9][0-9]{0,2})", address)
+    if not local and not re.fullmatch(r"(tcp|tls)://[^\s/]+:[0-9]{1,5}", address):
+        raise InputError("cluster", address, "that is no address", HOW)
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        why = "Dask's distributed is not installed"
+        raise InputError("cluster", address, why, "pip install 'probe-numerics[cluster]'") from None
+    for name in [one for one in logging.root.manager.loggerDict if one.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with ExitStack() as stack:
+        where: Any = address
+        if local:
+            where = stack.enter_context(
+                LocalCluster(
+                    n_workers=int(local[1]),
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                    preload=[DEAF],
+                )
+            )
+        try:
+            client = stack.enter_context(Client(where, set_as_default=False, name="probe"))
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            why = f"no scheduler answers there ({type(error).__name__})"
+            raise InputError("cluster", address, why, "start one: `dask scheduler`") from None
+        cluster = Cluster(client, targets, note)
+        stack.callback(cluster.drop)
+        cluster.gather()
+        yield cluster
