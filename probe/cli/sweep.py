@@ -50,6 +50,10 @@ SHARD = (
     "Ask the I-th of N parts of the values and keep it in a folder of its own, for job arrays and "
     "CI matrices; the folder above reads as one run's."
 )
+TIME = (
+    "Ask for 30m (90s, 2h, 1h30m): what is likely to differ first, by other targets, stored "
+    "results and neighbouring lengths. Says what was left out; the same command goes on with it."
+)
 WHAT = (
     "order: how outputs are added; bits: of all outputs; stability: which lengths differ from the "
     "longest."
@@ -70,6 +74,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @option("--control", "WHICH", CONTROL, default="every", show_default=True)
 @option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
 @option("--shard", "I/N", SHARD, default="1/1")
+@option("--time", "30m", TIME)
 @zeros_option
 @fail_on_option(
     differing="an output differs",
@@ -88,6 +93,7 @@ def sweep(
     control: str,
     zeros: str,
     shard: str,
+    time: str | None,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -133,6 +139,7 @@ def sweep(
             workers=side_by_side,
             zeros=zeros,
             shard=shard,
+            time=time,
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from probe import load
+from probe import budget, load
 from probe.answers import stored
 from probe.campaign import Tally, Tell
 from probe.case import Case
@@ -35,7 +35,7 @@ Main = Callable[[Path, bool], "bool | None"]
 
 
 def script(main: Main) -> click.Command:
-    """Returns the command of an experiment, with ``--store``, ``--quick`` and ``--shard``.
+    """Returns the command of an experiment: ``--store``, ``--quick``, ``--shard`` and ``--time``.
 
     ``main(store, quick)`` gets the folder that the machine's folder lies in: ``results/NAME`` of
     the checkout, or ``build/quick/NAME`` for a quick run, which must not mix with results. It
@@ -48,12 +48,16 @@ def script(main: Main) -> click.Command:
     @click.option("--store", type=click.Path(path_type=Path), help=f"default: results/{name}")
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
     @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
+    @click.option("--time", "limit", help="30m, 90s, 2h: ask for so long; the same again goes on")
     @functools.wraps(main)
-    def command(store: Path | None, quick: bool, shard: str) -> None:
+    def command(store: Path | None, quick: bool, shard: str, limit: str | None) -> None:
         kept = root / "build" / "quick" if quick else root / "results"
         try:
-            with asking(Shard.parse(shard)) as part:
+            with asking(Shard.parse(shard)) as part, budget.within(limit) as allowed:
                 interrupted = main((store or kept / name) / part.folder, quick)
+            if allowed and allowed.left_out:
+                told = f"the time is up, {allowed.left_out:,} questions are left out"
+                click.echo(f"{name}: {told}; the same command goes on with them", err=True)
         except ProbeError as error:
             click.echo(f"{name}: {error}", err=True)
             sys.exit(error.exit_code)

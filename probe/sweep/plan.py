@@ -139,8 +139,7 @@ class Plans:
         self.cases, self.vary, self.values, self.against = cases, vary, values, against
         self._kept = lru_cache(CACHED)(self._made)
         self._lock = threading.Lock()
-        for number in range(len(cases)):
-            self[number]
+        self.ids = {self[number].id: number for number in range(len(cases))}
 
     def __len__(self) -> int:
         return len(self.cases)
