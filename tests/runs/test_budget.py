@@ -61,7 +61,7 @@ PLANTED = {
 
 @pytest.fixture
 def numpy_double(monkeypatch):
-    """numpy_double(differs): NumPy's convolution, with an ulp added at lengths that differ."""
+    """numpy_double(differs): NumPy's convolution, a few ulps larger at lengths that differ."""
     plain = Reference.operator
 
     def plant(differs):
@@ -71,7 +71,8 @@ def numpy_double(monkeypatch):
 
             def planted(x, w, b):
                 y = np.asarray(call(x, w, b))
-                return np.nextafter(y, np.float32(np.inf)) if differs(x.shape[-2]) else y
+                at = y.shape[-1] + 2  # the kernel has 3
+                return y * (1 + 2.0**-20) if differs(at) and at < 1012 else y
 
             made.call = planted
             return made
