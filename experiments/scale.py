@@ -76,10 +76,10 @@ FEW = 10
 """Lengths of each case where the number of cases is what grows."""
 LONGEST = 10_010
 """Where the number of lengths grows they are spread up to here, so that calls cost alike."""
-KILLED = (
-    "sweep --op conv1d --kernel 5 --in-channels 4 --operands cancel --lengths 5..{} --workers 2"
+KILLED = "sweep --op conv1d --kernel 5 --in-channels 4 --operands cancel --lengths 5..{}"
+KILLED_TARGETS = (
+    "--workers 2 --target reference --target reference,algorithm=pairwise,length_switch=200"
 )
-KILLED_TARGETS = "--target reference --target reference,algorithm=pairwise,length_switch=200"
 
 
 def convolutions(count: int) -> list[Case]:
@@ -220,7 +220,10 @@ def throughput(target: str, plan: Plan) -> Iterator[Row]:
     """The same command in one process, as two shards, and on a cluster of two, in turns."""
     words = "sweep --op conv1d --kernel 3 --in-channels 4 --filters 4 --control differing".split()
     words += ["--lengths", f"3..{plan.throughput + 3}", "--target", target, "--store"]
-    ways = [("one process", [[]]), ("two shards", [["--shard", "1/2"], ["--shard", "2/2"]])]
+    ways: list[tuple[str, list[list[str]]]] = [
+        ("one process", [[]]),
+        ("two shards", [["--shard", "1/2"], ["--shard", "2/2"]]),
+    ]
     if has_cluster():
         ways.append(("cluster local:2", [["--cluster", "local:2"]]))
     for repeat in range(1, plan.repeat + 1):

@@ -8,7 +8,8 @@ What is known of a value of the axis are rates of differing, each between 0 and 
 2. neighbours: of this case on this target, interpolated between the nearest values that were run;
 3. remainders: of this case on this target, among the values that leave the same remainder by 2, 4,
    8, 16 or 32, the largest such rate: vectors and packets leave tails that differ alike;
-4. all questions that this target has answered so far, for want of anything better.
+4. cases: of this target's other cases at this value;
+5. all questions that this target has answered so far, for want of anything better.
 
 The score of a value is their mean, with the weights ``WEIGHTS``; the highest come first. Values
 with equal scores come in an order that spreads them evenly, over all remainders too. Scores decide
@@ -22,7 +23,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-WEIGHTS = {"elsewhere": 2.0, "interpolated": 1.0, "neighbours": 1.0, "remainders": 1.0, "all": 0.5}
+WEIGHTS = {
+    "elsewhere": 2.0,
+    "interpolated": 1.0,
+    "neighbours": 1.0,
+    "remainders": 1.0,
+    "cases": 1.0,
+    "all": 0.5,
+}
 MODULI = (2, 4, 8, 16, 32)
 FIRST, MOST = 8, 64
 """Values of a case that are asked at once: of one that was never asked, and of any other. Each
@@ -36,7 +44,10 @@ class Ranking:
     """The questions of one target: values of the axis by case. Threads may share it."""
 
     def __init__(self, questions: Mapping[int, Sequence[int]]) -> None:
-        self._cases = {number: _Values(values) for number, values in questions.items()}
+        axis = np.array(sorted({value for values in questions.values() for value in values}))
+        self._axis = _Axis(axis.astype(np.int64))
+        self._cases = {number: _Values(values, self._axis) for number, values in questions.items()}
+        self._fresh = set(self._cases)  # of which nothing is known
         self._asked = self._differed = 0
         self._expected = self._came = 1.0
         # cases alike stand beside each other: those that nothing is known of are asked spread
@@ -51,6 +62,7 @@ class Ranking:
             if case in self._cases:
                 self._cases[case].elsewhere(values, differ)
                 self._scores.pop(case, None)
+                self._fresh.discard(case)
 
     def answered(self, case: int, values: Iterable[int], differ: Iterable[bool]) -> None:
         """Learns what this target gave, so that these values are not asked again."""
@@ -60,6 +72,7 @@ class Ranking:
             self._expected += expected.sum()
             self._came += own[expected > 0].sum()
             self._scores.pop(case, None)
+            self._fresh.discard(case)
 
     def leave(self, case: int, values: Iterable[int] | None = None) -> None:
         """These values are not to be asked; None: all of the case."""
@@ -76,9 +89,17 @@ class Ranking:
         with self._lock:
             rate = (self._differed + 1) / (self._asked + 2)
             trust = min(1.0, self._came / self._expected)
-            for number, one in self._cases.items():
-                if number not in self._scores or one.fresh:
-                    self._scores[number] = one.promise(rate, trust)
+            for number in self._cases.keys() - self._scores.keys() - self._fresh:
+                self._scores[number] = self._cases[number].promise(rate, trust)
+            alike: dict[bytes, float] = {}
+            for number in self._fresh:
+                one = self._cases[number]
+                key = one.values.tobytes() + one.open.tobytes()
+                if key not in alike:
+                    # that nothing is known of a case is a reason to ask: the usual rate at least
+                    found = one.promise(rate, trust)
+                    alike[key] = max(rate, found) if found >= 0 else found
+                self._scores[number] = alike[key]
             best = max(
                 self._scores, key=lambda one: (self._scores[one], self._spread[one]), default=None
             )
@@ -88,22 +109,26 @@ class Ranking:
             return best, self._cases[best].take(rate, trust)
 
 
+class _Axis:
+    """All cases of the target together: how many answered at each value, and how many differed."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self.asked, self.differed = np.zeros(len(values)), np.zeros(len(values))
+
+
 class _Values:
     """One case: which values are open, and what is known of each."""
 
-    def __init__(self, values: Sequence[int]) -> None:
+    def __init__(self, values: Sequence[int], axis: _Axis) -> None:
         self.values = np.array(sorted(values), np.int64)
+        self.axis, self.on_axis = axis, np.searchsorted(axis.values, self.values)
         size = len(self.values)
         self.open = np.ones(size, bool)
         self.own = np.full(size, np.nan)  # 1.0: differs
         self.seen, self.bad = np.zeros(size), np.zeros(size)
         # fractions of multiples of the golden ratio never leave a large gap, nor favour a remainder
         self.spread = np.argsort(np.argsort(np.arange(size) * GOLDEN % 1.0))
-
-    @property
-    def fresh(self) -> bool:
-        """Whether nothing is known of it: its score changes with what other cases give."""
-        return not self.seen.any() and bool(np.isnan(self.own).all())
 
     def places(self, values: Iterable[int]) -> np.ndarray:
         wanted = np.fromiter(values, np.int64)
@@ -128,6 +153,8 @@ class _Values:
         """What came, and what was expected from elsewhere."""
         places, found = self._known(values, differ)
         self.own[places], self.open[places] = found, False
+        self.axis.asked[self.on_axis[places]] += 1
+        self.axis.differed[self.on_axis[places]] += found
         there = self.seen[places] > 0
         return found, np.where(there, self.bad[places] / np.maximum(1, self.seen[places]), 0.0)
 
@@ -135,8 +162,6 @@ class _Values:
         """The mean score of what would be asked next; -1 where nothing is open."""
         if not self.open.any():
             return -1.0
-        if self.fresh:
-            return rate
         scores = np.sort(self.score(rate, trust)[self.open])
         return float(scores[-self.size() :].mean())
 
@@ -160,7 +185,11 @@ class _Values:
             w = np.where(there, WEIGHTS["elsewhere"], WEIGHTS["interpolated"])
             total += w * trust * self._between(there, self.bad[there] / self.seen[there])
             weight += w
+        asked, differed = self.axis.asked[self.on_axis], self.axis.differed[self.on_axis]
         known = ~np.isnan(self.own)
+        asked, differed = asked - known, differed - np.where(known, self.own, 0)
+        total += WEIGHTS["cases"] * np.where(asked > 0, differed / np.maximum(1, asked), 0)
+        weight += WEIGHTS["cases"] * (asked > 0)
         if known.any():
             total += WEIGHTS["neighbours"] * self._between(known, self.own[known])
             total += WEIGHTS["remainders"] * self._remainders(known, rate)
