@@ -27,6 +27,7 @@ from probe.sweep.plan import (
     axis_values,
     comparison_rows,
     difference_columns,
+    nonsense,
     output_columns,
 )
 from probe.sweep.ranking import Ranking
@@ -337,6 +338,8 @@ class _CaseSweep:
 
     def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """One answer: its failures and its rows."""
+        if why := nonsense(header, arrays, self.plan, self.todo):
+            raise self.session.distrusted(why)
         for at, kind, message in header["failures"]:
             where = self.part.target.text
             self._fail(TargetError(where, kind, message, self.session.tail()), at)
