@@ -19,8 +19,7 @@ from rich.text import Text
 from probe import Case, Store, Target
 from probe.experiments import frame
 from probe.printing import Output, table
-from probe.sweep import sweep
-from probe.sweep.bits import Difference, Summary, TargetSummary
+from probe.sweep import Difference, Summary, TargetSummary, sweep
 
 REPORT = Case(
     op="conv2d",

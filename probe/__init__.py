@@ -83,6 +83,7 @@ ROOMS = {
     "operands": "operand bits, the same for all time",
     "arguments": "what people write, turned into checked values",
     "shard": "one part of many of a command's questions",
+    "budget": "how long a command may ask, and what ends a question when the time is up",
     "case": "what is computed",
     "window": "which inputs each output reads, and so which outputs must agree",
     "runtimes": "old releases, and processors that qemu stands in for",

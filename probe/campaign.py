@@ -18,13 +18,13 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import Any, Generic, Self, TypeVar
 
-from probe import backends, machine, schema, shard
+from probe import backends, budget, machine, printing, schema, shard
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
@@ -73,10 +73,14 @@ class Failure:
 
 @dataclass
 class Tally:
-    """What a campaign did: questions answered now, those stored before, and failures by target."""
+    """What a campaign did: questions answered now, those stored before, and failures by target.
+
+    ``left_out``: those that a budget left no time for.
+    """
 
     found: int = 0
     before: int = 0
+    left_out: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -86,6 +90,10 @@ class NotStarted(Exception):
 
     def __init__(self, error: TargetError) -> None:
         self.error = error
+
+
+class Stopped(Exception):
+    """A question was left in the middle of it, since the campaign is to stop."""
 
 
 class Campaign(ABC, Generic[Question]):
@@ -111,12 +119,16 @@ class Campaign(ABC, Generic[Question]):
         self.tally = Tally()
         self.parts: dict[str, Part[Question]] = {}
         self.done = self.total = 0
-        self.stop, self.shard = False, shard.current()
+        self.shard, self.budget = shard.current(), budget.current()
+        self._ended = False
         self.lock = threading.Lock()
 
     @abstractmethod
     def ask(self, part: Part[Question], question: Question) -> None:
-        """Asks one question and stores the answer. Errors: ``refusals``, and ``NotStarted``."""
+        """Asks one question and stores the answer.
+
+        Errors: ``refusals``, ``NotStarted``, and ``Stopped`` where it was left in the middle.
+        """
 
     def begin(self, part: Part[Question]) -> None:
         """Does what is to be done as soon as a target has started, before its first question."""
@@ -136,6 +148,10 @@ class Campaign(ABC, Generic[Question]):
     def share(self, number: int, questions: Sequence[Question]) -> list[Question]:
         """Returns the questions of a target that are asked here; ``number``: those before it."""
         return [one for place, one in enumerate(questions, number) if self.shard.has(place)]
+
+    def agenda(self, part: Part[Question]) -> Iterable[Question]:
+        """The questions of a target that has started, one after the other, as they are asked."""
+        return part.questions
 
     def keep(self, table: str, rows: Any) -> None:
         """Stores rows, if there is a store: a row or a list of rows."""
@@ -163,16 +179,43 @@ class Campaign(ABC, Generic[Question]):
             before += len(every)
         self.total = sum(self.size(one) for _, some in asked for one in some)
         try:
-            if workers is None:
-                for target, some in asked:
-                    Part(self, target, some).run()
-            else:
-                self._side_by_side([Part(self, *one) for one in asked], workers)
+            with self._within_budget():
+                if workers is None:
+                    for target, some in asked:
+                        Part(self, target, some).run()
+                else:
+                    self._side_by_side([Part(self, *one) for one in asked], workers)
         except KeyboardInterrupt:
             self.tally.interrupted = True
+        if self.late and self.budget is not None:
+            self.tally.left_out = self.total - self.done
+            self.budget.left_out += self.tally.left_out
         if self.store is not None:
             self.store.flush()
         return self.tally
+
+    @property
+    def stop(self) -> bool:
+        """Whether nothing more is to be asked: by Ctrl-C, or since the time is up."""
+        return self._ended or self.late
+
+    @property
+    def late(self) -> bool:
+        """Whether there was a budget and its time is up."""
+        return self.budget is not None and self.budget.over
+
+    def _within_budget(self) -> AbstractContextManager[None]:
+        """Ends what is still running when the time is up, and the grace too."""
+        if self.budget is None:
+            return nullcontext()
+        if isinstance(self.tell, printing.Reporter):
+            self.tell.ends = time.monotonic() + self.budget.left
+
+        def end() -> None:
+            for part in list(self.parts.values()):
+                part.session.interrupt()
+
+        return self.budget.watched(end)
 
     def _side_by_side(self, parts: Sequence[Part[Question]], workers: int) -> None:
         if all(isinstance(part.session, InlineSession) for part in parts):
@@ -186,7 +229,7 @@ class Campaign(ABC, Generic[Question]):
                     future.result()
             finally:
                 if not all(future.done() for future in futures):
-                    self.stop = True
+                    self._ended = True
                     for part in parts:
                         part.session.interrupt()
 
@@ -208,6 +251,11 @@ class Part(Generic[Question]):
         self.stack = ExitStack()
         self._left = sum(map(campaign.size, questions))
 
+    @property
+    def left(self) -> int:
+        """What is neither answered nor known to fail, as ``Campaign.size`` counts."""
+        return self._left
+
     def run(self) -> None:
         """Asks all questions; whether it starts or not, it ends with its session closed."""
         campaign = self.campaign
@@ -215,29 +263,36 @@ class Part(Generic[Question]):
             if campaign.close:
                 self.stack.callback(self.session.close)
             try:
-                if not campaign.stop and not campaign.known(self):
+                if not campaign._ended and not campaign.known(self):
                     self._ask_all()
             except NotStarted as lost:
                 self.fail(lost.error)
             if not campaign.stop and self._left:
-                self.tell(self._left)
+                self.tell(self._left, asked=False)
 
     def _ask_all(self) -> None:
+        if self.stopped():
+            return
         try:
             self.revive()
         except NotStarted:
-            self.identify()
+            if not self.stopped():
+                self.identify()
             raise
         self.identify()
         self.campaign.begin(self)
-        for question in self.questions:
-            if self.campaign.stop:
+        for question in self.campaign.agenda(self):
+            if self.stopped():
                 return
             due = self._left - self.campaign.size(question)
             self.revive()
             try:
                 self.campaign.ask(self, question)
+            except Stopped:
+                return
             except self.campaign.refusals as error:
+                if self.stopped():
+                    return
                 self.fail(error, self.campaign.place(question))
             if self._left > due:
                 self.tell(self._left - due)
@@ -267,14 +322,22 @@ class Part(Generic[Question]):
         with self.campaign.lock:
             told = self.campaign.tally.failures
             told.setdefault(self.target.text, []).append(str(error))
+            if isinstance(campaign := self.campaign.tell, printing.Reporter):
+                campaign.failures += 1
         self.tell(0)
 
-    def tell(self, done: int, what: str = "") -> None:
-        """Counts what is done, or can't be, and reports."""
+    def stopped(self) -> bool:
+        """Whether nothing more is to be asked: another thread may say so at any time."""
+        return self.campaign.stop
+
+    def tell(self, done: int, what: str = "", asked: bool = True) -> None:
+        """Counts what is done, and reports; ``asked`` False: what was stored, or can't be done."""
         campaign = self.campaign
         self._left -= done
         with campaign.lock:
             campaign.done += done
+            if isinstance(campaign.tell, printing.Reporter) and not asked:
+                campaign.tell.skipped += done
             text = f"{self.target.text}: {what}" if what else self.target.text
             campaign.tell(campaign.done, campaign.total, text)
 

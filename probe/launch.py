@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -113,6 +113,17 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
     return "crash", f"its process died of {name}{why}"
 
 
+class Told(dict[str, Any]):
+    """What a child told, by name. TargetError for what it left out: its word is not trusted."""
+
+    def __init__(self, told: Mapping[str, Any], refuse: Callable[[str], TargetError]) -> None:
+        super().__init__(told)
+        self._refuse = refuse
+
+    def __missing__(self, name: str) -> Any:
+        raise self._refuse(f"it says nothing of {name}")
+
+
 class Session:
     """One child process of one target: a context manager that starts and ends it.
 
@@ -187,11 +198,17 @@ class Session:
         self._pipes = Pipes(self._process)
         try:
             *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
+            if not isinstance(header["facts"], dict):
+                raise self.distrusted("its facts have no names")
         except TargetError:
             self._end()
             raise
         self.facts = header["facts"]
         return self
+
+    def distrusted(self, why: str) -> TargetError:
+        """The error to raise for an answer that can't be true; its process is ended."""
+        return self._lost("protocol", f"its worker answered nonsense: {why}")
 
     def revive(self) -> Self:
         """Starts the child unless it is running."""
@@ -255,7 +272,7 @@ class Session:
                 answered = bool(answer.get("done"))
                 if "error" in answer:
                     raise self._error(answer["error"], answer.get("message", ""))
-                yield answer, found
+                yield Told(answer, self.distrusted), Told(found, self.distrusted)
         except TimeoutError:
             raise self._lost("timeout", f"no answer within {limit:g} s") from None
         except (protocol.ProtocolError, OSError) as error:
@@ -369,6 +386,10 @@ class InlineSession:
     def tail(self) -> str:
         """Empty: what is printed here isn't caught."""
         return ""
+
+    def distrusted(self, why: str) -> TargetError:
+        """As ``Session.distrusted``, but there is no process to end."""
+        return TargetError(self.target.text, "protocol", f"its worker answered nonsense: {why}")
 
     def interrupt(self) -> None:
         """Does nothing: a call in this process can't be ended."""

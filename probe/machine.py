@@ -203,7 +203,8 @@ def _mac() -> dict[str, str]:
 
 
 def _git(root: Path, *arguments: str) -> str | None:
-    return _ask("git", "-C", str(root), *arguments) or None
+    # no lock: it would stay behind where this process is killed
+    return _ask("git", "--no-optional-locks", "-C", str(root), *arguments) or None
 
 
 def _ask(*command: str) -> str:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +32,68 @@ PIPED_WIDTH = 120
 """Columns where stdout is no terminal and COLUMNS does not say."""
 
 Tell = Callable[[int, int, str], None]
+
+EVERY = 5.0
+"""Seconds between two lines of progress, where stderr is no terminal."""
+
+
+class Reporter:
+    """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
+
+    Whoever tells counts up ``failures`` so far and ``skipped``: what took no time, since it was
+    stored or can't be done. ``ends``: when time is up, by ``time.monotonic``; None: never.
+    """
+
+    def __init__(self) -> None:
+        self.done = self.total = self.failures = self.skipped = 0
+        self.ends: float | None = None
+        self.what = ""
+        self._start, self._first = time.monotonic(), 0
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if not self.total and total:  # starting a library is no part of the rate
+            self._start, self._first = time.monotonic(), done
+        self.done, self.total, self.what = done, total, what
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers by name: ``remaining`` in seconds, ``rate`` of what is done in a second.
+
+        ``total``, ``rate`` and ``remaining`` are None where they are not known.
+        """
+        seconds = time.monotonic() - self._start
+        new = self.done - max(self._first, self.skipped)
+        rate = new / seconds if new > 0 and seconds > 0 else None
+        left = (self.total - self.done) / rate if rate and self.total else None
+        if left is not None and self.ends is not None:
+            left = max(0.0, min(left, self.ends - time.monotonic()))
+        return {
+            "done": self.done,
+            "total": self.total or None,
+            "rate": None if rate is None else float(f"{rate:.3g}"),
+            "remaining": None if left is None else round(left, 1),
+            "failures": self.failures,
+            "what": self.what,
+        }
+
+    def line(self, name: str) -> str:
+        """The numbers as a line for people."""
+        now = self.numbers()
+        parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
+        parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")
+        parts.append("" if now["remaining"] is None else f"{span(now['remaining'])} left")
+        parts.append(counted(self.failures, "failure") if self.failures else "")
+        told = ", ".join(filter(None, parts))
+        return ": ".join(filter(None, (name, told, self.what)))
+
+
+def span(seconds: float) -> str:
+    """Returns ``8 s``, ``3:20 min``, ``2:05 h``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
 class Output:
@@ -72,20 +137,59 @@ class Output:
             yield
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Tell]:
-        """Shows a bar with the time left: ``tell(done, total, text)``. Any thread may call it."""
+    def progress(self, what: str) -> Iterator[Reporter]:
+        """Shows what is done, the rate, the time left and failures: ``tell(done, total, text)``.
+
+        A bar on a terminal; elsewhere a line on stderr every few seconds, an object with --json:
+        ``{"progress": {"done": ...}}``. Any thread may tell.
+        """
+        if not self.notes.is_terminal:
+            with self._lines(what) as lines:
+                yield lines
+            return
         columns = (
             *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
             *(TimeRemainingColumn(compact=True), TextColumn("{task.fields[now]}")),
         )
-        hidden = not self.notes.is_terminal
-        with Progress(*columns, console=self.notes, transient=True, disable=hidden) as progress:
-            task = progress.add_task(what, total=None, now="")
+        with Progress(*columns, console=self.notes, transient=True) as progress:
+            yield _Bar(progress, what)
 
-            def tell(done: int, total: int, text: str) -> None:
-                progress.update(task, completed=done, total=total or None, now=text)
+    @contextmanager
+    def _lines(self, what: str) -> Iterator[Reporter]:
+        tell, ended = Reporter(), threading.Event()
 
+        def speak() -> None:
+            while not ended.wait(EVERY):
+                if self.as_json:
+                    text = json.dumps({"progress": {"of": what} | tell.numbers()})
+                else:
+                    text = tell.line(what)
+                print(text, file=sys.stderr, flush=True)
+
+        speaker = threading.Thread(target=speak, name="progress", daemon=True)
+        speaker.start()
+        try:
             yield tell
+        finally:
+            ended.set()
+            speaker.join()
+
+
+class _Bar(Reporter):
+    """A bar on a terminal."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        super().__init__()
+        self._progress = progress
+        self._task = progress.add_task(name, total=None, now="")
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        super().__call__(done, total, what)
+        rate = self.numbers()["rate"]
+        parts = [what, "" if rate is None else f"{rate:,g}/s"]
+        parts.append(counted(self.failures, "failure") if self.failures else "")
+        now = "  ".join(filter(None, parts))
+        self._progress.update(self._task, completed=done, total=total or None, now=now)
 
 
 def _console(stderr: bool) -> Console:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from probe import launch, target
+from probe import launch, printing, target
 from probe.target import Target
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
@@ -143,6 +143,12 @@ def _gradients_are_on():
     """A target that ran in this process may have switched PyTorch's gradients off."""
     if torch := sys.modules.get("torch"):
         torch.set_grad_enabled(True)
+
+
+@pytest.fixture(autouse=True)
+def _no_lines_of_progress(monkeypatch):
+    """Stderr says the same however busy the machine is; the test of progress sets its own pace."""
+    monkeypatch.setattr(printing, "EVERY", 1e6)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ import numpy as np
 from probe import backends, layout, ulp
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
+from probe.budget import within
 from probe.campaign import Campaign, Part, Tell, case_row, run_row, silent
 from probe.case import Case
 from probe.cluster import sweeps as clustered
@@ -59,6 +60,9 @@ class Swept(Answer):
                 report[name] = sum(part[name] for part in parts)
             ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
             report["max_ulp"] = max(ulps) if ulps else None
+            if "time" in report:
+                left = sum(part["left_out"]["comparisons"] for part in parts)
+                report["left_out"] = {"comparisons": left}
             report["failures"] = [
                 {"target": name} | failure
                 for name, part in report["targets"].items()
@@ -67,7 +71,7 @@ class Swept(Answer):
         return report | {"case": self.case.to_json()}
 
     def lines(self) -> tuple[str, str, str]:
-        told = self.report()
+        told, parts = self.report(), self.found.targets
         count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
         where = {
             name: _few(sorted({one.at for one in found.differences}), self.found.vary)
@@ -75,6 +79,7 @@ class Swept(Answer):
         }
         each = [f"{name}: differs at {values}" for name, values in where.items() if values]
         each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
+        each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
         stable = "every length agrees with the longest, with these operands"
         return (
             _asked(self.case, self.found.vary, self.values, self.found.targets),
@@ -217,6 +222,7 @@ def sweep(
     zeros: str = "equal",
     shard: str = "1/1",
     cluster: str | None = None,
+    time: str | None = None,
 ) -> Swept | SweptByOrder:
     """Runs ``case`` at many lengths and compares each with the longest, output by output.
 
@@ -233,8 +239,9 @@ def sweep(
     ``equal`` counts them. ``shard``: ``2/8`` asks the second of eight parts of the values and keeps
     it in a folder of its own beside the others'. ``cluster``: ``local:2`` or a Dask scheduler's
     address: nodes run it, and it is stored here by their machines; a target then may say
-    ``machine=LABEL``. Errors: InputError before anything runs. A target's failure is part of the
-    answer.
+    ``machine=LABEL``. ``time``: ``30m`` (90s, 2h) asks what is likely to differ first, ends when
+    the time is up and says what was left out; the same call goes on. Errors: InputError before
+    anything runs. A target's failure is part of the answer.
 
     >>> import probe
     >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=64)
@@ -250,6 +257,12 @@ def sweep(
         why = "in a store zeros are equal" if store is not None else "an order has no zeros"
         todo = "keep nothing: --no-store (store=None)" if store is not None else "use --by bits"
         raise InputError("zeros", zeros, why, todo)
+    if time is not None and by == "order":
+        why = "a sweep by order reveals every value from those before it, and is not resumed"
+        raise InputError("time", time, why, "use --by bits, or fewer values")
+    if time is not None and cluster is not None:
+        why = "nodes do not know what the others found, so nothing is more telling"
+        raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
     plans = Plans([case], vary, *axis_values(values, vary))
     part = _shard(shard, len(values) - 1)
     if cluster is not None:
@@ -267,7 +280,7 @@ def sweep(
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
-    with asking(part), opened as kept:
+    with within(time), asking(part), opened as kept:
         if by == "order":
             values = [*part.part(values[:-1]), values[-1]]
             job = _ByOrder(values, vary, kept, progress)

@@ -54,6 +54,10 @@ CLUSTER = (
     "Nodes run it: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. What "
     "they find is kept here, by their machines. A target may then say machine=LABEL."
 )
+TIME = (
+    "Ask for 30m (90s, 2h, 1h30m): what is likely to differ first, by other targets, stored "
+    "results and neighbouring lengths. Says what was left out; the same command goes on with it."
+)
 WHAT = (
     "order: how outputs are added; bits: of all outputs; stability: which lengths differ from the "
     "longest."
@@ -75,6 +79,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
 @option("--shard", "I/N", SHARD, default="1/1")
 @option("--cluster", "ADDRESS", CLUSTER)
+@option("--time", "30m", TIME)
 @zeros_option
 @fail_on_option(
     differing="an output differs",
@@ -94,6 +99,7 @@ def sweep(
     zeros: str,
     shard: str,
     cluster: str | None,
+    time: str | None,
     workers: str | None,
     fail_on: str | None,
     out: Output,
@@ -140,6 +146,7 @@ def sweep(
             zeros=zeros,
             shard=shard,
             cluster=cluster,
+            time=time,
         )
     report = found.report()
     if isinstance(found, answers.SweptByOrder):

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from probe import load
+from probe import budget, load
 from probe.answers import stored
 from probe.campaign import Tally, Tell
 from probe.case import Case
@@ -36,7 +36,7 @@ Main = Callable[[Path, bool], "bool | None"]
 
 
 def script(main: Main) -> click.Command:
-    """Returns the command of an experiment: ``--store``, ``--quick``, ``--shard``, ``--cluster``.
+    """Returns the command of an experiment, with ``--store``, ``--quick`` and what divides it.
 
     ``main(store, quick)`` gets the folder that the machine's folder lies in: ``results/NAME`` of
     the checkout, or ``build/quick/NAME`` for a quick run, which must not mix with results. It
@@ -50,13 +50,21 @@ def script(main: Main) -> click.Command:
     @click.option("--quick", is_flag=True, help="a few seconds on NumPy alone, to try it out")
     @click.option("--shard", default="1/1", help="2/8: the second of eight parts, stored apart")
     @click.option("--cluster", help="local:2, or tcp://HOST:PORT: nodes run shards of it")
+    @click.option("--time", "limit", help="30m, 90s, 2h: ask for so long; the same again goes on")
     @functools.wraps(main)
-    def command(store: Path | None, quick: bool, shard: str, cluster: str | None) -> None:
+    def command(
+        store: Path | None, quick: bool, shard: str, cluster: str | None, limit: str | None
+    ) -> None:
         kept = root / "build" / "quick" if quick else root / "results"
         try:
-            with asking(Shard.parse(shard)) as part:
+            if cluster and limit:
+                raise InputError("time", limit, "nodes are not timed", "leave out --cluster")
+            with asking(Shard.parse(shard)) as part, budget.within(limit) as allowed:
                 folder = (store or kept / name) / part.folder
                 told = on_nodes(cluster, path, folder, quick) if cluster else main(folder, quick)
+            if allowed and allowed.left_out:
+                said = f"the time is up, {allowed.left_out:,} questions are left out"
+                click.echo(f"{name}: {said}; the same command goes on with them", err=True)
         except ProbeError as error:
             click.echo(f"{name}: {error}", err=True)
             sys.exit(error.exit_code)

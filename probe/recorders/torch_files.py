@@ -119,8 +119,11 @@ def _kind(path: Path) -> str:
         raise InputError("network", path, "there is no such file", "give the path of a model")
     if not zipfile.is_zipfile(path):
         return "pickle"
-    with zipfile.ZipFile(path) as archive:
-        members = archive.namelist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+    except zipfile.BadZipFile:
+        raise InputError("network", path, "it is a damaged archive", AGAIN) from None
     last = {name.rpartition("/")[2] for name in members}
     if "archive_format" in last or "serialized_exported_program.json" in last:
         return "exported"

@@ -332,7 +332,7 @@ class Stored:
             raise self.broken(f"{name} is missing, or it is a link")
         try:
             found = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError, SyntaxError) as error:
+        except Exception as error:  # tokenize's, struct's: whatever is damaged
             raise self.broken(f"{name} is no array ({str(error)[:80]})") from None
         if not isinstance(found, np.ndarray) or found.nbytes > path.stat().st_size:
             raise self.broken(f"{name} is not as large as it says")

@@ -7,7 +7,6 @@ first so many entries, so that the shorter side's inputs are the beginning of th
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,11 +36,15 @@ def read(path: Path) -> Arrays:
         if isinstance(found, np.ndarray):
             return {"input": found}
         with found:
-            return {name: found[name] for name in found.files}
+            arrays = {name: found[name] for name in found.files}
+        others = [name for name, one in arrays.items() if not isinstance(one, np.ndarray)]
+        if others:
+            raise ValueError(f"{others[0]} is another file")
+        return arrays
     except OSError as error:
         why = error.strerror or str(error)[:100]
         raise InputError("inputs", path, why, "give a .npz file of numpy.savez") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, SyntaxError) as error:
+    except Exception as error:  # zlib's, struct's, tokenize's, zipfile's: whatever is damaged
         why = f"it holds no plain arrays ({' '.join(str(error).split())[:80]})"
         raise InputError("inputs", path, why, "save it with numpy.savez") from None
 

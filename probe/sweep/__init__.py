@@ -1,12 +1,13 @@
 """Cases x targets x values of an axis: everything is run, compared with the longest, and stored.
 
 ``plan`` says what is computed of a case and makes the rows of the store, ``bits`` runs it on all
-targets and says what was found.
+targets, ``ranking`` says what comes first where time is short, ``summary`` what was found.
 """
 
 from probe import public
-from probe.sweep.bits import Difference, Summary, TargetSummary, sweep
+from probe.sweep.bits import sweep
 from probe.sweep.plan import Plan, Plans, axis_values
+from probe.sweep.summary import Difference, Summary, TargetSummary
 
 __all__ = ["Difference", "Plan", "Plans", "Summary", "TargetSummary", "axis_values", "sweep"]
 

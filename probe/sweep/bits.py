@@ -1,24 +1,25 @@
 """A sweep by bits: every case on every target at every value, each compared with the largest.
 
 A failure of a target becomes a row of ``failures`` and the sweep goes on. A ``Summary`` counts by
-target what was found.
+target what was found. Within a budget what is likely to differ is asked first: see ``ranking``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from probe import machine, window
-from probe.campaign import Campaign, Failure, Part, Tell, case_row, run_row
+from probe import machine, schema, window
+from probe.campaign import Campaign, Part, Row, Stopped, Tell, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
-from probe.store import Store
+from probe.store import Store, parquet
 from probe.store.manifest import Recalled
 from probe.sweep.plan import (
     Item,
@@ -27,8 +28,11 @@ from probe.sweep.plan import (
     axis_values,
     comparison_rows,
     difference_columns,
+    nonsense,
     output_columns,
 )
+from probe.sweep.ranking import Ranking
+from probe.sweep.summary import Summary, TargetSummary
 from probe.target import Target
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
@@ -65,8 +69,9 @@ def sweep(
 
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
-    and returns what there is with ``interrupted``. Errors: InputError before anything runs,
-    StoreError as soon as the store fails.
+    and returns what there is with ``interrupted``. Within a ``budget`` the questions that are
+    likely to differ come first, see ``ranking``, and what there was no time for is ``left_out``.
+    Errors: InputError before anything runs, StoreError as soon as the store fails.
     """
     if control not in ("every", "differing"):
         raise InputError("control", control, "there is no such control", "use every or differing")
@@ -83,17 +88,28 @@ def sweep(
     if store is not None:
         store.flush()
     start = time.monotonic()
-    numbers = range(len(cases))
+    asked = [Asked(number, tuple(values)) for number in range(len(cases))]
     tally = job.run(
-        [(target, numbers) for target in targets], workers or min(machine.cores(), len(targets))
+        [(target, asked) for target in targets], workers or min(machine.cores(), len(targets))
     )
     folder = None if store is None else str(store.path)
     seconds = time.monotonic() - start
-    return Summary(vary, against, len(cases), folder, seconds, tally.interrupted, job.found)
+    about = (vary, against, len(cases), folder, seconds, tally.interrupted, job.found)
+    if job.budget is None:
+        return Summary(*about)
+    job.say_left_out()
+    return Summary(*about, job.budget.seconds)
 
 
-class _Sweep(Campaign[int]):
-    """What all targets share; a question is the number of a plan."""
+class Asked(NamedTuple):
+    """A question of a sweep: a case by number, and the values of the axis that are asked."""
+
+    case: int
+    values: tuple[int, ...]
+
+
+class _Sweep(Campaign[Asked]):
+    """What all targets share."""
 
     def __init__(
         self,
@@ -107,68 +123,153 @@ class _Sweep(Campaign[int]):
         self.plans, self.most_kept, self.whole = plans, most_kept, whole
         self.control, self.zeros = how
         self.found: dict[str, TargetSummary] = {}
-        self.stored: dict[str, Recalled | None] = {}
+        self.open: dict[str, dict[int, set[int]]] = {}  # what is left to ask, by target and case
+        self.rankings: dict[str, Ranking] = {}
+        self.loaded: dict[str, tuple[int, object]] = {}
+        self.kept_whole: set[tuple[str, int]] = set()
 
-    def share(self, number: int, questions: Sequence[int]) -> list[int]:
+    def share(self, number: int, questions: Sequence[Asked]) -> list[Asked]:
         """Every target has the same part of each case's values; cases without any are left out."""
-        return [one for one in questions if self.values(one)]
+        shared = []
+        for one in questions:
+            places = enumerate(one.values, one.case * len(one.values))
+            if mine := tuple(value for place, value in places if self.shard.has(place)):
+                shared.append(Asked(one.case, mine))
+        return shared
 
-    def values(self, question: int) -> list[int]:
-        """The values of the axis at which a case is asked here."""
-        first = question * len(self.plans.values)
-        return [v for n, v in enumerate(self.plans.values, first) if self.shard.has(n)]
-
-    def size(self, question: int) -> int:
+    def size(self, question: Asked) -> int:
         """Comparisons of a case."""
-        return len(self.values(question))
+        return len(question.values)
 
-    def known(self, part: Part[int]) -> bool:
-        """Counts what is stored, if that is everything."""
-        session, text = part.session, part.target.text
-        found = self.found[text]
+    def known(self, part: Part[Asked]) -> bool:
+        """Counts what is stored, if that is everything or there is no time for more."""
+        session, found = part.session, self.found[part.target.text]
         found.failures = part.failures
+        self.open[found.target] = {one.case: set(one.values) for one in part.questions}
         row = run_row(part.target, session.expected_facts(), session.variables)
-        self._recall(part, row["run_id"])
-        stored, total = self.stored[text], sum(map(self.size, part.questions))
-        if stored is None or stored.rows < total:
+        stored = self._recall(part, row["run_id"])
+        total = sum(map(self.size, part.questions))
+        if not self.late and (stored is None or stored.rows < total):
             return False
-        rows: list[Mapping[str, Any]] = []
-        for number in part.questions:
-            values = self.values(number)
-            done, told = stored.case(self.plans[number].id, values)
-            if len(done) < len(values):
-                return False
-            rows += told
-        for one in rows:
-            found.add(one, before=True)
-        return True
+        self._count(part, stored)
+        return not self.open[found.target]
 
-    def begin(self, part: Part[int]) -> None:
-        """Looks up what is stored of the run that has started."""
-        self._recall(part, part.run_id)
+    def begin(self, part: Part[Asked]) -> None:
+        """Counts what is stored of the run that has started."""
+        self._count(part, self._recall(part, part.run_id))
 
-    def _recall(self, part: Part[int], run_id: str) -> None:
+    def _recall(self, part: Part[Asked], run_id: str) -> Recalled | None:
         """What is stored of ``comparisons``, and need not be measured again."""
         text, plans = part.target.text, self.plans
-        self.found[text].run_id, self.stored[text] = run_id, None
-        if self.store is not None:
-            place = (run_id, text, plans.vary, plans.against)
-            self.stored[text] = self.store.recall(*place, controlled=self.control == "every")
+        self.found[text].run_id = run_id
+        if self.store is None:
+            return None
+        place = (run_id, text, plans.vary, plans.against)
+        return self.store.recall(*place, controlled=self.control == "every")
 
-    def ask(self, part: Part[int], question: int) -> None:
+    def _stored(self) -> pa.Table:
+        """The rows of ``comparisons`` of these cases on this axis, of all runs: ``RECALLED``."""
+        if self.store is None:
+            return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
+        rows = parquet.table(self.store.path, "comparisons").select(RECALLED)
+        same = pc.and_(
+            pc.equal(rows["vary"], self.plans.vary),
+            pc.is_in(rows["case_id"], pa.array(list(self.plans.ids))),
+        )
+        return rows.filter(same)
+
+    def _count(self, part: Part[Asked], stored: Recalled | None) -> None:
+        """Counts what is stored and asked for, which is not asked again."""
+        if stored is None:
+            return
+        found = self.found[part.target.text]
+        left, before = self.open[found.target], found.comparisons
+        ids = dict(zip(self.plans.ids.values(), self.plans.ids, strict=True))
+        for case, values in left.items():
+            done, rows = stored.case(ids[case], sorted(values))
+            values -= done
+            for row in rows:
+                found.add(row, before=True)
+        self.open[found.target] = {case: values for case, values in left.items() if values}
+        if found.comparisons > before:
+            part.tell(found.comparisons - before, asked=False)
+
+    def agenda(self, part: Part[Asked]) -> Iterator[Asked]:
+        """Yields what is not stored: case by case, with a budget the most telling first."""
+        left = self.open[part.target.text]
+        if self.budget is None:
+            for one in part.questions:
+                if one.case in left:
+                    yield Asked(one.case, tuple(sorted(left[one.case])))
+            return
+        ranking = self._ranking(part)
+        while found := ranking.next():
+            case, values = found
+            if wanted := tuple(value for value in values if value in left.get(case, ())):
+                yield Asked(case, wanted)
+
+    def _ranking(self, part: Part[Asked]) -> Ranking:
+        """The ranking of what a target is still to be asked, with all that the store knows."""
+        text, run_id = part.target.text, part.run_id
+        ranking = Ranking({one.case: one.values for one in part.questions})
+        rows = self._stored().select(["run_id", "target", "case_id", "at", "differing"])
+        for (run, target, case_id), some in rows.to_pandas().groupby(
+            ["run_id", "target", "case_id"]
+        ):
+            case, differ = self.plans.ids[case_id], some["differing"] > 0
+            if (run, target) == (run_id, text):
+                ranking.answered(case, some["at"], differ)
+            else:
+                ranking.elsewhere(case, some["at"], differ)
+        for one in part.questions:
+            stored = set(one.values) - self.open[text].get(one.case, set())
+            ranking.leave(one.case, sorted(stored))
+        with self.lock:
+            self.rankings[text] = ranking
+        return ranking
+
+    def learn(self, text: str, case: int, rows: Sequence[Row]) -> None:
+        """Tells all rankings what a target gave."""
+        with self.lock:
+            rankings = dict(self.rankings)
+        for name, ranking in rankings.items():
+            heard = ranking.answered if name == text else ranking.elsewhere
+            heard(case, [row["at"] for row in rows], [row["differing"] > 0 for row in rows])
+
+    def ask(self, part: Part[Asked], question: Asked) -> None:
         """Runs one case at the values that are not stored."""
-        plan, found = self.plans[question], self.found[part.target.text]
-        wanted = self.values(question)
-        stored = self.stored[found.target]
-        done, rows = stored.case(plan.id, wanted) if stored else (set[int](), [])
-        todo = {value: plan.items[value] for value in wanted if value not in done}
-        for row in rows:
-            found.add(row, before=True)
-        if len(todo) < len(wanted):
-            part.tell(len(wanted) - len(todo))
-        if todo:
-            self.keep("cases", case_row(plan.case))
-            _CaseSweep(self, part, plan, todo).run()
+        plan = self.plans[question.case]
+        todo = {value: plan.items[value] for value in question.values}
+        self.keep("cases", case_row(plan.case))
+        one = _CaseSweep(self, part, question.case, plan, todo)
+        one.run()
+        left = self.open[part.target.text]
+        left[question.case] -= set(question.values) - set(one.todo)
+        if one.hopeless:
+            if rest := len(left.pop(question.case)):
+                part.tell(rest, asked=False)
+            if part.target.text in self.rankings:
+                self.rankings[part.target.text].leave(question.case)
+        elif one.todo:
+            raise Stopped
+        elif not left[question.case]:
+            del left[question.case]
+
+    def say_left_out(self) -> None:
+        """Says in the summaries what there was no time for."""
+        ids = dict(zip(self.plans.ids.values(), self.plans.ids, strict=True))
+        for text, part in self.parts.items():
+            if self.late and part.left:
+                cases = self.open[text].items()
+                by_case = {ids[case]: sorted(values) for case, values in cases if values}
+                self.found[text].left_out = by_case
+
+
+RECALLED = [
+    *("run_id", "case_id", "target", "vary", "at", "against", "compared", "not_compared"),
+    *("differing", "max_ulp", "first", "control", "signed_zero"),
+]
+"""Columns of ``comparisons`` that a summary and a ranking need."""
 
 
 class _CaseSweep:
@@ -178,12 +279,18 @@ class _CaseSweep:
     rest is run again, each answered at once, and what is lost then is known.
     """
 
-    def __init__(self, job: _Sweep, part: Part[int], plan: Plan, todo: dict[int, Item]) -> None:
+    def __init__(
+        self, job: _Sweep, part: Part[Asked], number: int, plan: Plan, todo: dict[int, Item]
+    ) -> None:
         self.job, self.part, self.plan, self.todo = job, part, plan, todo
+        self.number, self.hopeless = number, False
         self.session, self.found = part.session, job.found[part.target.text]
         self.stage, self.careful, self.lost = "", False, 0
         self.once: TargetError | None = None
-        self.whole = list(job.whole.get(plan.case, ()))
+        self.whole = []
+        if (self.found.target, number) not in job.kept_whole:
+            job.kept_whole.add((self.found.target, number))
+            self.whole = list(job.whole.get(plan.case, ()))
         pair = {"run_id": part.run_id, "case_id": plan.id, "target": part.target.text}
         self.pair = {**pair, "vary": plan.vary, "against": plan.against}
 
@@ -201,8 +308,12 @@ class _CaseSweep:
     def _attempt(self) -> None:
         plan = self.plan
         self.stage = "load"
-        load = {"do": "load", "key": "case", "spec": plan.base.spec()}
-        self.session.request(load, plan.arrays)
+        where, process = self.part.target.text, self.session.facts  # a new process has new facts
+        number, loaded_by = self.job.loaded.get(where, (-1, None))
+        if number != self.number or loaded_by is not process:
+            load = {"do": "load", "key": "case", "spec": plan.base.spec()}
+            self.session.request(load, plan.arrays)
+            self.job.loaded[where] = self.number, process
         self.stage = "whole"
         while self.whole:
             at = self.whole.pop()
@@ -230,6 +341,8 @@ class _CaseSweep:
 
     def _take(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """One answer: its failures and its rows."""
+        if why := nonsense(header, arrays, self.plan, self.todo):
+            raise self.session.distrusted(why)
         for at, kind, message in header["failures"]:
             where = self.part.target.text
             self._fail(TargetError(where, kind, message, self.session.tail()), at)
@@ -242,6 +355,7 @@ class _CaseSweep:
         for row in rows:
             self.found.add(row)
             del self.todo[row["at"]]
+        self.job.learn(self.found.target, self.number, rows)
         self.lost = 0 if rows else self.lost
         self.part.tell(len(rows))
 
@@ -249,12 +363,13 @@ class _CaseSweep:
         """Records what a failed attempt says, and drops what can't be done."""
         if self.stage in ("load", "whole"):
             self._fail(error, None)
-            self._drop(*(self.todo if self.stage == "load" else ()))
+            if self.stage == "load":
+                self._leave()
         elif not self.session.alive and not self.careful:
             self.careful, self.once = True, error
         elif self.stage == "base":
             self._fail(error, self.plan.against)
-            self._drop(*self.todo)
+            self._leave()
         else:
             self._lost_at(error, next(iter(self.todo)))
 
@@ -264,139 +379,19 @@ class _CaseSweep:
         self.lost += 1
         if self.lost >= PATIENCE and self.todo:
             self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
-            self._drop(*self.todo)
+            self._leave()
 
     def _fail(self, error: TargetError, at: int | None, why: str = "") -> None:
         self.once = None
         self.part.fail(error, {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}, why)
 
+    def _leave(self) -> None:
+        """Leaves the case, unless it is we who ended the process."""
+        if not self.job.stop:
+            self.hopeless = True
+            self._drop(*self.todo)
+
     def _drop(self, *values: int) -> None:
         for at in values:
             del self.todo[at]
         self.part.tell(len(values))
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One comparison with differing outputs.
-
-    ``max_ulp`` is None where no distance is a number; ``first`` is a flat index into the left
-    output. ``control`` other than ``equal``: the same shape gives other bits too, so this says
-    nothing about the axis.
-    """
-
-    case_id: str
-    at: int
-    outputs: int
-    max_ulp: int | None
-    first: int
-    control: str | None
-
-
-@dataclass
-class TargetSummary:
-    """What one target's part of a sweep found, the comparisons that were stored before included."""
-
-    target: str
-    run_id: str | None = None
-    comparisons: int = 0
-    stored_before: int = 0
-    compared: int = 0
-    not_compared: int = 0
-    differing: int = 0
-    max_ulp: int | None = 0
-    nondeterministic: int = 0
-    signed_zero: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-    def add(self, row: Mapping[str, Any], before: bool = False) -> None:
-        """Counts a row of ``comparisons``, or one that stands for several (``rows``) which agree.
-
-        ``before``: it had been stored by an earlier sweep.
-        """
-        rows = row.get("rows", 1)
-        self.comparisons += rows
-        self.stored_before += rows * before
-        self.compared += row["compared"]
-        self.not_compared += row["not_compared"]
-        self.differing += row["differing"]
-        self.signed_zero += row.get("signed_zero") or 0
-        self.nondeterministic += row["control"] not in (None, "equal")
-        if not row["differing"]:
-            return
-        found = Difference(*(row[name] for name in _DIFFERENCE))
-        if not self.differences:
-            self.max_ulp = found.max_ulp
-        elif found.max_ulp is not None:
-            self.max_ulp = max(self.max_ulp or 0, found.max_ulp)
-        self.differences.append(found)
-
-    def to_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """What ``probe sweep --json`` says of it; with several cases, ``lengths`` have ``case``."""
-        lengths = []
-        for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
-            entry: dict[str, Any] = {
-                vary: window.shown(vary, found.at),
-                "outputs": found.outputs,
-                "max_ulp": found.max_ulp,
-                "first": found.first,
-            }
-            lengths.append({"case": found.case_id} | entry if cases > 1 else entry)
-        return {
-            "compared": self.compared,
-            "differing": self.differing,
-            "max_ulp": self.max_ulp,
-            "signed_zero": self.signed_zero,
-            "lengths": lengths,
-            "not_compared": self.not_compared,
-            "comparisons": self.comparisons,
-            "stored_before": self.stored_before,
-            "nondeterministic": self.nondeterministic,
-            "failures": [vars(failure) for failure in self.failures],
-        }
-
-
-_DIFFERENCE = ("case_id", "at", "differing", "max_ulp", "first", "control")
-
-
-@dataclass
-class Summary:
-    """A whole sweep. ``against``: the longest value of ``vary``, with which all were compared.
-
-    ``store``: the folder written to, None if nothing was kept. ``interrupted``: it was ended by
-    Ctrl-C; what had been measured by then is counted here and stored.
-    """
-
-    vary: str
-    against: int
-    cases: int
-    store: str | None = None
-    seconds: float = 0.0
-    interrupted: bool = False
-    targets: dict[str, TargetSummary] = field(default_factory=dict)
-
-    @property
-    def differing(self) -> int:
-        """Differing outputs over all targets."""
-        return sum(found.differing for found in self.targets.values())
-
-    @property
-    def failures(self) -> list[Failure]:
-        """The failures of all targets."""
-        return [failure for found in self.targets.values() for failure in found.failures]
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``probe sweep --json`` prints: one target's at the top level."""
-        about = {
-            "store": self.store,
-            "vary": self.vary,
-            "against": window.shown(self.vary, self.against),
-            "seconds": round(self.seconds, 3),
-            "interrupted": self.interrupted,
-        }
-        parts = {name: one.to_json(self.vary, self.cases) for name, one in self.targets.items()}
-        if len(parts) == 1:
-            ((name, part),) = parts.items()
-            return part | {"target": name} | about
-        return {"targets": parts} | about

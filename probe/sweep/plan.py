@@ -6,7 +6,7 @@ A plan is made once and shared by all targets.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -139,8 +139,7 @@ class Plans:
         self.cases, self.vary, self.values, self.against = cases, vary, values, against
         self._kept = lru_cache(CACHED)(self._made)
         self._lock = threading.Lock()
-        for number in range(len(cases)):
-            self[number]
+        self.ids = {self[number].id: number for number in range(len(cases))}
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -159,6 +158,36 @@ _SATURATED = 2**63 - 1
 _COLUMNS = ("at", "compared", "differing", "max_ulp", "first", "seconds")
 
 
+_TOLD = ("control", "digest_at", "digest_against", "signed_zero")
+_PLACES = ("index", "index_against", "bits_at", "bits_against", "ulps")
+
+
+def nonsense(
+    header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], plan: Plan, wanted: Iterable[int]
+) -> str:
+    """Why an answer to a ``sweep`` request can't be true; empty where nothing speaks against it.
+
+    ``wanted``: the values of the axis that are not answered yet.
+    """
+    rows = {name: np.shape(arrays[name]) for name in _COLUMNS}
+    rows |= {name: np.shape(header[name]) for name in _TOLD}
+    if len({*rows.values(), arrays["at"].shape[:1]}) > 1:
+        return "its columns are not of one length"
+    asked = [*arrays["at"].tolist(), *(at for at, *_ in header["failures"])]
+    if len(set(asked)) < len(asked) or not set(asked) <= set(wanted):
+        return "it answers what was not asked"
+    for at, compared, differing in zip(
+        *(arrays[name].tolist() for name in ("at", "compared", "differing")), strict=True
+    ):
+        if not 0 <= differing <= compared <= np.prod(plan.shapes[at], dtype=np.int64):
+            return f"{differing} of {compared} outputs differ at {at}"
+    found = [arrays[name] for name in _PLACES] if "index" in arrays else []
+    total = int(arrays["differing"].sum())
+    if any(one.shape != (total,) for one in found) or (total and not found):
+        return f"{total} outputs differ, and it lists others"
+    return ""
+
+
 def comparison_rows(
     pair: dict[str, Any],
     header: Mapping[str, Any],
@@ -169,9 +198,8 @@ def comparison_rows(
 
     ``pair``: the key columns other than ``at``. ``not_compared``: by value of the axis.
     """
-    found = {name: arrays[name].tolist() for name in _COLUMNS} | {
-        name: header[name] for name in ("control", "digest_at", "digest_against", "signed_zero")
-    }
+    found = {name: arrays[name].tolist() for name in _COLUMNS}
+    found |= {name: header[name] for name in _TOLD}
     found["not_compared"] = [not_compared[at] for at in found["at"]]
     by_row = zip(*found.values(), strict=True)
     rows = [pair | dict(zip(found, values, strict=True)) for values in by_row]

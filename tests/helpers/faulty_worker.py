@@ -32,6 +32,33 @@ def throw(error):
     raise error
 
 
+def lie(change):
+    """From now on what is sent is something else: ``change(header, arrays)``."""
+    plain = protocol.send
+    protocol.send = lambda sink, header, arrays=None: plain(sink, *change(header, arrays or {}))
+
+
+def lies(header, arrays):
+    return header, {n: a + 1000 if n in ("at", "differing") else a for n, a in arrays.items()}
+
+
+def lacks(header, arrays):
+    return dict(header), {n: a for n, a in arrays.items() if n not in ("y", "compared")}
+
+
+def uneven(header, arrays):
+    return header, {n: a[:-1] if n == "compared" else a for n, a in arrays.items()}
+
+
+def exhaust():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    kept = []
+    while True:
+        kept.append(bytearray(1 << 26))
+
+
 def misbehave(fault):
     if fault.startswith("SIG"):
         print("the library's last words", file=sys.stderr, flush=True)
@@ -45,6 +72,15 @@ def misbehave(fault):
         "slow": lambda: time.sleep(0.03),
         "exit": lambda: os._exit(3),
         "print": lambda: print("a library that talks"),
+        "write": lambda: os.write(1, b"\x93probe1\nout of C") and None,
+        "late": lambda: time.sleep(1.0),
+        "lies": lambda: lie(lies),
+        "lacks": lambda: lie(lacks),
+        "uneven": lambda: lie(uneven),
+        "facts": lambda: lie(lambda header, arrays: (dict(header, facts=7), arrays)),
+        "unnamed": lambda: lie(lambda header, arrays: ({"done": True}, {})),
+        "exhaust": exhaust,
+        "import": lambda: throw(ImportError("libcudart.so.13: no such file")),
         "garbage": lambda: setattr(protocol, "MAGIC", b"GARBAGE!"),
         "error": lambda: [][1],
         "memory": lambda: throw(MemoryError("no room")),

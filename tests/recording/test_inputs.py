@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -144,3 +146,23 @@ def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
         inputs.generated(IMAGE, "batch", 10**27, {})
     with pytest.raises(InputError, match="no axis"):
         inputs.named("x:²")
+
+
+@pytest.mark.parametrize("damage", ["another file", "a header cut off", "compressed bytes flipped"])
+def test_a_damaged_file_of_inputs_is_one_line(damage, tmp_path):
+    path = tmp_path / "x.npz"
+    if damage == "another file":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("x", b"no array")
+    elif damage == "a header cut off":
+        head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (8,\n"
+        with zipfile.ZipFile(path, "w") as file:
+            size = len(head).to_bytes(2, "little")
+            file.writestr("x.npy", b"\x93NUMPY\x01\x00" + size + head)
+    else:
+        np.savez_compressed(path, x=np.arange(999.0))
+        data = bytearray(path.read_bytes())
+        data[60:70] = bytes(10)
+        path.write_bytes(data)
+    with pytest.raises(InputError, match="no plain arrays"):
+        inputs.read(path)

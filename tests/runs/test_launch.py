@@ -131,10 +131,45 @@ def test_a_child_that_hangs_is_ended_at_its_time_limit(tmp_path):
     assert ended(int(log.read_text().split()[1]))
 
 
-@pytest.mark.parametrize(("fault", "kind"), [("hang", "timeout"), ("exit", "crash")])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["lacks", "unnamed"])
+def test_an_answer_that_leaves_out_what_was_asked_is_nonsense(tmp_path, fault):
+    with faulty(tmp_path / "log", **{"9": fault}) as session:
+        with pytest.raises(TargetError, match="nonsense: it says nothing of y") as error:
+            run(session)
+        assert error.value.kind == "protocol" and not session.alive
+
+
+@pytest.mark.slow
+def test_an_answer_that_comes_late_is_nobody_elses(tmp_path):
+    with faulty(tmp_path / "log", 0.3, **{"9": "once late"}) as session:
+        with pytest.raises(TargetError, match="no answer within") as error:
+            run(session)
+        assert error.value.kind == "timeout" and not session.alive
+        session.start().time_limit = 20.0
+        assert run(session).shape == (1, 7, 1)
+
+
+@pytest.mark.slow
+def test_what_a_library_writes_to_stdout_is_no_answer(tmp_path):
+    with faulty(tmp_path / "log", **{"9": "write"}) as session:
+        assert run(session).shape == (1, 7, 1)
+        assert "out of C" in session.tail()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("hang", "timeout"),
+        ("exit", "crash"),
+        ("import", "unavailable"),
+        pytest.param("facts", "protocol", marks=pytest.mark.slow),
+        pytest.param("unnamed", "protocol", marks=pytest.mark.slow),
+    ],
+)
 def test_a_library_that_does_not_start(tmp_path, fault, kind):
     session = faulty(tmp_path / "log", start=fault)
-    session.start_limit = 1.0
+    session.start_limit = 1.0 if fault == "hang" else 20.0
     with pytest.raises(TargetError) as error:
         session.start()
     assert error.value.kind == kind and not session.alive

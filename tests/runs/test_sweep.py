@@ -214,6 +214,9 @@ def test_controls_asked_for_later_are_run_later(tmp_path):
         ("exit", "crash"),
         ("garbage", "protocol"),
         ("hang", "timeout"),
+        pytest.param("exhaust", "memory", marks=pytest.mark.slow),
+        *[pytest.param(one, "protocol", marks=pytest.mark.slow) for one in ("lacks", "uneven")],
+        ("lies", "protocol"),
     ],
 )
 def test_a_failing_length_is_a_row_and_the_others_are_measured(tmp_path, fault, kind):

@@ -93,7 +93,7 @@ def _lengths(one: TargetSummary, vary: str, values: Sequence[int], interrupted: 
         return Text(_at(vary, differing))
     later = [value for value in values if value > differing[-1]]
     text = Text(ranges(differing))
-    if later and not interrupted and not one.failures:
+    if later and not interrupted and not one.failures and not one.unasked:
         text.append(f"; none from {later[0]} on", "green")
     return text
 
@@ -121,18 +121,35 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
     known = f" ({before} comparisons were there already)" if before else ""
     if found.store:
         yield Text(f"stored in {found.store}{known}")
+    if found.left_out:
+        yield _left_out(found)
     if found.interrupted:
         yield Text("interrupted: the same command goes on where it stopped", "yellow")
     elif found.differing:
         yield _why(found, case)
     elif any(one.comparisons for one in found.targets.values()) and case.kind != "integers":
         yield Text(
-            "No difference with these operands: another order may show with others "
+            "No difference so far."
+            if found.left_out
+            else "No difference with these operands: another order may show with others "
             "(probe order, --operands cancel)."
             if case.kind != "cancel"
             else "No difference, with operands chosen to show a changed order.",
             "dim",
         )
+
+
+def _left_out(found: Summary) -> Text:
+    """What there was no time for, and how much it is of all that was wanted."""
+    asked = sum(one.comparisons + len(one.failures) for one in found.targets.values())
+    told = [
+        f"{name}: {found.vary} {_at(found.vary, values)}"
+        for name, one in found.targets.items()
+        for values in one.left_out.values()
+    ]
+    kept = "the same command goes on with them" if found.store else "give --store to go on later"
+    share = f"{found.left_out:,} of {found.left_out + asked:,} comparisons"
+    return Text(f"the time is up, {share} are left out; {kept}\n{chr(10).join(told)}", "yellow")
 
 
 def _why(found: Summary, case: Case) -> Text:
