@@ -44,6 +44,27 @@ def pytest_configure(config):
 
 
 MINUTES_TOGETHER = """
+    test_tensorflow_says_nothing_while_a_keras_file_is_read
+    test_what_tensorflow_refuses_on_a_cpu_is_known
+    test_every_output_is_revealed_and_replayed[onnxruntime]
+    test_every_output_is_revealed_and_replayed[litert,threads=2]
+    test_every_output_is_revealed_and_replayed[torch,threads=1]
+    test_products_and_sums_are_revealed_and_replayed[tensorflow]
+    test_what_is_new_in_a_store_adds_to_what_is_known
+    test_a_script_gives_the_targets_bits[tensorflow]
+    test_integers_are_exact_and_nothing_is_refused[openvino,precision=f32]
+    test_integers_are_exact_and_nothing_is_refused[openvino,precision=f32,threads=1]
+    test_reference_conforms_and_refuses_nothing
+    test_the_short_script_and_the_few_lines_print_the_measured_numbers
+    test_a_quick_run_stores_bits_and_orders[version_history]
+    test_commands_lose_nothing_on_narrow_terminals[40]
+    test_a_difference_of_lengths_is_explained_and_replayed
+    test_integers_are_exact_and_nothing_is_refused[torch,deterministic=1-dtypes3-7]
+    test_kernels_are_kept_where_the_library_names_them
+    test_facts_say_version_device_threads_and_whether_onednn_is_on
+    test_the_experiment_runs_quickly[onnx_conversion]
+    test_what_changes_with_the_size_is_found_and_explained[devices]
+    test_every_output_is_revealed_and_replayed[opencv,winograd=0]
     test_ctrl_c_prints_what_there_is
     test_long_chains_need_no_stack[2500]
     test_graphs_conform[tensorflow,xla=1]

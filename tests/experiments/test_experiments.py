@@ -89,8 +89,9 @@ def test_a_mistaken_store_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_saved_executed_beside_its_experiment_and_results(path):
-    assert (ROOT / "experiments" / f"{path.stem}.py").is_file()
-    assert list((ROOT / "results" / path.stem).glob("*/runs.parquet"))
+    if path.stem != "start_here":  # it reads what length_sweep stored
+        assert (ROOT / "experiments" / f"{path.stem}.py").is_file()
+        assert list((ROOT / "results" / path.stem).glob("*/runs.parquet"))
     book = json.loads(path.read_text())
     code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
     assert all(cell["execution_count"] for cell in code)
