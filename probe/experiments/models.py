@@ -30,6 +30,8 @@ PACKAGES = """
     regex==2026.11.15
     requests==2.34.2
     tqdm==4.70.1
+    flax==0.12.8
+    msgpack==1.2.4
 """.split()
 """300 MB unpacked. None of their own requirements is installed: they would bring other releases."""
 
@@ -231,6 +233,19 @@ SENTENCES = (
 )
 
 
+def codec(torch: Any) -> Any:
+    """A streaming codec's encoder (pytorch #104587): causal convolutions, of any length."""
+    nn = torch.nn
+    layers: list[Any] = []
+    channels = 1
+    for width, kernel in ((32, 7), (64, 8), (128, 10)):
+        layers += [nn.ConstantPad1d((kernel - 1, 0), 0.0), nn.Conv1d(channels, width, kernel)]
+        layers.append(nn.ELU())
+        channels = width
+    signal = torch.randn(2, 1, 400)
+    return nn.Sequential(*layers), lambda batch, length: (signal[:batch, :, : length or 400],)
+
+
 def minilm(folder: Path) -> Any:
     """A sentence transformer, mean-pooled: copies in a batch, or beside padded longer sentences."""
     sys.path.insert(0, str(folder))
@@ -419,6 +434,37 @@ def blocks(_: Path) -> Any:
     return lambda one: _sides(run, one)
 
 
+def flax_residual(folder: Path) -> Any:
+    """Two residual blocks of convolutions with GroupNorm, attention over the positions, in Flax."""
+    sys.path.append(str(folder))
+    import jax
+    from jax import numpy as jnp
+
+    nn = import_module("flax.linen")
+
+    class Residual(nn.Module):  # type: ignore[misc,name-defined]
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            x = nn.Conv(32, (3, 3))(x)
+            for strides in (1, 2):
+                y = nn.relu(nn.GroupNorm(num_groups=8)(nn.Conv(32, (3, 3), strides)(x)))
+                y = nn.Conv(32, (3, 3))(y)
+                x = nn.relu(nn.Conv(32, (1, 1), strides)(x) + y)
+            x = x.reshape(x.shape[0], -1, x.shape[-1])
+            x = x + nn.MultiHeadDotProductAttention(num_heads=4)(nn.LayerNorm()(x))
+            return nn.Dense(10)(x.mean(1))
+
+    module = Residual()
+    x = jnp.asarray(_normal(ALL, 24, 24, 3))
+    weights = jax.jit(module.init)(jax.random.key(0), x)
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+        function = jax.jit(module.apply) if compiled else module.apply
+        return lambda: function(weights, x[: batch or ALL])
+
+    return lambda one: _sides(run, one)
+
+
 def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
     """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
 
@@ -508,6 +554,11 @@ def every() -> Iterator[Model]:
     for name in ("MobileNetV2", "ResNet50"):
         kinds = (*batches(), *compiled)
         yield Model(name, "keras", seeded, kinds, application(name, 224))
+    inception = application("InceptionV3", 96)
+    yield Model("InceptionV3 (tensorflow #8670)", "keras", seeded, batches((1, 4)), inception)
+    streamed = (*lengths(400, 1, 8, 100), *batches((1,), 2))
+    yield Model("codec (pytorch #104587)", "torch", seeded, streamed, _torch(codec))
+    yield Model("Flax residual", "jax", seeded, (*batches(), *compiled), flax_residual)
     other = (Variation("library", "keras", "litert"),)
     kinds = (*batches(), *THREADS, *other)
     yield Model("MobileNetV2", "litert", seeded, kinds, converted("MobileNetV2", 96))

@@ -13,6 +13,7 @@ from probe.schema.tables import (
     TABLES,
     VERSION,
     arrow_schema,
+    described,
     keys,
     names,
     readme,
@@ -20,4 +21,4 @@ from probe.schema.tables import (
 )
 
 __all__ = ["ABOUT", "HISTORY", "NULL_INT", "RUN_IDENTITY", "TABLES", "TYPES", "VERSION"]
-__all__ += ["Column", "arrow_schema", "keys", "names", "readme", "run_id"]
+__all__ += ["Column", "arrow_schema", "described", "keys", "names", "readme", "run_id"]

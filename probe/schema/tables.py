@@ -432,6 +432,20 @@ def arrow_schema(table: str) -> pyarrow.Schema:
     return pa.schema(fields, {"probe.table": table, "probe.schema_version": str(VERSION)})
 
 
+def described(table: str) -> pyarrow.Schema:
+    """``arrow_schema`` as files have it: each field says ``description``, ``unit`` and ``null``.
+
+    ``null`` is what a null means, and absent where the column is never null; ``unit`` is absent
+    where there is none. The table's own description is ``probe.about``.
+    """
+    plain, about = arrow_schema(table), {b"probe.about": ABOUT[table].encode()}
+    for place, column in enumerate(TABLES[table]):
+        told = {"description": column.meaning, "unit": column.unit, "null": column.null or ""}
+        field = plain.field(place).with_metadata({k: v for k, v in told.items() if v})
+        plain = plain.set(place, field)
+    return plain.with_metadata({**plain.metadata, **about})
+
+
 def readme() -> str:
     """Text of ``results/README.md``; a test checks that the file says exactly this."""
     parts = [_INTRODUCTION.format(version=VERSION)]

@@ -68,9 +68,10 @@ class Writer:
         self.held = 0
         self._pieces: list[pa.Table] = []
         self._level = 9 if compacted else 1
-        told = dict(schema.arrow_schema(table).metadata) | ({_COMPACTED: "1"} if compacted else {})
-        said = layout.values(path)
-        kept = [field for field in schema.arrow_schema(table) if field.name not in said]
+        said, described = layout.values(path), schema.described(table)
+        told = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
+        told["probe.machine"] = said.get("machine", path.parent.name)
+        kept = [field for field in described if field.name not in said]
         self._schema = pa.schema(kept, told)
         self._temporary = ""
         self._stream: BinaryIO | None = None

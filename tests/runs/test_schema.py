@@ -58,3 +58,21 @@ def test_run_id_changes_with_what_may_change_bits_only():
 
 def test_run_id_is_the_same_for_all_time():
     assert schema.run_id({"target": "reference"}) == "973ba32980e9ffe6"
+
+
+def test_files_say_what_their_columns_are(tmp_path):
+    import pyarrow.parquet as pq
+
+    from probe.store import Store
+
+    row = dict.fromkeys(schema.names("failures"))
+    row |= {"run_id": "r", "target": "numpy", "kind": "crash", "message": "signal 11"}
+    with Store(tmp_path / "some-machine") as store:
+        store.append("failures", row)
+    found = pq.read_schema(tmp_path / "some-machine" / "failures.parquet")
+    assert found.metadata[b"probe.machine"] == b"some-machine"
+    assert found.metadata[b"probe.about"].decode() == schema.ABOUT["failures"]
+    for column in schema.TABLES["failures"]:
+        told = found.field(column.name).metadata
+        assert told[b"description"].decode() == column.meaning
+        assert told.get(b"null", b"").decode() == (column.null or "")
