@@ -1,4 +1,4 @@
-"""Why the same convolution gives other bits when only length, batch, device or version changed.
+"""Why the same convolution gives different bits when only length, batch, device or version changed.
 
 Ask in Python as on the command line; ``help(probe.explain)`` and the like say everything:
 

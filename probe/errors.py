@@ -62,7 +62,7 @@ class ClusterError(ProbeError):
 
 
 class Nondeterministic(ProbeError):
-    """The same work on the same target gave other bits, so no order can be read off it."""
+    """The same work on the same target gave different bits, so no order can be read off it."""
 
     exit_code = 3
 

@@ -168,7 +168,7 @@ def _judged(made, y, again, exact):
     if y.dtype != wanted or y.shape != exact.shape:
         return "wrong", f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
     if floats.to_bits(y, made["dtype"]).tobytes() != floats.to_bits(again, made["dtype"]).tobytes():
-        return "wrong", "the same call gave other bits"
+        return "wrong", "the same call gave different bits"
     differ = np.argwhere(floats.widen(y, made["dtype"]) != exact)
     if not differ.size:
         return "agrees", ""

@@ -95,7 +95,7 @@ def two_runs_options(command: Any) -> Any:
 @option("--plan", "DIR", PLAN, type=PATH)
 @trust_option
 @target_option(several=True)
-@fail_on_option(finding=f"some outputs that read content have other bits or are lacking, {UNKNOWN}")
+@fail_on_option(finding=f"some outputs that read content differ or are lacking, {UNKNOWN}")
 @output_options
 def network(
     model: str,

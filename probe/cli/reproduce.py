@@ -52,7 +52,7 @@ def shrink(
     any_cause: bool,
     out: Output,
 ) -> int:
-    """Makes a failing case smaller until no single step keeps the failure.
+    """Reduces a failing case until any further step would make the difference disappear.
 
     The cause is kept (order, rounding, ...), and the kernels where the library names them. Lengths,
     kernel, channels, filters, batch, stride, dilation, groups and padding become smaller, then the

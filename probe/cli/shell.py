@@ -74,7 +74,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
 @click.pass_context
 def commands(ctx: click.Context) -> None:
-    """Why the same convolution gives other bits when only the length, batch or device changed.
+    """Why the same convolution gives different bits when only the length, batch or device changed.
 
     \b
       probe targets                         what can run here

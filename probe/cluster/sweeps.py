@@ -351,7 +351,7 @@ class _Sweep:
             self._fix_digests(part, row)
             if part.digests and part.digests != (row["digest_at"], row["digest_against"]):
                 raise ValueError(
-                    f"{part.found.target}: it gives other bits than what is stored or the nodes "
+                    f"{part.found.target}: its bits differ from what is stored or the nodes "
                     "before it gave, though it says that it is the same machine and library"
                 )
 

@@ -236,8 +236,8 @@ def run(
 
 
 def _unsteady(where: Target, control: str) -> str:
-    """What a control showed: other bits, which an offset may pin to an address."""
-    found = "the same shape again gives other bits"
+    """What a control showed: different bits, which an offset may pin to an address."""
+    found = "the same shape again gives different bits"
     if control != "alignment differs":
         return found
     found += " where its operands lie at another address"

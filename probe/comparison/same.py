@@ -20,7 +20,7 @@ AT_ONCE = 1 << 22
 def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
     """Outputs that must agree have to be given the same operands. InputError: they are not.
 
-    Where a leaf's input, weight or bias has other bits on the other side, by another dtype, seed or
+    Where a leaf's input, weight or bias differs on the other side, by another dtype, seed or
     rounding, a difference says nothing of the library. Costs a read of both sides' operands.
     """
     one, two = left.operands, right.operands

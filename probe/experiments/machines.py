@@ -21,7 +21,7 @@ PLACE = ["target", "case_id", "vary", "at", "against"]
 """The columns that name a question that can be put to every machine."""
 
 COLOURS = ("#d9d9d9", "#56b4e9", "#d55e00", "#0072b2")
-"""Of ``agreement``'s columns: the same bits, other bits, and unstable on one machine alone."""
+"""Of ``agreement``'s columns: the same bits, different bits, and unstable on one machine alone."""
 
 
 def by_machine(store: str | Path) -> dict[str, Results]:
@@ -51,7 +51,7 @@ def pairs(found: Mapping[str, Results]) -> list[tuple[str, str]]:
 def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
     """Comparisons that both machines have, by target (rows) and by what is alike (columns).
 
-    ``same bits``; ``other bits``: stable, or unstable, on both; and ``unstable on`` either alone.
+    ``same bits``; ``different bits``: stable, or unstable, on both; ``unstable on`` one alone.
     The bits are those of the shorter side (``digest_at``); of the same library version alone.
     """
     import pandas as pd
@@ -59,10 +59,11 @@ def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.Dat
     one, other = (_comparisons(found[name]) for name in pair)
     both = one.merge(other, on=[*PLACE, "library_version"], suffixes=("", "_other"))
     unstable = both.differing > 0, both.differing_other > 0
-    kind = (both.digest_at == both.digest_at_other).map({True: "same bits", False: "other bits"})
+    words = {True: "same bits", False: "different bits"}
+    kind = (both.digest_at == both.digest_at_other).map(words)
     kind[unstable[0] & ~unstable[1]] = f"unstable on {pair[0]} alone"
     kind[unstable[1] & ~unstable[0]] = f"unstable on {pair[1]} alone"
-    columns = ["same bits", "other bits", *(f"unstable on {name} alone" for name in pair)]
+    columns = ["same bits", "different bits", *(f"unstable on {name} alone" for name in pair)]
     counts = pd.crosstab(both.target, kind)
     return counts.reindex(index=in_order(both.target), columns=columns, fill_value=0)
 

@@ -86,7 +86,7 @@ def growth(axes: Axes, scaled: pd.DataFrame, names: Sequence[str], part: object 
 def program_bars(
     axes: Axes, counts: pd.DataFrame, sizes: pd.DataFrame, labels: Mapping[str, str]
 ) -> None:
-    """Draws how many of ``sizes`` runs end in other bits, a row a target, a column a way.
+    """Draws how many of ``sizes`` runs end in different bits, a row a target, a column a way.
 
     ``least`` is drawn as bars, the share; the other ways as numbers on the right.
     """
@@ -111,7 +111,7 @@ def program_bars(
     axes.set_yticks(rows, [str(name) for name in counts.index], fontsize=7)
     axes.set_ylim(len(rows) - 0.4, -1.5)
     axes.set(xlim=(0, 1.05 + step * (len(others) + 0.1)), xticks=np.arange(0, 0.81, 0.2))
-    axes.set_xlabel("share of the contents whose program ends in other bits", loc="left")
+    axes.set_xlabel("share of the contents whose program ends in different bits", loc="left")
 
 
 def cost_bars(

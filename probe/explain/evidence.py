@@ -106,7 +106,7 @@ class Added:
 
     ``summation`` is None where the order is not known; then ``sums`` is empty and ``result`` None.
     ``own``: nodes of the tree that the other side does not have. ``bits_part``: the first node that
-    sums what a node of the other side sums, to other bits. ``reads``: the flat index into x
+    sums what a node of the other side sums, to different bits. ``reads``: the flat index into x
     that each leaf meets, -1 for padding; None where the windows were not read off. ``reached``:
     what made it NaN without a weight in it, in words; empty where nothing did.
     """
@@ -281,7 +281,7 @@ def _add_up(
 
 
 def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
-    """The first node on the left that the right sums to other bits, and that node on the right."""
+    """The first node on the left that the right sums to different bits, and the right's node."""
     assert left.summation is not None and right.summation is not None
     theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
     for node, leaves in enumerate(_leaf_sets(left.summation.tree)):

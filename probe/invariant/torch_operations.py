@@ -454,7 +454,7 @@ class Operators:
             key, lambda: torch_attention.Heads(shapes, q.dtype, mask is not None, words)
         )
         if not known.sizes.usable(count):
-            self.keeper.leave(known.run.operation.key, f"other bits at {count} heads of samples")
+            self.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
         return torch_attention.attend(q, k, v, mask, words)[:, :, :length]
 
     def _flash(

@@ -350,7 +350,7 @@ class Graph:
         return not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
 
     def _differs(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
-        """A size at which whole runs have other bits; the operation is the one that is judged so,
+        """A size at which whole runs differ in bits; the operation is the one that is judged so,
         where one is."""
         told = self._judged(content, size, boxes)
         if told.serves:

@@ -63,7 +63,7 @@ class GraphPlan:
     """Padded sizes for contents. ``along``: the axis of each input that is padded.
 
     ``constant``: the outputs of padding alone at the fixed size. ``checked``: contents that were
-    run on fresh inputs, ``failed``: those whose outputs had other bits; a plan with any must not be
+    run on fresh inputs, ``failed``: those whose outputs differed; a plan with any must not be
     used. ``over``: why the search stopped early, empty if it did not. ``between``: shorter sizes
     that take constants between operations, of some contents.
     """

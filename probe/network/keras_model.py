@@ -248,7 +248,7 @@ def _write(writer: Writer, layer: Any) -> None:
 def _convolution(writer: Writer, layer: Any, op: str) -> None:
     if layer.padding not in ("valid", "same"):
         if layer.padding != "causal":
-            raise Stop(layer.name, op, f"padding={layer.padding} is not known here")
+            raise Stop(layer.name, op, f"padding={layer.padding} is not supported")
         before = (layer.kernel_size[0] - 1) * layer.dilation_rate[0]
         writer.add("pad", f"{layer.name}/causal", padding=[(before, 0)])
     words: dict[str, Any] = {

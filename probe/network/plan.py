@@ -56,7 +56,7 @@ class Plan:
     ``constant``: outputs of padding alone at the full length, (1, *height, outputs, channels).
     ``axis``: of (batch, ..., channels), the one that is padded; ``constant`` has the length last.
     ``rule``: the plan in a sentence, empty where only the table says it. ``failed``: contents whose
-    outputs had other bits in the check; a plan with any must not be used. ``part``: of a model that
+    outputs differed in the check; a plan with any must not be used. ``part``: of a model that
     was read in part, ``Network.part``: then it holds for that part alone, and is not written.
     ``layouts``: how the user's input may lie in memory, words of :mod:`probe.layout`.
     ``uncertified``: what was not asked for every addition and fusion, and why; empty if all was.
@@ -174,7 +174,7 @@ def uncertified(lengths: SafeLengths, table: dict[int, int]) -> str:
 
 
 def _other_constants(plan: Plan, lengths: SafeLengths, nothing: np.ndarray) -> list[str]:
-    """Returns in which layouts of the input padding alone gives other bits than the plan's."""
+    """Returns in which layouts of the input padding alone gives different bits from the plan's."""
     own, run = plan.constant, lengths.runner.as_used
     apart = [
         word
@@ -182,7 +182,7 @@ def _other_constants(plan: Plan, lengths: SafeLengths, nothing: np.ndarray) -> l
         if not ulp.equal(run(nothing, word), own, lengths.network.dtype)
     ]
     text = (
-        "the constant outputs are those of a contiguous input, and a {} one gives other bits: "
+        "the constant outputs are those of a contiguous input, and a {} one gives different bits: "
         "complete(..., constant=model(padding alone))"
     )
     return [text.format(word) for word in apart]
@@ -263,8 +263,8 @@ def rule(lengths: SafeLengths) -> str:
         name = network.layers[number].name
         bounds.append(f"{name} gives at least {min(good)} position{'s' * (min(good) > 1)}")
     if not bounds and network.part:
-        return f"every length that holds the windows up to {network.layers[-1].name}"
-    return " and ".join(bounds) if bounds else "every length that holds the windows is safe"
+        return f"no extra padding is needed up to {network.layers[-1].name}"
+    return " and ".join(bounds) if bounds else "no extra padding is needed to keep the bits"
 
 
 def assumptions(lengths: SafeLengths) -> list[str]:

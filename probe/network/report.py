@@ -36,7 +36,7 @@ class Report:
 
     @property
     def finding(self) -> bool:
-        """Whether some activations that read content have other bits or are lacking, or whether
+        """Whether some activations that read content have different bits or are lacking, or whether
         that is unknown."""
         return self.verdict != "equal"
 

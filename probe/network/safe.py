@@ -71,7 +71,7 @@ class SafeLengths:
     ``widths``: layer -> size of its input -> what was seen there. ``by_bits``: layers that are no
     sums on this target, with the reason. ``by_places``: activations, and what they were asked.
     ``end_to_end``: padded length -> outputs, of those that all
-    layers compute alike, that have other bits end to end. Errors: TargetError; what a target
+    layers compute alike, that have different bits end to end. Errors: TargetError; what a target
     refuses ends in one.
     """
 

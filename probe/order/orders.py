@@ -207,7 +207,7 @@ def reveal(
     questions may be spent on certifying what was found (see ``certificate``), 0: none. An output
     that answers otherwise is revealed anew, from its own filter's answers. ``zeros``
     ``"differ"``: the sign of a sum of zeros is asked too.
-    Nondeterministic: the same call gave other bits. NotASum: the operator is not linear. An output
+    Nondeterministic: the same call differed. NotASum: the operator is not linear. An output
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:

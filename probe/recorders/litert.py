@@ -108,7 +108,7 @@ class Recorder:
             self._give_up(f"its operators can't be run one by one ({said})")
             return
         if any(not _same(*pair) for pair in zip(found, wanted, strict=True)):
-            self._give_up("its operators run one by one give other bits")
+            self._give_up("its operators run one by one give different bits")
             return
         self.cut = cut
 

@@ -91,7 +91,7 @@ class Recorder:
             return
         for got, due in zip(found, wanted, strict=True):
             if got.dtype != due.dtype or not _same(got, due):
-                self._give_up("its nodes run one by one give other bits")
+                self._give_up("its nodes run one by one give different bits")
                 return
         self.optimised = optimised
 

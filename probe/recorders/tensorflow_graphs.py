@@ -42,7 +42,7 @@ HARMLESS = (
 COMPILED, STATE, BITS = (
     "compiled functions (XLA) are one operation",
     "a function that changes a state, draws random numbers or calls Python is one operation",
-    "a function whose nodes, run one by one, give other bits is one operation",
+    "a function whose nodes, run one by one, give different bits is one operation",
 )
 
 

@@ -22,7 +22,7 @@ FILLS = (0xFF, 0x3F)
 """Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""
 
 AGAIN = 3
-"""Runs with each kind of memory where any run gave other bits."""
+"""Runs with each kind of memory where any run gave different bits."""
 
 MOST_BYTES = 1 << 26
 """Bytes of freed memory that are filled at most for an array."""

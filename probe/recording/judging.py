@@ -205,7 +205,7 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
         try:
             sides = _sides(one, left, right, output, pair)
             if not all(_as_recorded(side) for side in sides):
-                return Judged("", "alone it gives other bits than in the run")
+                return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
             for told in compared_cases(sides, known, lambda: Revealer(kept=None, budget=budget)):
                 if told.unknown or told.left.orders is None or told.right.orders is None:

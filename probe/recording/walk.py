@@ -2,7 +2,7 @@
 watching change it, is it the same model on the same inputs, where do the two part, and why.
 
 A run that does not repeat is refused before anything is compared, with the operation that does not
-repeat. What is said afterwards is of the watched runs; where those have other bits than the
+repeat. What is said afterwards is of the watched runs; where those have different bits from the
 unwatched ones, a note says so.
 """
 

@@ -121,7 +121,7 @@ class Work(ABC):
         """By number and length what times a call: see ``in_turns``."""
 
     def other_bits(self, found: Found) -> int:
-        """At how many lengths a remedy that is exact by order gives other bits on operands."""
+        """At how many lengths a remedy that is exact by order gives different bits on operands."""
         return 0
 
     def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:

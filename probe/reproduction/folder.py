@@ -181,7 +181,7 @@ def shrunken(
 def _check(found: Comparison, finding: Finding) -> None:
     """Refuses what nobody could reproduce."""
     if "nondeterministic" in {found.left.refusal, found.right.refusal}:
-        raise Nondeterministic(f"{finding.label}: the same run again gives other bits")
+        raise Nondeterministic(f"{finding.label}: the same run again gives different bits")
     if not len(found.differing):
         why = "the operands do not show the difference"
         raise InputError("case", finding.label, why, "leave out --keep, or try --operands cancel")

@@ -120,7 +120,7 @@ def reproduce(
         facts = session.facts
         first = found.first
         if not found.steady:
-            raise Nondeterministic(f"{network.name}: the same run again gives other bits")
+            raise Nondeterministic(f"{network.name}: the same run again gives different bits")
         if first is None or found.explanation is None:
             where = f" in {network.part}" if network.part else ""
             why = (
@@ -208,7 +208,7 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> s
             operands += layout.assignments(f"{name}_{number}", layout.exact(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
     return program.rendered(
-        title=f"{used.name} {version}: a network gives other bits with other padding.",
+        title=f"{used.name} {version}: a network gives different bits with other padding.",
         about=program.wrapped(finding.label + ".", f"{dtype}, on {target.text}.")
         + ["The outputs that are compared read the same content and padding in both runs."],
         libraries=[used, used],

@@ -152,7 +152,7 @@ def prove(
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
     if first.bits != expected[: len(first.bits)] or not first.bits:
         told = f"{first.bits[:1]} where {expected[:1]} was measured"
-        raise NotReproduced(f"script=reproduce.py: it gives other bits: {told}")
+        raise NotReproduced(f"script=reproduce.py: it gives different bits: {told}")
     return first
 
 

@@ -93,8 +93,8 @@ PADDED_LENGTHS = second(
         *("positions",),
     ),
     Column("unknown", "int", "layers whose summation is not known at `safe`", "layers"),
-    Column("differing_least", "int", "outputs at `least` with other bits", "outputs"),
-    Column("differing_safe", "int", "outputs at `safe` with other bits", "outputs"),
+    Column("differing_least", "int", "outputs at `least` with different bits", "outputs"),
+    Column("differing_safe", "int", "outputs at `safe` with different bits", "outputs"),
     Column("checked", "int", "sets of fresh operands for the last two", "sets"),
 )
 
@@ -107,10 +107,10 @@ PROGRAMS = second(
     Column("padded", "int", "the run's padded length", "positions"),
     FIXED,
     Column("compared", "int", "outputs that read content", "outputs"),
-    Column("differing", "int", "of these, with other bits than the fixed run's", "outputs"),
+    Column("differing", "int", "of these, with different bits from the fixed run's", "outputs"),
     Column("max_ulp", "int", "largest absolute distance", "ulp", null="no distance is a number"),
     Column(
-        *("other_than_layers", "int", "outputs of the fixed run with other bits layer by layer"),
+        *("other_than_layers", "int", "outputs of the fixed run that differ layer by layer"),
         *("outputs",),
         null="not asked",
     ),
@@ -127,7 +127,7 @@ DECISIONS = second(
     Column("taken", "int", "positions (or values) that were decided on", "decisions"),
     Column("crossed", "int", "decisions that are not those of the fixed run", "decisions"),
     Column("margin", "float", "smallest distance from being decided otherwise", "eps * largest"),
-    Column("differing", "int", "outputs with other bits than the fixed run's", "outputs"),
+    Column("differing", "int", "outputs with different bits from the fixed run's", "outputs"),
     Column("error", "float", "largest |output - float64's| / (eps * largest |output|)", "1"),
     Column("error_fixed", "float", "the same of the fixed run", "1"),
 )
@@ -261,7 +261,7 @@ TRIALS = since(
     Column("by_order", "int", "outputs that are added in another way", "outputs", null=REFUSED),
     Column("unknown", "int", "outputs whose summation is not known", "outputs", null=REFUSED),
     Column("refereed", "int", "outputs of direct calls, both sides", "outputs", null=NO_REFEREE),
-    Column("other", "int", "of these, with other bits than probe's", "outputs", null=NO_REFEREE),
+    Column("other", "int", "of these, different from probe's", "outputs", null=NO_REFEREE),
     Column("missed", "int", "outputs that differ by the referee alone", "outputs", null=NO_REFEREE),
     Column("false", "int", "outputs that differ by probe alone", "outputs", null=NO_REFEREE),
     Column("unrefereed", "text", "why there is no referee", null="there is one", foreign=True),

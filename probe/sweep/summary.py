@@ -16,7 +16,7 @@ class Difference:
     """One comparison with differing outputs.
 
     ``max_ulp`` is None where no distance is a number; ``first`` is a flat index into the left
-    output. ``control`` other than ``equal``: the same shape gives other bits too, so this says
+    output. ``control`` other than ``equal``: the same shape gives different bits too, so this says
     nothing about the axis.
     """
 

@@ -1,7 +1,7 @@
 """Operands that repeat along the length, so that calls of any length hold few distinct windows.
 
 What a summation gives on the distinct windows is what it gives at every length, apart from the
-windows that meet padding. The operands are of the kind ``cancel``: another one gives other bits.
+windows that meet padding. The operands are of the kind ``cancel``: others give different bits.
 Windows that meet padding have sets of their own, made for the leaves that they read: half a pair
 that cancels shows nothing. ``wide`` sets are made for accumulators of more digits than the dtype
 has, which lose nothing of the others.

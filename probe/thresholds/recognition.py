@@ -101,7 +101,7 @@ class Recogniser:
         """
         call = _Call(self, length)
         if not call.steady:
-            self.evidence = self.evidence or "the same call again gave other bits"
+            self.evidence = self.evidence or "the same call again gave different bits"
             return call.pattern()
         call.recognise(self.popular)
         apart = False
@@ -389,7 +389,7 @@ class _Call:
     def _doubts(self) -> str:
         if self.steady and self.open.any():
             return f"{int(self.open.sum()):,} outputs have no known summation"
-        return self.uncertified if self.steady else "the same call again gave other bits"
+        return self.uncertified if self.steady else "the same call again gave different bits"
 
 
 def _number(known: list[Any], one: Any) -> int:

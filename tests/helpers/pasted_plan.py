@@ -53,7 +53,7 @@ def onnxruntime(path):
 
 
 def apart(one, two):
-    """How many elements have other bits."""
+    """How many elements have different bits."""
     assert one.shape == two.shape and one.dtype == two.dtype == np.float32
     bits = [np.ascontiguousarray(array).view(np.uint32) for array in (one, two)]
     return int((bits[0] != bits[1]).sum())

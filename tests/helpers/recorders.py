@@ -144,7 +144,7 @@ def network(x: np.ndarray, blocks: int = 1, seed: int = 1) -> Taped:
 
 
 def apart(x: np.ndarray) -> tuple[Taped, Taped]:
-    """Two runs of ``network`` of which the first layer adds in different orders, and to other bits.
+    """Two runs of ``network`` of which the first layer adds in different orders, to different bits.
 
     The order is sought on this machine: which two round differently is nobody's promise.
     """

@@ -127,7 +127,7 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(
     # the plan's own constants are those of contiguous inputs, and it says where others' differ
     tail = "tail" if way != "turned" else "differing"
     if way == "turned":
-        said = any("a transposed one gives other bits" in one for one in made.assumed)
+        said = any("a transposed one gives different bits" in one for one in made.assumed)
         assert said == any(one["tail"] for one in told)
     failed = [one for one in told if not one["kept"] or one[tail] or one["differing"]]
     assert not failed, f"{path.name}, {made.to_json()}"

@@ -25,7 +25,7 @@ def run(backend, spec, x, w, b=None):
 
 
 def report(length, **switches):
-    """conv1d with 5 summands, x * w of very different sizes: every order gives other bits."""
+    """conv1d with 5 summands, x * w of very different sizes: every order gives different bits."""
     spec = conformance.spec("conv1d", [5])
     x = np.sin(np.arange(1, length + 1, dtype=np.float32) ** 2).reshape(1, length, 1)
     w = np.array([0.9, -1.7, 3.1, -0.6, 1.3], np.float32).reshape(5, 1, 1)

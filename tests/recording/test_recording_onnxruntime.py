@@ -383,7 +383,9 @@ def test_a_model_whose_nodes_give_other_bits_is_one_operation(monkeypatch):
     monkeypatch.setattr(recorder, "_run", lambda one: [np.nextafter(own(one)[0], np.float32(9))])
     recorder.record(seen.append)
     assert [(one.op, one.path) for one in seen] == [("model", "")]
-    assert recorder.note == "the model is one operation: its nodes run one by one give other bits"
+    assert recorder.note == (
+        "the model is one operation: its nodes run one by one give different bits"
+    )
     (found,) = seen[0].again([x])
     assert found.shape == (4, 5)
 

@@ -182,7 +182,7 @@ def test_a_target_that_is_not_here_is_tried_with_this_interpreter(made, tmp_path
 def test_what_no_fresh_process_confirms_is_refused(made):
     found, _ = made
     pairs = folder.expected_bits(found.explanation)
-    with pytest.raises(NotReproduced, match="other bits"):
+    with pytest.raises(NotReproduced, match="different bits"):
         proof.prove(found.script, found.targets, [("0", "1")], 1)
     gone = found.script.replace('"length_switch": "8"', '"length_switch": "99"')
     with pytest.raises(NotReproduced, match="not in 1 fresh ones: exit status 0: none of 1"):

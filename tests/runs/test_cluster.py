@@ -266,7 +266,7 @@ def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, 
 
     found, _ = swept({"a": honest, "b": other_bits})
     (failure,) = found.to_json()["failures"]
-    assert failure["kind"] == "refused" and "gives other bits" in failure["message"]
+    assert failure["kind"] == "refused" and "gives different bits" in failure["message"]
     same(tmp_path / "store", plain[0])
 
 

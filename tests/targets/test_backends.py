@@ -103,7 +103,7 @@ def test_a_backend_that_changes_its_mind_is_found_out():
         return np.full((1, 7, 1), len(calls), np.float32)
 
     found = conformance.compare(conformance.spec("conv1d", [3]), [9], 1, drifting)
-    assert found.detail == "the same call gave other bits"
+    assert found.detail == "the same call gave different bits"
 
 
 def test_small_integers_stay_exact_in_every_format():

@@ -60,7 +60,7 @@ def heading(told: Mapping[str, Any]) -> Text:
         text.append(f"\nread as a chain of {said}", "default")
         text.append(f"\n{WHOLE}", "default")
     text.append(
-        f"\nan output reads {last['field']:,} positions, neighbours are {last['jump']:,} apart; "
+        f"\nreceptive field {last['field']:,}, stride {last['jump']:,}; "
         f"{counted(last['outputs'], 'output')} at the fixed length",
         "default",
     )
@@ -105,9 +105,9 @@ def _of_part(report: Report) -> str:
 
 
 def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableType:
-    right = ("content", "padded", "kept", "tail")
+    right = ("content length", "padded to", "outputs compared", "constant outputs")
     rows = table(
-        *right, "differs from", "outputs that differ", "same shape again", "is", right=right
+        *right, "first to differ", "outputs that differ", "repeat run", "cause", right=right
     )
     for one in comparisons[:MOST]:
         last, first = one.layers[-1], one.first
@@ -163,7 +163,7 @@ def _layers(one: PaddedComparison) -> RenderableType:
         "replayed",
     )
     head = Text(f"content {one.need.content:,} padded to {one.padded:,}, layer by layer", "bold")
-    rows = table("layer", *right, "cause", "same shape again", right=right)
+    rows = table("layer", *right, "cause", "repeat run", right=right)
     for at in one.layers:
         causes = ", ".join(f"{name} {count:,}" for name, count in at.causes.items())
         rows.add_row(
@@ -200,7 +200,7 @@ def _plan(plan: Plan) -> RenderableType:
     head.append(f": {rule}", "default")
     checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
     if plan.failed:
-        checked.append(f"other bits at content {ranges(plan.failed)}", "red")
+        checked.append(f"different bits at content {ranges(plan.failed)}", "red")
     else:
         checked.append(f"exact on fresh operands at {counted(len(plan.checked), 'content')}")
     sure = Text(certificate.words(plan.uncertified), "yellow" if plan.uncertified else "green")

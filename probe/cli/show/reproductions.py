@@ -13,7 +13,7 @@ from probe.printing import counted, differ, up_to
 from probe.reproduction.report import LIMIT
 
 ENDED = {
-    "minimal": "no single step keeps it",
+    "minimal": "minimal",
     "budget": "the budget is used up; --most N tries more",
     "interrupted": "interrupted: the smallest so far",
 }
@@ -23,11 +23,11 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     """Returns the smallest case, from where, in how many tries."""
     head = Text(found["label"], style="bold")
     lines = [f"from {start}"]
-    lines.append(f"{found['calls']} cases tried, {found['runs']} runs; {ENDED[found['ended']]}")
+    lines.append(f"{found['calls']} reductions tried, {found['runs']} runs; {ENDED[found['ended']]}")
     counts = ", ".join(f"{n} in {name}" for name, n in found["case"]["not_zero"].items())
     lines.append(f"operands that are not 0: {counts}")
     if found["near"]:
-        lines.append(f"nearest case without it: {found['near']['case']}")
+        lines.append(f"nearest case that agrees: {found['near']['case']}")
     parts: list[RenderableType] = [head, *map(Text, lines), *_kept(found), _difference(found)]
     parts += [causes_table(found["causes"])] if found["causes"] else []
     if not found["shown"]:
@@ -78,9 +78,9 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [head, *_kept(found), _difference(found)]
     parts.append(causes_table(found["causes"]))
     if found["calls"] is not None:
-        parts.append(Text(f"{found['calls']} cases tried; {ENDED[found['ended']]}"))
+        parts.append(Text(f"{found['calls']} reductions tried; {ENDED[found['ended']]}"))
     if found["near"]:
-        parts.append(Text(f"nearest case without it: {found['near']['case']}"))
+        parts.append(Text(f"nearest case that agrees: {found['near']['case']}"))
     parts += [
         Text(f"{one['target']} {one['version']}: {one['said']}") for one in found["elsewhere"]
     ]
@@ -102,7 +102,7 @@ def verified(found: Mapping[str, Any]) -> RenderableType:
     style = {"still there": "red", "gone": "green"}.get(found["verdict"], "yellow")
     parts = [Text(f"{found['verdict']}: {found['why']}", style)]
     if found["same_bits"] is False:
-        parts.append(Text("with other bits than where it was written"))
+        parts.append(Text("with different bits from where it was written"))
     if found["interpreter"] == "own":
         targets = " and ".join(dict.fromkeys(found["targets"]))
         parts.append(Text(f"{targets} is not here: this interpreter ran it", "yellow"))
