@@ -23,7 +23,8 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     """Returns the smallest case, from where, in how many tries."""
     head = Text(found["label"], style="bold")
     lines = [f"from {start}"]
-    lines.append(f"{found['calls']} reductions tried, {found['runs']} runs; {ENDED[found['ended']]}")
+    tried = f"{found['calls']} reductions tried, {found['runs']} runs"
+    lines.append(f"{tried}; {ENDED[found['ended']]}")
     counts = ", ".join(f"{n} in {name}" for name, n in found["case"]["not_zero"].items())
     lines.append(f"operands that are not 0: {counts}")
     if found["near"]:
