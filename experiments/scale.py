@@ -47,6 +47,7 @@ class Plan(NamedTuple):
     spread: int
     repeat: int
     throughput: int
+    long_calls: tuple[int, int, int]
     kills: int
 
 
@@ -58,6 +59,7 @@ FULL = Plan(
     spread=1000,
     repeat=3,
     throughput=10_000,
+    long_calls=(256, 512, 2000),
     kills=200,
 )
 QUICK = Plan(
@@ -68,6 +70,7 @@ QUICK = Plan(
     spread=20,
     repeat=1,
     throughput=40,
+    long_calls=(4, 4, 20),
     kills=3,
 )
 
@@ -217,34 +220,54 @@ def command(*words: str) -> None:
 
 
 def throughput(target: str, plan: Plan) -> Iterator[Row]:
-    """The same command in one process, as two shards, and on a cluster of two, in turns."""
-    words = "sweep --op conv1d --kernel 3 --in-channels 4 --filters 4 --control differing".split()
-    words += ["--lengths", f"3..{plan.throughput + 3}", "--target", target, "--store"]
-    ways: list[tuple[str, list[list[str]]]] = [
+    """The same commands in one process, as two shards, and on a cluster of two, in turns.
+
+    Calls of some ten microseconds, of which a sweep in one process occupies two processors too; and
+    calls of many milliseconds, beside which nothing else counts. The start of all is included.
+    """
+    channels, filters, lengths = plan.long_calls
+    short = ("throughput, short calls", 3, 4, 4, plan.throughput)
+    for subject, kernel, inputs, outputs, count in (
+        short,
+        ("throughput, long calls", 5, channels, filters, lengths),
+    ):
+        words = f"sweep --op conv1d --kernel {kernel} --in-channels {inputs} --filters {outputs}"
+        asked = f"--control differing --lengths {kernel}..{count + kernel} --target {target}"
+        for repeat in range(1, plan.repeat + 1):
+            for variant, parts in ways()[:: -1 if repeat % 2 else 1]:
+                yield timed(
+                    subject, variant, parts, [*words.split(), *asked.split()], count, repeat
+                )
+
+
+def ways() -> list[tuple[str, list[list[str]]]]:
+    """How a command may be run: by name, what each of its processes gets beside it."""
+    found: list[tuple[str, list[list[str]]]] = [
         ("one process", [[]]),
         ("two shards", [["--shard", "1/2"], ["--shard", "2/2"]]),
     ]
-    if has_cluster():
-        ways.append(("cluster local:2", [["--cluster", "local:2"]]))
-    for repeat in range(1, plan.repeat + 1):
-        for variant, parts in ways[:: -1 if repeat % 2 else 1]:
-            with tempfile.TemporaryDirectory() as folder:
-                start = time.monotonic()
-                running = [
-                    subprocess.Popen(
-                        [sys.executable, "-m", "probe", *words, folder, *part, "--json"],
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                    )
-                    for part in parts
-                ]
-                statuses = [each.wait() for each in running]
-                seconds = time.monotonic() - start
-                done = 0 if any(statuses) else len(load(folder).comparisons)
-            if done == plan.throughput:
-                yield row("throughput", variant, done, seconds, "s", repeat)
-            else:
-                yield row("throughput", f"{variant}: failed", done, seconds, "s", repeat)
+    return found + [("cluster local:2", [["--cluster", "local:2"]])] * has_cluster()
+
+
+def timed(
+    subject: str, variant: str, parts: list[list[str]], words: list[str], count: int, repeat: int
+) -> Row:
+    """Seconds until all processes of a command have ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.monotonic()
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "probe", *words, "--store", folder, *part, "--json"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for part in parts
+        ]
+        statuses = [each.wait() for each in running]
+        seconds = time.monotonic() - start
+        done = 0 if any(statuses) else len(load(folder).comparisons)
+    failed = "" if done == count else ": failed"
+    return row(subject, f"{variant}{failed}", done, seconds, "s", repeat)
 
 
 def has_cluster() -> bool:
