@@ -35,8 +35,13 @@ SECONDS = 1.0
 FIRST = 4
 """Values of a target's first batches, before it is known what a value costs."""
 
-GROWTH = 4
+GROWTH = 16
 """A batch is at most so many times as large as the one before."""
+
+SHARE = 20
+"""A batch costs at least so many times what it costs beside its values."""
+
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 PATIENCE = 30.0
 """Seconds without a node before a target's values are recorded as not run."""
@@ -162,7 +167,7 @@ class _Part:
     def resize(self, count: int, seconds: float) -> None:
         """Sets the size of the next batches by what the last ones cost.
 
-        A batch has a cost of its own: the longest value is run for each. It should be a tenth.
+        A batch has a cost of its own: operands are made, and the longest value is run for each.
         """
         self.costs = [*self.costs[-7:], (count, max(seconds, 1e-4))]
         counts = [n for n, _ in self.costs]
@@ -172,14 +177,25 @@ class _Part:
             many = min(s for n, s in self.costs if n == max(counts))
             each = max((many - few) / (max(counts) - min(counts)), 1e-6)
             fixed = max(few - min(counts) * each, 0.0)
-        wanted = max(SECONDS - fixed, 10 * fixed, each) / each
+        wanted = max(SECONDS - fixed, SHARE * fixed, each) / each
         self.size = max(1, min(int(wanted), count * GROWTH))
+
+    @property
+    def deep(self) -> int:
+        """Batches that a thread has at a time: a second one waits once their cost is known."""
+        return 2 if len({count for count, _ in self.costs}) > 1 else 1
 
     def batch(self, threads: int) -> list[int]:
         """Takes the next values: fewer towards the end, so that all nodes end together."""
         share = math.ceil(len(self.todo) / (2 * max(threads, 1)))
         count = min(self.size, max(share, math.ceil(self.size / 4)), len(self.todo))
         return [self.todo.popleft() for _ in range(count)]
+
+
+def _spread(values: Sequence[int]) -> list[int]:
+    """The values in an order in which every part of them costs about the same: long and short."""
+    places = range(len(values))
+    return [values[place] for place in sorted(places, key=lambda n: n * GOLDEN % 1)]
 
 
 class _Sweep:
@@ -266,7 +282,7 @@ class _Sweep:
         for value in before:
             part.found.add(known[value], before=True)
         part.open -= set(before)
-        part.todo = deque(value for value in self.asking.values if value in part.open)
+        part.todo = deque(_spread([value for value in self.asking.values if value in part.open]))
         part.control = before[0] if before else self.asking.values[0]
         if before:
             self._fix_digests(part, known[before[0]])
@@ -293,14 +309,14 @@ class _Sweep:
             nodes = self._nodes(part)
             threads = sum(one.threads for one in nodes)
             for one in nodes:
-                free = self.cluster.load([one]) < 2 * one.threads
+                free = self.cluster.load([one]) < part.deep * one.threads
                 if part.todo and free and one.address not in part.entered:
                     part.entered[one.address] = 0
                     values = dict.fromkeys([part.control, *part.batch(threads)])
                     self._ask(part, list(values), [one])
             known = [n for n in nodes if part.entered.get(n.address)]
             threads = sum(one.threads for one in known)
-            while part.todo and known and self.cluster.load(known) < 2 * threads:
+            while part.todo and known and self.cluster.load(known) < part.deep * threads:
                 self._ask(part, part.batch(threads), known)
 
     def _ask(self, part: _Part, values: list[int], nodes: list[Node]) -> None:
