@@ -105,7 +105,7 @@ def _of_part(report: Report) -> str:
 
 
 def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableType:
-    right = ("content length", "padded to", "outputs compared", "constant outputs")
+    right = ("content", "padded to", "compared", "constant")
     rows = table(
         *right, "first to differ", "outputs that differ", "repeat run", "cause", right=right
     )
