@@ -33,8 +33,8 @@ def test_a_full_run_is_a_million_convolutions_and_a_milliard_of_compared_outputs
 def test_a_quick_run_measures_everything_and_its_notebook_draws_it(tmp_path):
     assert not scale.main(["--quick", "--store", str(tmp_path / "s")], standalone_mode=False)
     found = load(tmp_path / "s").measurements.set_index(["subject", "variant"]).value
-    assert found["kill -9", "rows lost or changed"].tolist() == [0]
-    assert found["kill -9", "parent"].sum() + found["kill -9", "child"].sum() >= 3
+    assert found["kill -9", "rows lost or changed"] == 0
+    assert found["kill -9", "parent"] + found["kill -9", "child"] >= 3
     assert found["sweep", "compared"].tolist() == [800, 2400]
     assert found["sweep", "differing"].sum() == found["sweep", "failures"].sum() == 0
     assert {"one process", "two shards"} <= set(found["throughput, long calls"].index)
