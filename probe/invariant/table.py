@@ -106,7 +106,7 @@ class Table:
         marks.clear()
         for size in (asked[number] for number in at):
             if sizes.mark(size) != kept[size]:
-                self.notes.append(f"{sizes.operation.key}: size {size} gives different bits: anew")
+                self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
                 sizes.entry.certified.clear()
                 return
         if self.trusted:

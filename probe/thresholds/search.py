@@ -405,7 +405,7 @@ class _Search:
         unsteady = [str(n) for n, found in self.seen.items() if not found.steady]
         result.checked.append(f"the same call again at all {len(self.seen)} lengths")
         if unsteady:
-            result.violations.append(f"the same call differs when repeated: {', '.join(unsteady)}")
+            result.violations.append(f"the same call again differs: {', '.join(unsteady)}")
         result.seconds = time.monotonic() - self.begun
 
 
