@@ -2,7 +2,7 @@
 
 Until the time is up a campaign asks as always. Then it asks nothing more: a question in flight may
 finish, for ``grace`` seconds; what takes longer is ended with its process, and counts as left out,
-since nobody knows whether it would have come to an end.
+since it is not known whether it would have ended.
 """
 
 from __future__ import annotations

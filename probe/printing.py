@@ -302,3 +302,16 @@ def differ(differing: int, compared: int, max_ulp: int | None) -> str:
     """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
     verb = "differs" if differing == 1 else "differ"
     return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"
+
+
+@contextmanager
+def without_stderr() -> Iterator[None]:
+    """Drops what a library writes to standard error past Python, as TensorFlow does."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

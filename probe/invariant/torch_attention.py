@@ -135,5 +135,5 @@ def masked_wide(mask: Any, q: Any, length: int, size: int) -> Any:
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -math.inf)
     wide[:, :, :length, :length] = mask.to(q.dtype)
-    wide[:, :, length:, 0] = 0  # rows that nobody reads: they look at something, for no NaN
+    wide[:, :, length:, 0] = 0  # unused rows: they attend to one place, so that no NaN arises
     return wide

@@ -8,9 +8,7 @@ it in several roundings, which the whole model shows.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from probe.network import reading
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
 from probe.network.reading import BRANCHED, Progress, Stop, chain, other_dtype, unreadable
+from probe.printing import without_stderr
 from probe.trust import missing
 
 CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"
@@ -70,15 +69,15 @@ def from_file(path: Path, height: tuple[int, ...] | None, trusted: bool) -> Netw
 
     Without ``trusted`` classes that are not Keras' own are refused before Keras sees the file.
     """
-    with _silent():
+    with without_stderr():
         named = trust.check_keras(path, trusted)
     try:
-        with _silent():
+        with without_stderr():
             import keras
     except ImportError:
         raise missing("keras") from None
     try:
-        with _silent():
+        with without_stderr():
             own = trust.imported(named)
             more = {"compile": False, "custom_objects": own, "safe_mode": not trusted}
             model = keras.models.load_model(path, **more)
@@ -86,19 +85,6 @@ def from_file(path: Path, height: tuple[int, ...] | None, trusted: bool) -> Netw
         advice = trust.IN_PYTHON if named else "save the model again"
         raise unreadable(path, error, advice) from None
     return from_object(model, height).with_(name=path.name)
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Drops what TensorFlow writes to standard error past Python: its switches for that fail."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def from_object(model: Any, height: tuple[int, ...] | None) -> Network:

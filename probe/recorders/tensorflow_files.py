@@ -9,9 +9,7 @@ the model is trusted. What TensorFlow itself does with a damaged file is out of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from tensorflow.python.framework import op_def_registry
 
 from probe import trust
 from probe.errors import InputError
+from probe.printing import without_stderr
 from probe.recording.contract import Input
 
 ENDINGS = (".keras", ".h5", ".hdf5")
@@ -67,15 +66,15 @@ def loaded(path: Path, trusted: bool = False) -> Loaded:
 
 
 def _keras(path: Path, trusted: bool) -> Loaded:
-    with silent():
+    with without_stderr():
         named = trust.check_keras(path, trusted)
     try:
-        with silent():
+        with without_stderr():
             import keras
     except ImportError:
         raise trust.missing("keras") from None
     try:
-        with silent():
+        with without_stderr():
             more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
             model = keras.models.load_model(path, compile=False, **more)
     except Exception as error:
@@ -110,7 +109,7 @@ def _saved_model(path: Path, trusted: bool) -> Loaded:
     if not trusted:
         _check(path)
     try:
-        with silent():
+        with without_stderr():
             model = tf.saved_model.load(str(path))
     except Exception as error:
         raise _unreadable(path, error, AGAIN) from None
@@ -181,16 +180,3 @@ def _printable(text: str) -> str:
 def _unreadable(path: Path, error: Exception, todo: str) -> InputError:
     said = " ".join(str(error).split())[:120] or type(error).__name__
     return InputError("network", path.name, f"can't be read: {said}", todo)
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Drops what TensorFlow writes to standard error past Python."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

@@ -86,7 +86,7 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
         return "" if all(pair.known for pair in one.gives) else "it isn't known what must agree"
     if adds(meaning) or settled(meaning):
         return ""
-    return "its result may depend on the place, and there is no word for how"
+    return "its result may depend on the place, and it is not known how"
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:

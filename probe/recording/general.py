@@ -20,6 +20,7 @@ from probe.recording.meaning import (
     Shapes,
     Turns,
     Windows,
+    exact_zeros,
 )
 
 
@@ -58,8 +59,7 @@ class Vanishes(Each):
     notices: bool = True
 
     def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
-        zeros = gives[0]() == 0
-        return zeros if zeros.any() else None
+        return exact_zeros(gives)
 
     def labels(
         self,

@@ -533,6 +533,12 @@ def _numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:
     return joined(full, index.reshape(sizes))
 
 
+def exact_zeros(gives: Sequence[Numbers]) -> np.ndarray | None:
+    """Where the first result is exactly 0, as a mask of its shape; None where it nowhere is."""
+    zeros: np.ndarray = gives[0]() == 0
+    return zeros if zeros.any() else None
+
+
 @dataclass(frozen=True)
 class Normalises(Meaning):
     """Every output reads all elements along ``axes``, and is at the place of one: softmax,
@@ -559,8 +565,7 @@ class Normalises(Meaning):
         return self.vanishes
 
     def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
-        zeros = gives[0]() == 0
-        return zeros if zeros.any() else None
+        return exact_zeros(gives)
 
     def labels(
         self,

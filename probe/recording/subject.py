@@ -7,11 +7,10 @@ the function or the file does not need.
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError, ProbeError, TargetError, one_of
+from probe.printing import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Recorder, Seen, Visit
 
@@ -87,24 +87,15 @@ def recorders(library: str) -> Any:
     if library not in RECORDERS:
         raise InputError("library", library, "it can't be watched", one_of(library, RECORDERS))
     try:
-        with _quiet() if library == "tensorflow" and library not in sys.modules else nullcontext():
+        with (
+            without_stderr()
+            if library == "tensorflow" and library not in sys.modules
+            else nullcontext()
+        ):
             return import_module(RECORDERS[library])
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed" if error.name else "it is not installed"
         raise InputError("library", library, why, f"pip install {library}") from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Drops what a library writes to standard error past Python: TensorFlow, when it is loaded."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _file(path: Path, trust: bool, switches: dict[str, str]) -> Opened:
