@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import traceback
 from pathlib import Path
 
@@ -23,6 +24,7 @@ SOME = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 CASE = probe.Case("conv1d", 3, 2, 2, 9)
+REAL = launch.Session
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,10 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.setattr(traceback, "print_exc", lambda **_: None)  # a child's own stderr
     Path("conv1d.json").write_text(json.dumps(CASE.to_json()))
     Path("broken.json").write_text(json.dumps(CASE.to_json())[:-3])
+    yield
+    for one in list(sys.modules.values()):  # imported by a command meanwhile, for good
+        if getattr(one, "Session", None) is Within:
+            one.Session = REAL
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(1500, marks=pytest.mark.slow)])
