@@ -26,7 +26,8 @@ from probe.experiments import frame
 from probe.explain.causes import explain_store
 from probe.launch import AnySession, open_session
 from probe.order.summation import Summation
-from probe.printing import Output, Tell
+from probe.printing import Output
+from probe.progress import Tell
 from probe.store import parquet
 from probe.sweep import sweep
 from probe.sweep.plan import output_columns

@@ -24,10 +24,11 @@ from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import Any, Generic, Self, TypeVar
 
-from probe import backends, budget, machine, printing, schema, shard
+from probe import backends, budget, machine, schema, shard
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
+from probe.progress import Reporter
 from probe.runtimes.runtime import Missing
 from probe.store import Store
 from probe.target import Target, runtime
@@ -208,7 +209,7 @@ class Campaign(ABC, Generic[Question]):
         """Ends what is still running when the time is up, and the grace too."""
         if self.budget is None:
             return nullcontext()
-        if isinstance(self.tell, printing.Reporter):
+        if isinstance(self.tell, Reporter):
             self.tell.ends = time.monotonic() + self.budget.left
 
         def end() -> None:
@@ -322,7 +323,7 @@ class Part(Generic[Question]):
         with self.campaign.lock:
             told = self.campaign.tally.failures
             told.setdefault(self.target.text, []).append(str(error))
-            if isinstance(campaign := self.campaign.tell, printing.Reporter):
+            if isinstance(campaign := self.campaign.tell, Reporter):
                 campaign.failures += 1
         self.tell(0)
 
@@ -336,7 +337,7 @@ class Part(Generic[Question]):
         self._left -= done
         with campaign.lock:
             campaign.done += done
-            if isinstance(campaign.tell, printing.Reporter) and not asked:
+            if isinstance(campaign.tell, Reporter) and not asked:
                 campaign.tell.skipped += done
             text = f"{self.target.text}: {what}" if what else self.target.text
             campaign.tell(campaign.done, campaign.total, text)

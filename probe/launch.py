@@ -22,6 +22,7 @@ import numpy as np
 
 from probe import backends, target
 from probe.errors import TargetError
+from probe.progress import VOICE
 from probe.runtimes.runtime import Missing
 from probe.worker import child, protocol
 
@@ -197,7 +198,8 @@ class Session:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
         self._pipes = Pipes(self._process)
         try:
-            *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
+            with VOICE.doing(f"starting {self.target.text}"):
+                *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
             if not isinstance(header["facts"], dict):
                 raise self.distrusted("its facts have no names")
         except TargetError:
@@ -230,6 +232,7 @@ class Session:
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
         """All answers of a request as they come. Leaving before the last one ends the child."""
+        VOICE.calls += 1
         return self._exchange(header, arrays or {}, self.time_limit)
 
     def mark(self) -> int:

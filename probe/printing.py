@@ -7,93 +7,21 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import click
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from probe.progress import VOICE, Reporter, failed, span
+
 PIPED_WIDTH = 120
 """Columns where stdout is no terminal and COLUMNS does not say."""
-
-Tell = Callable[[int, int, str], None]
-
-EVERY = 5.0
-"""Seconds between two lines of progress, where stderr is no terminal."""
-
-
-class Reporter:
-    """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
-
-    Whoever tells counts up ``failures`` so far and ``skipped``: what took no time, since it was
-    stored or can't be done. ``ends``: when time is up, by ``time.monotonic``; None: never.
-    """
-
-    def __init__(self) -> None:
-        self.done = self.total = self.failures = self.skipped = 0
-        self.ends: float | None = None
-        self.what = ""
-        self._start, self._first = time.monotonic(), 0
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        if not self.total and total:  # starting a library is no part of the rate
-            self._start, self._first = time.monotonic(), done
-        self.done, self.total, self.what = done, total, what
-
-    def numbers(self) -> dict[str, Any]:
-        """The numbers by name: ``remaining`` in seconds, ``rate`` of what is done in a second.
-
-        ``total``, ``rate`` and ``remaining`` are None where they are not known.
-        """
-        seconds = time.monotonic() - self._start
-        new = self.done - max(self._first, self.skipped)
-        rate = new / seconds if new > 0 and seconds > 0 else None
-        left = (self.total - self.done) / rate if rate and self.total else None
-        if left is not None and self.ends is not None:
-            left = max(0.0, min(left, self.ends - time.monotonic()))
-        return {
-            "done": self.done,
-            "total": self.total or None,
-            "rate": None if rate is None else float(f"{rate:.3g}"),
-            "remaining": None if left is None else round(left, 1),
-            "failures": self.failures,
-            "what": self.what,
-        }
-
-    def line(self, name: str) -> str:
-        """The numbers as a line for people."""
-        now = self.numbers()
-        parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
-        parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")
-        parts.append("" if now["remaining"] is None else f"{span(now['remaining'])} left")
-        parts.append(counted(self.failures, "failure") if self.failures else "")
-        told = ", ".join(filter(None, parts))
-        return ": ".join(filter(None, (name, told, self.what)))
-
-
-def span(seconds: float) -> str:
-    """Returns ``8 s``, ``3:20 min``, ``2:05 h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
 class Output:
@@ -103,6 +31,7 @@ class Output:
         self.as_json, self.verbose = as_json, verbose
         self.results = _console(stderr=False)
         self.notes = _console(stderr=True)
+        self._shown: Progress | None = None
 
     def give(self, found: dict[str, Any], show: Callable[[], RenderableType]) -> None:
         """Prints the result: ``found`` as JSON, or what ``show`` makes of it for people."""
@@ -125,54 +54,61 @@ class Output:
         """Prints one line beside the result."""
         self.notes.print(f"note: {text}", soft_wrap=True, style="dim")
 
-    @contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """Shows a sign of life where nothing can be counted, if stderr is a terminal."""
-        if not self.notes.is_terminal:
-            yield
-            return
-        columns = (TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=self.notes, transient=True) as progress:
-            progress.add_task(what, total=None)
-            yield
+    def working(self, what: str) -> AbstractContextManager[Reporter]:
+        """As :meth:`progress`, where nothing can be counted: the time so far is shown."""
+        return self.progress(what)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Reporter]:
         """Shows what is done, the rate, the time left and failures: ``tell(done, total, text)``.
 
         A bar on a terminal; elsewhere a line on stderr every few seconds, an object with --json:
-        ``{"progress": {"done": ...}}``. Any thread may tell.
+        ``{"progress": {"done": ...}}``. Any thread may tell. Of progress within progress the inner
+        one is shown.
         """
         if not self.notes.is_terminal:
-            with self._lines(what) as lines:
-                yield lines
+            with VOICE.speaking(Reporter(), what, self.as_json) as tell:
+                yield tell
             return
-        columns = (
-            *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-            *(TimeRemainingColumn(compact=True), TextColumn("{task.fields[now]}")),
-        )
-        with Progress(*columns, console=self.notes, transient=True) as progress:
-            yield _Bar(progress, what)
+        with self._bars() as bars, VOICE.within(_Bar(bars, what)) as bar:
+            yield bar
 
     @contextmanager
-    def _lines(self, what: str) -> Iterator[Reporter]:
-        tell, ended = Reporter(), threading.Event()
+    def heard(self, what: str) -> Iterator[None]:
+        """Around a whole command: where nothing else is told for seconds, that it is at work.
 
-        def speak() -> None:
-            while not ended.wait(EVERY):
-                if self.as_json:
-                    text = json.dumps({"progress": {"of": what} | tell.numbers()})
-                else:
-                    text = tell.line(what)
-                print(text, file=sys.stderr, flush=True)
+        Only where stderr is no terminal, whose bars say what is long.
+        """
+        if self.notes.is_terminal:
+            yield
+        else:
+            with VOICE.speaking(Reporter(), what, self.as_json):
+                yield
 
-        speaker = threading.Thread(target=speak, name="progress", daemon=True)
-        speaker.start()
-        try:
-            yield tell
-        finally:
-            ended.set()
-            speaker.join()
+    @contextmanager
+    def _bars(self) -> Iterator[Progress]:
+        """The bars of this console: those of inner progress stand below."""
+        if self._shown is not None:
+            yield self._shown
+            return
+        columns = (
+            *(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}")),
+            *(_Time(compact=True), TextColumn("{task.fields[now]}")),
+        )
+        with Progress(*columns, console=self.notes, transient=True) as self._shown:
+            try:
+                yield self._shown
+            finally:
+                self._shown = None
+
+
+class _Time(TimeRemainingColumn):
+    """The time left; where it can't be known, the time so far."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text(span(task.elapsed or 0.0), style="progress.elapsed")
+        return super().render(task)
 
 
 class _Bar(Reporter):
@@ -181,15 +117,27 @@ class _Bar(Reporter):
     def __init__(self, progress: Progress, name: str) -> None:
         super().__init__()
         self._progress = progress
-        self._task = progress.add_task(name, total=None, now="")
+        self._task = progress.add_task(name, total=None, now="", count="")
 
     def __call__(self, done: int, total: int, what: str) -> None:
         super().__call__(done, total, what)
+        self.renew()
+
+    def renew(self) -> None:
+        """Draws what is known now."""
         rate = self.numbers()["rate"]
-        parts = [what, "" if rate is None else f"{rate:,g}/s"]
-        parts.append(counted(self.failures, "failure") if self.failures else "")
-        now = "  ".join(filter(None, parts))
-        self._progress.update(self._task, completed=done, total=total or None, now=now)
+        parts = [self.what, self.now, "" if rate is None else f"{rate:,g}/s"]
+        parts.append(failed(self.failures))
+        self._progress.update(
+            self._task,
+            completed=self.done,
+            total=self.total or None,
+            now="  ".join(filter(None, parts)),
+            count=f"{self.done:,}/{self.total:,}" if self.total else "",
+        )
+
+    def end(self) -> None:
+        self._progress.remove_task(self._task)
 
 
 def _console(stderr: bool) -> Console:
@@ -302,16 +250,3 @@ def differ(differing: int, compared: int, max_ulp: int | None) -> str:
     """Returns ``2 of 3 outputs differ, up to 2 ulp``."""
     verb = "differs" if differing == 1 else "differ"
     return f"{differing:,} of {counted(compared, 'output')} {verb}{up_to(max_ulp)}"
-
-
-@contextmanager
-def without_stderr() -> Iterator[None]:
-    """Drops what a library writes to standard error past Python, as TensorFlow does."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from probe import launch, printing, target
+from probe import launch, progress, target
 from probe.target import Target
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell put behind
@@ -169,7 +169,8 @@ def _gradients_are_on():
 @pytest.fixture(autouse=True)
 def _no_lines_of_progress(monkeypatch):
     """Stderr says the same however busy the machine is; the test of progress sets its own pace."""
-    monkeypatch.setattr(printing, "EVERY", 1e6)
+    monkeypatch.setattr(progress, "FIRST", 1e6)
+    monkeypatch.setattr(progress, "EVERY", 1e6)
 
 
 @pytest.fixture(autouse=True)

@@ -309,6 +309,10 @@ def trust_option(command: Command) -> Command:
     return option("--trust", None, doc, is_flag=True)(command)
 
 
+TELLS = ("run",)
+"""Commands of which another process tells how far it is."""
+
+
 def output_options(command: Command) -> Command:
     """Adds ``--json`` and ``--verbose``; the command gets ``out``, an ``Output``."""
 
@@ -316,7 +320,11 @@ def output_options(command: Command) -> Command:
     def wrapped(as_json: bool, verbose: bool, **given: Any) -> Any:
         from probe.printing import Output
 
-        return command(out=Output(as_json, verbose), **given)
+        out = Output(as_json, verbose)
+        if command.__name__ in TELLS:
+            return command(out=out, **given)
+        with out.heard(command.__name__):
+            return command(out=out, **given)
 
     doc = "Show what a failing target printed, or where probe failed."
     found = option("--verbose", None, doc, is_flag=True, cls=Shared)(wrapped)

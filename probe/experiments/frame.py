@@ -59,7 +59,11 @@ def script(main: Main) -> click.Command:
         try:
             if cluster and limit:
                 raise InputError("time", limit, "nodes are not timed", "leave out --cluster")
-            with asking(Shard.parse(shard)) as part, budget.within(limit) as allowed:
+            with (
+                asking(Shard.parse(shard)) as part,
+                budget.within(limit) as allowed,
+                Output().heard(name),
+            ):
                 folder = (store or kept / name) / part.folder
                 told = on_nodes(cluster, path, folder, quick) if cluster else main(folder, quick)
             if allowed and allowed.left_out:

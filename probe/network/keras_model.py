@@ -21,7 +21,7 @@ from probe.network import reading
 from probe.network.chain import Network, Suffix
 from probe.network.description import Writer
 from probe.network.reading import BRANCHED, Progress, Stop, chain, other_dtype, unreadable
-from probe.printing import without_stderr
+from probe.progress import without_stderr
 from probe.trust import missing
 
 CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"

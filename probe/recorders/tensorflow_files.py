@@ -20,7 +20,7 @@ from tensorflow.python.framework import op_def_registry
 
 from probe import trust
 from probe.errors import InputError
-from probe.printing import without_stderr
+from probe.progress import without_stderr
 from probe.recording.contract import Input
 
 ENDINGS = (".keras", ".h5", ".hdf5")

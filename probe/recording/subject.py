@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError, ProbeError, TargetError, one_of
-from probe.printing import without_stderr
+from probe.progress import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Recorder, Seen, Visit
 

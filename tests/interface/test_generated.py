@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import probe
-from probe import launch, printing
+from probe import launch
 from probe.cli import shell
 from tests.helpers.commands import Within, kept_to, lines, text
 
@@ -32,7 +32,6 @@ def _here(tmp_path, monkeypatch):
     """A folder with a case to read, targets in this process, and no program to install."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launch, "Session", Within)
-    monkeypatch.setattr(printing, "EVERY", 1e6)
     monkeypatch.setattr(traceback, "print_exc", lambda **_: None)  # a child's own stderr
     Path("conv1d.json").write_text(json.dumps(CASE.to_json()))
     Path("broken.json").write_text(json.dumps(CASE.to_json())[:-3])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import probe
-from probe import budget, printing
+from probe import budget, printing, progress
 from probe.backends.reference import Reference
 from probe.case import Case
 from probe.cli import shell
@@ -200,7 +200,7 @@ def test_a_time_that_cannot_be_is_one_line(more, capsys):
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_progress_says_rate_remaining_time_and_failures(as_json, capsys, monkeypatch):
-    monkeypatch.setattr(printing, "EVERY", 0.05)
+    monkeypatch.setattr(progress, "EVERY", 0.05)
     with printing.Output(as_json).progress("sweep") as tell:
         tell(0, 1000, "numpy")
         tell.skipped += 500
@@ -220,4 +220,4 @@ def test_progress_says_rate_remaining_time_and_failures(as_json, capsys, monkeyp
     assert 0 < told["rate"] <= 100 / 0.15 and told["remaining"] == pytest.approx(
         400 / told["rate"], rel=0.5
     )
-    assert list(told) == ["of", "done", "total", "rate", "remaining", "failures", "what"]
+    assert list(told) == ["of", "done", "total", "rate", "remaining", "seconds", "failures", "what"]

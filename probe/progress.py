@@ -1,0 +1,199 @@
+"""Where long work stands: numbers that whoever works tells, and the lines that say them on stderr.
+
+Where stderr is a terminal, ``printing`` draws bars of the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Tell = Callable[[int, int, str], None]
+
+FIRST, EVERY = 4.0, 5.0
+"""Seconds to the first line of progress, and between two of them, where stderr is no terminal."""
+
+
+class Reporter:
+    """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
+
+    ``now``: what is done within ``what``. Whoever tells counts up ``failures`` so far and
+    ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
+    by ``time.monotonic``; None: never.
+    """
+
+    def __init__(self) -> None:
+        self.done = self.total = self.failures = self.skipped = 0
+        self.ends: float | None = None
+        self.what = self.now = ""
+        self._born = self._start = time.monotonic()
+        self._first, self._before = 0, VOICE.calls
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if not self.total and total:  # starting a library is no part of the rate
+            self._start, self._first = time.monotonic(), done
+        self.done, self.total, self.what = done, total, what
+
+    def numbers(self) -> dict[str, Any]:
+        """The numbers by name: ``remaining`` in seconds, ``rate`` of what is done in a second.
+
+        ``total``, ``rate`` and ``remaining`` are None where they are not known; ``seconds`` have
+        passed since the work began.
+        """
+        seconds = time.monotonic() - self._start
+        new = self.done - max(self._first, self.skipped)
+        rate = new / seconds if new > 0 and seconds > 0 else None
+        left = (self.total - self.done) / rate if rate and self.total else None
+        if left is not None and self.ends is not None:
+            left = max(0.0, min(left, self.ends - time.monotonic()))
+        return {
+            "done": self.done,
+            "total": self.total or None,
+            "rate": None if rate is None else float(f"{rate:.3g}"),
+            "remaining": None if left is None else round(left, 1),
+            "seconds": round(time.monotonic() - self._born, 1),
+            "failures": self.failures,
+            "what": self.what,
+        }
+
+    def line(self, name: str) -> str:
+        """The numbers as a line for people."""
+        now = self.numbers()
+        parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
+        parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")
+        left, calls = now["remaining"], VOICE.calls - self._before
+        parts.append(f"{span(now['seconds'])} so far" if left is None else f"{span(left)} left")
+        parts.append(f"{calls:,} calls" if left is None and calls > 1 else "")
+        parts.append(failed(self.failures))
+        told = ", ".join(filter(None, parts))
+        return ": ".join(filter(None, (name, told, self.what, self.now)))
+
+    def renew(self) -> None:
+        """Shows ``what`` now, where that is not left to a line every few seconds."""
+
+    def end(self) -> None:
+        """Takes away what is shown."""
+
+
+def failed(count: int) -> str:
+    """Returns ``1 failure``, ``2 failures``, and nothing where there are none."""
+    return f"{count:,} failure{'' if count == 1 else 's'}" if count else ""
+
+
+def span(seconds: float) -> str:
+    """Returns ``8 s``, ``3:20 min``, ``2:05 h``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+class Voice:
+    """Who tells of this process's work now: the innermost progress, which one thread prints.
+
+    There is one, as stderr is: several would speak at once where progress is within progress.
+    ``calls``: what targets were asked so far, a sign that something moves where nothing is counted.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._told: list[tuple[Reporter, str, bool]] = []
+        self._lock = threading.Lock()
+        self._ended: threading.Event | None = None
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """What is done meanwhile, said by whoever does it, however far below the command."""
+        with self._lock:
+            tell = self._told[-1][0] if self._told else Reporter()
+        tell.now = what
+        tell.renew()
+        try:
+            yield
+        finally:
+            tell.now = ""
+
+    @contextmanager
+    def within(self, tell: Reporter, what: str = "", as_json: bool = False) -> Iterator[Reporter]:
+        """``tell`` is the innermost progress meanwhile."""
+        mine = (tell, what, as_json)
+        with self._lock:
+            self._told.append(mine)
+        try:
+            yield tell
+        finally:
+            with self._lock:
+                self._told.remove(mine)
+            tell.end()
+
+    @contextmanager
+    def speaking(self, tell: Reporter, what: str, as_json: bool) -> Iterator[Reporter]:
+        """As :meth:`within`, and a line of the innermost progress is printed every few seconds."""
+        with self.within(tell, what, as_json):
+            if self._ended is not None:  # somebody prints already
+                yield tell
+                return
+            ended = self._ended = threading.Event()
+            speaker = threading.Thread(target=self._speak, args=(ended,), daemon=True)
+            speaker.start()
+            try:
+                yield tell
+            finally:
+                ended.set()
+                speaker.join()
+                self._ended = None
+
+    def _speak(self, ended: threading.Event) -> None:
+        wait = min(FIRST, EVERY)
+        while not ended.wait(wait):
+            with self._lock:
+                told = self._told[-1] if self._told else None
+            if told is not None:
+                _print(*told)
+            wait = EVERY
+
+
+VOICE = Voice()
+
+
+def _print(tell: Reporter, what: str, as_json: bool) -> None:
+    """One line of progress; where a library's stderr is dropped, past that."""
+    text = tell.line(what)
+    if as_json:
+        text = json.dumps({"progress": {"of": what} | tell.numbers()})
+    with _dropping:
+        if _kept is not None:
+            os.write(_kept, f"{text}\n".encode())
+        elif sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+
+
+_dropping = threading.Lock()
+_kept: int | None = None
+"""Where this process's stderr is while a library's is dropped."""
+
+
+@contextmanager
+def without_stderr() -> Iterator[None]:
+    """Drops what a library writes to standard error past Python, as TensorFlow does."""
+    global _kept
+    before, kept, nowhere = _kept, os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        with _dropping:
+            os.dup2(nowhere, 2)
+            _kept = kept if before is None else before
+        yield
+    finally:
+        with _dropping:
+            _kept = before
+            os.dup2(kept, 2)
+            os.close(kept)
+        os.close(nowhere)
