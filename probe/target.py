@@ -149,7 +149,7 @@ def runtime(target: Target) -> Runtime:
     own = installed_version(backend)
     if own is None and target.version is None and device != "arm64":
         library = backend.distributions[0]
-        raise Missing(f"{library} is not installed here; pip install {library}")
+        raise Missing(f"{library} is not installed here; pip install {backend.installs or library}")
     return find_runtime(target.name, target.version, device, own)
 
 

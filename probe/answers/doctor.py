@@ -148,9 +148,10 @@ def _emulators() -> Iterator[Check]:
 def _library(name: str) -> Check:
     backend = backends.get(name)
     if why := unavailable(Target(name)):
-        extra = "onnxruntime" if name == "onnxruntime" else name
-        command = None if "pip install" not in why else f"pip install 'probe-numerics[{extra}]'"
-        return Check(name, "missing", why, f"targets of {name}", command)
+        said, _, todo = why.partition("; ")
+        known = todo.startswith("pip install ")
+        adds = f"targets of {name}"
+        return Check(name, "missing", said if known else why, adds, todo if known else None)
     version = installed_version(backend) or ""
     try:
         found = _asked(name)

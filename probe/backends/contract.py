@@ -154,6 +154,7 @@ class Backend:
 
     name            as in the target's text
     distributions   names under which it is installed; the first one found counts
+    installs        what `pip install` is given for it, where that is not its first distribution
     module          what the interpreter imports
     keys            switch name -> Key, in the order in which a target's text lists them
     devices         patterns: "cpu", "gpu:N"
@@ -166,6 +167,7 @@ class Backend:
 
     name = ""
     distributions: Tuple[str, ...] = ()
+    installs = ""
     module = ""
     keys: Mapping[str, Key] = MappingProxyType({})
     devices: Tuple[str, ...] = ("cpu",)

@@ -51,6 +51,7 @@ class OnnxRuntime(Writing):
 
     name = "onnxruntime"
     distributions = ("onnxruntime",)
+    installs = "onnx onnxruntime"
     module = "onnxruntime"
     keys = KEYS
     doc = "a model of one node (Conv, MatMul, ...) with constant weights, NCHW"

@@ -33,6 +33,7 @@ class OpenCV(Writing):
 
     name = "opencv"
     distributions = ("opencv-python-headless", "opencv-python", "opencv-contrib-python")
+    installs = "'opencv-python-headless<5'"
     module = "cv2"
     keys = KEYS
     doc = "a Caffe model of one layer, or of a whole network, in OpenCV's cv2.dnn, NCHW"
@@ -49,7 +50,7 @@ class OpenCV(Writing):
 
         if not hasattr(cv2.dnn, "readNetFromCaffe"):
             why = f"OpenCV {cv2.__version__} reads no Caffe models"
-            raise Unavailable(why + '; pip install "opencv-python-headless<5"')
+            raise Unavailable(f"{why}; pip install {self.installs}")
         if hasattr(cv2, "utils") and hasattr(cv2.utils, "logging"):
             cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         self.refusals = (cv2.error,)

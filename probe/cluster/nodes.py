@@ -338,7 +338,7 @@ def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) ->
         from distributed import Client, LocalCluster
     except ImportError:
         why = "Dask's distributed is not installed"
-        raise InputError("cluster", address, why, "pip install 'probe-numerics[cluster]'") from None
+        raise InputError("cluster", address, why, "pip install distributed") from None
     for name in [one for one in logging.root.manager.loggerDict if one.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     with ExitStack() as stack:

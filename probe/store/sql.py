@@ -24,7 +24,7 @@ from probe.store.layout import CONTENT
 if TYPE_CHECKING:
     from probe.store.results import Results
 
-MISSING = "DuckDB is not installed; pip install 'probe-numerics[sql]'"
+MISSING = "DuckDB is not installed; pip install duckdb"
 _SAFE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 _LOCKS = (
     "SET python_enable_replacements = false",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from probe import backends
+from probe import backends, target
 from probe.answers import doctor
 from probe.cli import shell
 from probe.errors import TargetError
@@ -32,8 +32,26 @@ def test_a_library_that_is_not_installed_is_missing_with_its_command(few, monkey
     why = "torch is not installed here; pip install torch"
     monkeypatch.setattr(doctor, "unavailable", lambda target: why)
     found = by_part(doctor.examine())["numpy"]
-    assert (found.state, found.said) == ("missing", why)
-    assert found.command == "pip install 'probe-numerics[numpy]'"
+    assert (found.state, found.said) == ("missing", "torch is not installed here")
+    assert found.command == "pip install torch"
+
+
+@pytest.mark.parametrize("name", [name for name in backends.names() if name != "reference"])
+def test_a_library_is_installed_by_names_that_pip_knows(name, monkeypatch):
+    """And by all of them: what the library's own switches need is among them, or keras' choice."""
+    backend = backends.get(name)
+    monkeypatch.setattr(target, "installed_version", lambda backend: None)
+    said, _, command = str(target.unavailable(target.Target(name))).partition("; pip install ")
+    assert backend.distributions[0] in said and backend.distributions[0] in command
+    needed = {library for _, library in backend.requires({})} - {"tensorflow"}
+    assert needed <= set(command.split())
+
+
+def test_a_command_is_printed_on_one_line(few, monkeypatch, capsys):
+    why = "x, which has a long name and much to say, is not installed here; pip install onnx x"
+    monkeypatch.setattr(doctor, "unavailable", lambda target: why)
+    assert shell.run(["doctor"]) == 0
+    assert capsys.readouterr().out.count("pip install onnx x\n") == 2
 
 
 @pytest.mark.parametrize("replayed", [0, 14])

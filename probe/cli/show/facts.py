@@ -81,6 +81,7 @@ def examined(found: Examined) -> RenderableType:
     """Returns a row a check, what to type for what is missing, and the variables that are set."""
     colours = {"ok": "green", "missing": "yellow", "wrong": "red"}
     rows = table("", "part", "found", "would add", "type")
+    rows.columns[-1].no_wrap = True  # it is copied as it stands
     for one in found.checks:
         state = Text(one.state, colours[one.state])
         rows.add_row(state, one.part, one.said, one.adds or "", one.command or "")
@@ -89,7 +90,10 @@ def examined(found: Examined) -> RenderableType:
         set_here = table("variable that changes bits", "value", "what it decides")
         for name, value in found.variables.items():
             set_here.add_row(name, value, VARIABLES[name])
-        note = "probe's own runs do not have these variables; a target's switches set them."
+        note = (
+            "Runs on a target do not have these variables: its switches set what it needs. What "
+            "runs in probe's own process has them: `probe network` and `record` without --target."
+        )
         parts += [set_here, note]
     else:
         parts.append("No variable of the environment is set that changes bits.")
