@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -57,12 +57,17 @@ class Writer:
 
     The bytes are on the disk (fsync) before the name is: a reader sees the old file or the new
     one. ``scratch``: the folder of the unfinished file; None: the file's. ``compacted``: no row of
-    it is outdated. Errors: StoreError where the disk is full or read-only; then ``path`` is as it
-    was before.
+    it is outdated. ``origin``: what the file says of where its rows come from. Errors: StoreError
+    where the disk is full or read-only; then ``path`` is as it was before.
     """
 
     def __init__(
-        self, path: Path, table: str, compacted: bool = False, scratch: Path | None = None
+        self,
+        path: Path,
+        table: str,
+        compacted: bool = False,
+        scratch: Path | None = None,
+        origin: Mapping[str, str] | None = None,
     ) -> None:
         self.path, self.table = path, table
         self.held = 0
@@ -70,7 +75,7 @@ class Writer:
         self._level = 9 if compacted else 1
         said, described = layout.values(path), schema.described(table)
         told = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
-        told["probe.machine"] = said.get("machine", path.parent.name)
+        told |= origin or {}
         kept = [field for field in described if field.name not in said]
         self._schema = pa.schema(kept, told)
         self._temporary = ""
@@ -160,9 +165,15 @@ class Writer:
             os.unlink(self._temporary)
 
 
-def write(path: Path, table: str, rows: pa.Table, compacted: bool = False) -> None:
+def write(
+    path: Path,
+    table: str,
+    rows: pa.Table,
+    compacted: bool = False,
+    origin: Mapping[str, str] | None = None,
+) -> None:
     """Writes ``rows`` (columns as ``schema.arrow_schema(table)``) to ``path``, all or nothing."""
-    with Writer(path, table, compacted) as writer:
+    with Writer(path, table, compacted, origin=origin) as writer:
         writer.write(rows)
 
 

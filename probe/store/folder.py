@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from probe import machine, schema
 from probe.store import file, layout, manifest, merging, parquet
+from probe.store.origin import Origin, guide
 from probe.store.rows import check_names, from_columns, from_rows
 
 Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -118,13 +119,22 @@ class Store:
 
     def _write_buffered(self, compacted: Callable[[str], bool]) -> None:
         self._flushed = time.monotonic()
+        origin, wrote = self._origin(), False
         for table in sorted(self._chunks, key=lambda name: (name in merging.LAST, name)):
             rows, whole = self._assemble(table), compacted(table)
             path = layout.whole(self.path, table) if whole else self._next_part(table)
             if len(rows):
-                file.write(path, table, rows, compacted=whole)
+                used = rows.column("run_id").unique().to_pylist() if _named(table) else None
+                file.write(path, table, rows, whole, origin.told(used))
+                wrote = True
             del self._chunks[table]
         self._rows = 0
+        if wrote:
+            guide(self.path)
+
+    def _origin(self) -> Origin:
+        fresh = self._assemble("runs") if "runs" in self._chunks else None
+        return Origin([self.path] if self._chunks else [], self.path.name, fresh)
 
     def _assemble(self, table: str) -> pa.Table:
         chunks = self._chunks[table]
@@ -178,6 +188,11 @@ class Store:
         ``controlled``: only those whose shape was run again.
         """
         return self._manifest.recall((run_id, target, vary, against), controlled)
+
+
+def _named(table: str) -> bool:
+    """Whether rows of a table name their run."""
+    return "run_id" in schema.names(table)
 
 
 def merge(folders: Sequence[str | Path], out: str | Path, partitioned: bool = False) -> list[Path]:

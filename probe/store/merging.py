@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from probe import schema
 from probe.errors import StoreError
 from probe.store import file, layout, parquet
+from probe.store.origin import Origin, guide, used
 
 if sys.platform != "win32":
     import fcntl
@@ -55,9 +56,14 @@ def compact(folder: Path) -> None:
     """
     _sweep_up(folder)
     partitioned = layout.is_partitioned(folder.parent)
-    for table in in_order():
-        if any(not _is_folded(folder, one, partitioned) for one in _deciding(table)):
-            _fold_steadily([folder], folder, table, partitioned)
+    loose = [
+        table
+        for table in in_order()
+        if any(not _is_folded(folder, one, partitioned) for one in _deciding(table))
+    ]
+    known = Origin([folder] if loose else [], folder.name)
+    for table in loose:
+        _fold_steadily([folder], folder, table, partitioned, known)
 
 
 def merge(folders: Sequence[Path], out: Path, partitioned: bool) -> None:
@@ -65,8 +71,10 @@ def merge(folders: Sequence[Path], out: Path, partitioned: bool) -> None:
     partitioned = partitioned or layout.is_partitioned(out.parent)
     with alone(out):
         _sweep_up(out)
+        known = Origin([out, *folders], out.name)
         for table in in_order():
-            _fold_steadily([out, *folders], out, table, partitioned)
+            _fold_steadily([out, *folders], out, table, partitioned, known)
+        guide(out.parent if partitioned else out)
 
 
 def _deciding(table: str) -> tuple[str, ...]:
@@ -87,12 +95,14 @@ def _sweep_up(folder: Path) -> None:
                 path.unlink()
 
 
-def _fold_steadily(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> None:
+def _fold_steadily(
+    sources: Sequence[Path], out: Path, table: str, partitioned: bool, known: Origin
+) -> None:
     """As :func:`_fold`, of files that other stores' processes may be compacting."""
-    parquet.steady(lambda: _fold(sources, out, table, partitioned), out)
+    parquet.steady(lambda: _fold(sources, out, table, partitioned, known), out)
 
 
-def _fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> None:
+def _fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool, known: Origin) -> None:
     """Writes a table of the sources into ``out``, which is the first, and removes its parts."""
     stored = _Sources(sources, table, partitioned)
     old = layout.flat(out, table)
@@ -100,7 +110,7 @@ def _fold(sources: Sequence[Path], out: Path, table: str, partitioned: bool) -> 
         with ExitStack() as stack:
             if partitioned:  # tables that all machines share are written by one of them at a time
                 stack.enter_context(alone(out.parent))
-            writers = _Writers(out, table, partitioned)
+            writers = _Writers(out, table, partitioned, known, used(stored, table))
             with writers:
                 for rows in parquet.stream(stored, table):
                     writers.write(rows)
@@ -153,8 +163,11 @@ def _targets(path: Path, table: str) -> set[str | None]:
 class _Writers:
     """The new files of a table: one, or one a partition; in place when the context is left."""
 
-    def __init__(self, out: Path, table: str, partitioned: bool) -> None:
+    def __init__(
+        self, out: Path, table: str, partitioned: bool, known: Origin, used: set[str] | None
+    ) -> None:
         self.out, self.table = out, table
+        self.known, self.used = known, used
         self.by_target = partitioned and "target" in schema.names(table)
         self.partitioned = partitioned
         self._open: dict[Path, file.Writer] = {}
@@ -169,7 +182,7 @@ class _Writers:
             path = layout.whole(self.out, self.table)
             if self.partitioned:
                 path = layout.partition(self.out, self.table, target)
-            self._writer(path).write(part)
+            self._writer(path, target).write(part)
         while sum(one.held for one in self._open.values()) > _HELD:
             max(self._open.values(), key=lambda one: one.held).drain()
 
@@ -185,9 +198,11 @@ class _Writers:
         """The files that were written."""
         return set(self._open)
 
-    def _writer(self, path: Path) -> file.Writer:
+    def _writer(self, path: Path, target: str | None = None) -> file.Writer:
+        shared = self.partitioned and self.table in layout.CONTENT  # by all machines
         if path not in self._open:
-            self._open[path] = file.Writer(path, self.table, True, scratch=self.out)
+            told = {} if shared else self.known.told(self.used, target)
+            self._open[path] = file.Writer(path, self.table, True, self.out, told)
         return self._open[path]
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
