@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
+from glob import glob
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import probe
@@ -117,6 +121,109 @@ def test_other_tools_read_a_table_in_one_line(merged):
     lazy = polars.scan_parquet(folder, hive_partitioning=True)
     assert set(lazy.select("machine", "target").collect().rows()) == wanted
     assert len(frame) == len(table) == 16
+
+
+def run_row(**more):
+    """A row of ``runs``."""
+    texts = dict.fromkeys(schema.names("runs"), "")
+    return {
+        **texts,
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
+        "cores": 2,
+        "schema_version": 4,
+        "cpu_family": None,
+        "cpu_model_number": None,
+        "git_dirty": None,
+        "switches": {},
+        "environment": {},
+        "probe_version": "0.1.0",
+        "emulated": None,
+        **more,
+    }
+
+
+def said(path):
+    """What a file says of where its rows come from."""
+    told = pq.read_schema(path).metadata
+    names = ("experiment", "machine", "library", "version")
+    keys = {name: f"probe.{name}".encode() for name in names}
+    return {name: told[key].decode() for name, key in keys.items() if key in told}
+
+
+@pytest.fixture
+def two_libraries(tmp_path):
+    """Two runs, each with a comparison; a failure of the second alone."""
+    with Store(tmp_path / "x" / "some-machine") as store:
+        for number, (name, target) in enumerate(zip(("torch", "jax"), TARGETS, strict=False)):
+            known = {"run_id": name, "target": target, "experiment": "length_sweep"}
+            store.append("runs", run_row(**known, library=name, library_version=f"{number}.5"))
+            store.append("comparisons", {**comparison(target), "run_id": name})
+        failed = {"run_id": "jax", "target": TARGETS[1], "kind": "crash", "message": "no"}
+        store.append("failures", dict.fromkeys(schema.names("failures")) | failed)
+        store.append("cases", [case_row("c")])
+    return tmp_path / "x"
+
+
+def test_files_say_where_their_rows_come_from(two_libraries):
+    folder = two_libraries / "some-machine"
+    both = {"machine": "some-machine", "experiment": "length_sweep", "version": "0.1.0"}
+    for table in ("comparisons", "cases", "runs"):
+        assert said(folder / f"{table}.parquet") == both | {"library": "jax 1.5, torch 0.5"}
+    assert said(folder / "failures.parquet") == both | {"library": "jax 1.5"}
+
+
+def test_partitions_say_what_is_theirs_alone(two_libraries):
+    merge([two_libraries], two_libraries.parent / "out", partitioned=True)
+    found = [said(path) for path in (two_libraries.parent / "out").rglob("comparisons/*/*/*")]
+    assert sorted(each["library"] for each in found) == ["jax 1.5", "torch 0.5"]
+    assert said(two_libraries.parent / "out" / "cases" / "part-0.parquet") == {}  # of all machines
+
+
+def test_an_unfinished_store_is_found_by_the_glob_of_a_table(tmp_path):
+    store = Store(tmp_path / "x" / "m")
+    for target in TARGETS[:2]:
+        store.append("comparisons", comparison(target))
+        store.append("cases", [case_row("c")])
+        store.flush()
+    assert not (tmp_path / "x" / "m" / "comparisons.parquet").exists()
+    pattern = str(tmp_path / "x" / "*" / "comparisons*.parquet")
+    rows = pd.concat(map(pd.read_parquet, glob(pattern)))
+    assert set(rows["target"]) == set(polars.read_parquet(pattern)["target"]) == set(TARGETS[:2])
+    names = list(schema.TABLES)
+    assert not [(a, b) for a in names for b in names if a != b and b.startswith(a)]
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_tables_are_not_mixed_by_reading_a_store_as_one(tmp_path, finished):
+    store = Store(tmp_path / "x" / "m")
+    store.append("comparisons", comparison(TARGETS[0]))
+    store.append("cases", [case_row("c")])
+    store.compact() if finished else store.flush()
+    for folder in (tmp_path / "x", tmp_path / "x" / "m"):
+        with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+            pd.read_parquet(folder)
+        with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+            ds.dataset(folder).to_table()
+    merge([tmp_path / "x"], tmp_path / "out", partitioned=True)
+    with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+        pd.read_parquet(tmp_path / "out")
+    assert "one table at a time" in (tmp_path / "out" / "README.md").read_text()
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.glob("*/")), ids=lambda path: path.name)
+def test_committed_results_say_what_they_are_and_are_not_mixed(folder):
+    with pytest.raises(pa.ArrowInvalid, match=r"README\.md"):
+        pd.read_parquet(folder)
+    for path in folder.glob("*/*.parquet"):
+        found, told = pq.read_schema(path), said(path)
+        assert (told["machine"], told["experiment"]) == (path.parent.name, folder.name)
+        assert told["version"]
+        assert told.get("library") or path.stem == "failures"  # of libraries that did not start
+        for column in schema.TABLES[path.stem]:
+            assert found.field(column.name).metadata[b"description"].decode()
 
 
 def test_one_target_is_read_from_its_own_files(merged):
