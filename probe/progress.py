@@ -16,7 +16,7 @@ from typing import Any
 
 Tell = Callable[[int, int, str], None]
 
-FIRST, EVERY = 4.0, 5.0
+FIRST, EVERY = 3.0, 5.0
 """Seconds to the first line of progress, and between two of them, where stderr is no terminal."""
 
 

@@ -159,7 +159,8 @@ def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output)
     """
     from probe.store import merge as merged
 
-    written = [str(folder) for folder in merged(folders, into, partitioned)]
+    with out.progress("merge") as tell:
+        written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
     found = {"out": str(into), "folders": written}
     out.give(found, lambda: "\n".join(f"wrote {folder}" for folder in written))
 

@@ -148,7 +148,7 @@ def network(
         _alone({**chain, "plan": plan})
         return _two_runs(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
     new(two["report"])
-    with out.progress("") as tell, of_user():
+    with out.progress("network") as tell, of_user():
         found = answers.network(
             *(model, targets_of(targets) if texts else answers.DEFAULT_TARGET),
             lengths=None if lengths is None else numbers("lengths", lengths),
@@ -231,7 +231,7 @@ def _two_runs(
     if len(targets) > 1:
         todo = "give one, and another as --against-target"
         raise InputError("target", ", ".join(targets), "two runs have a target each", todo)
-    with out.progress("") as tell, of_user():
+    with out.progress("network") as tell, of_user():
         found = two_runs(
             *(model, targets[0] if targets else None),
             vary=two["axis"],

@@ -70,7 +70,7 @@ def record(
     from probe.cli.show import walks
     from probe.recording.inputs import shapes_of
 
-    with out.progress("") as tell, of_user():
+    with out.progress("record") as tell, of_user():
         found = answers.record(
             *(model, folder["folder"]),
             inputs=inputs,
@@ -116,6 +116,6 @@ def diff(
     from probe.answers import first_difference as answers
 
     new(report)
-    with out.progress("") as tell:
+    with out.progress("diff") as tell:
         found = answers.diff(left, right, trust=trust, progress=lambda text: tell(0, 0, text))
     return given(found, report, fail_on, out)

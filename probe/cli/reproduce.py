@@ -141,8 +141,14 @@ def reproduce(
         finding, (left, right), others = _finding(words, target, sides, store, row)
         form_of(left, form)
         given |= {"most": number("most", most) or 0, "times": count}
-        with out.working(f"reproducing {finding.label}"):
-            made = room.reproduce(*(finding, left, right), elsewhere=others, also=asked, **given)
+        with out.working(f"reproducing {finding.label}") as tell:
+            made = room.reproduce(
+                *(finding, left, right),
+                elsewhere=others,
+                also=asked,
+                tell=lambda text: tell(0, 0, text),
+                **given,
+            )
     report = written(made, folder, form, kernels).report()
     out.give(report, lambda: show.reproduced(report))
 

@@ -124,6 +124,8 @@ def explain_store(
         if progress:
             progress(done, total, job.target)
 
+    if progress:
+        progress(0, len(jobs), "")
     with Store(folder) as store:
         result.interrupted = in_processes(jobs, explain_job, take, workers, tell)
     return result

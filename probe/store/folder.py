@@ -195,19 +195,33 @@ def _named(table: str) -> bool:
     return "run_id" in schema.names(table)
 
 
-def merge(folders: Sequence[str | Path], out: str | Path, partitioned: bool = False) -> list[Path]:
+def merge(
+    folders: Sequence[str | Path],
+    out: str | Path,
+    partitioned: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> list[Path]:
     """Merges stores into ``out``, one folder a machine; returns these folders.
 
     Where two have the same machine and the same row, the one of the later folder counts; what
     ``out`` has already is older than all. ``partitioned``: a folder a table instead, in it one a
     machine and one a target, for other tools (:mod:`probe.store.layout`); ``out`` stays so. The
-    sources are not changed, memory stays flat. Errors: as :func:`probe.load` and :class:`Store`.
+    sources are not changed, memory stays flat. ``progress(done, total, what)`` counts tables of
+    machines. Errors: as :func:`probe.load` and :class:`Store`.
     """
     sources = [found for folder in folders for found in layout.machine_folders(Path(folder))]
-    written = []
-    for name, found in merging.of_machines(sources, Path(out)).items():
+    written: list[Path] = []
+    machines = merging.of_machines(sources, Path(out))
+    each = len(schema.TABLES)
+
+    def tell(done: int, table: str) -> None:
+        if progress:
+            told = f"{target.name}: {table}"
+            progress(len(written) * each + done, len(machines) * each, told)
+
+    for name, found in machines.items():
         target = Path(out) / name
         Store(target)
-        merging.merge(found, target, partitioned)
+        merging.merge(found, target, partitioned, tell)
         written.append(target)
     return written

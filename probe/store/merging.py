@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -66,13 +66,19 @@ def compact(folder: Path) -> None:
         _fold_steadily([folder], folder, table, partitioned, known)
 
 
-def merge(folders: Sequence[Path], out: Path, partitioned: bool) -> None:
-    """Merges one machine's folders into its folder ``out``; those of the later one count."""
+def merge(
+    folders: Sequence[Path], out: Path, partitioned: bool, tell: Callable[[int, str], None]
+) -> None:
+    """Merges one machine's folders into its folder ``out``; those of the later one count.
+
+    ``tell(done, table)`` before each table: so many are done.
+    """
     partitioned = partitioned or layout.is_partitioned(out.parent)
     with alone(out):
         _sweep_up(out)
         known = Origin([out, *folders], out.name)
-        for table in in_order():
+        for done, table in enumerate(in_order()):
+            tell(done, table)
             _fold_steadily([out, *folders], out, table, partitioned, known)
         guide(out.parent if partitioned else out)
 
