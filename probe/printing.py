@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -113,13 +114,18 @@ class Output:
             self._print(show())
 
     def _print(self, shown: RenderableType) -> None:
-        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends."""
-        if self.results.is_terminal:
-            self.results.print(shown, crop=False)
-            return
+        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends.
+
+        Below a text that counts in ulps, a line says what a ulp is.
+        """
         with self.results.capture() as captured:
             self.results.print(shown, crop=False)
-        click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        if self.results.is_terminal:
+            self.results.print(shown, crop=False)
+        else:
+            click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        if _ULP.search(captured.get()):
+            self.results.print(ULP, style="dim", soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Prints one line beside the result."""
@@ -190,6 +196,10 @@ class _Bar(Reporter):
         parts.append(counted(self.failures, "failure") if self.failures else "")
         now = "  ".join(filter(None, parts))
         self._progress.update(self._task, completed=done, total=total or None, now=now)
+
+
+_ULP = re.compile(r"\bulp\b")
+ULP = "ulp: unit in the last place, the distance from a floating-point number to the next one"
 
 
 def _console(stderr: bool) -> Console:

@@ -185,7 +185,13 @@ def order(
 @click.command(cls=Words, short_help="The lengths at which a target switches kernels.")
 @case_options
 @target_option()
-@click.option("--upto", metavar="N", default="1000000", show_default=True, help="The longest length to examine.")
+@click.option(
+    "--upto",
+    metavar="N",
+    default="1000000",
+    show_default=True,
+    help="The longest length to examine.",
+)
 @click.option("--scan", metavar="N", help="Run all of the N shortest lengths; 64 if not given.")
 @click.option("--seconds", metavar="S", help="Start no new length after S seconds.")
 @fail_on_option(

@@ -92,7 +92,7 @@ def commands(ctx: click.Context) -> None:
     \b
     Exit status:
       0    done
-      1    --fail-on was given, and what it names was found
+      1    a finding that --fail-on names
       2    the input is wrong
       3    the target failed, or the answer is unknown
       70   an internal error of probe

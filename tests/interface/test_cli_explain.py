@@ -116,7 +116,7 @@ def test_windows_as_predicted(capsys):
     assert [one["reads"] for one in found["windows"]] == [
         *([None, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, None])
     ]
-    assert "out[0] reads x[-] x[0] x[1]" in text and "all where padding=same says" in text
+    assert "out[0] reads x[-] x[0] x[1]" in text and "all are where padding=same puts them" in text
 
 
 def test_windows_of_groups_and_a_batch(capsys):

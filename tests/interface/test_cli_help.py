@@ -48,7 +48,7 @@ def test_exit_statuses_are_in_the_help(capsys):
 def test_what_fixed_means_is_said(capsys):
     for command in ("network", "remedies"):
         out = " ".join(ran(capsys, f"{command} --help")[1].split())
-        assert "the one that content is padded to where" in out
+        assert "to which inputs are usually padded" in out
 
 
 ERRORS = {
@@ -219,4 +219,4 @@ def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, caps
 
     monkeypatch.setattr("probe.machine.facts", lacks)
     assert shell.run(["machine"]) == 2
-    assert capsys.readouterr().err == "probe: package=jinja2: this needs it; pip install jinja2\n"
+    assert capsys.readouterr().err == "probe: package=jinja2: it is not installed; run pip install jinja2\n"

@@ -134,8 +134,8 @@ REFUSED = {
     "record tapes:noisy --out run": (3, "the run gives different bits each time"),
     "record tapes:nothing --out run": (2, "model=tapes:nothing: AttributeError"),
     "record nowhere.onnx --out run": (2, "there is no such file"),
-    "record tapes:left": (2, "out=(none): it is needed"),
-    "record tapes:left --out run --most lots": (2, "most=lots: no number of bytes"),
+    "record tapes:left": (2, "out=(none): it is required"),
+    "record tapes:left --out run --most lots": (2, "most=lots: it is not a number of bytes"),
     "record tapes:left --out .": (2, "out=.: it exists already"),
     "record tapes:left --out run --shape x": (2, "shape=x: no shape"),
     "record tapes:left --out run --target reference,algorithm=pairwise": (
@@ -147,7 +147,7 @@ REFUSED = {
     "network tapes:left --vary batch": (2, "at=(none): the left side's size is needed"),
     "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
     "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
-    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it is for padding"),
+    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it compares padded lengths"),
     "network nine-layers --at 1 --against 3": (2, "there is no such file"),
 }
 

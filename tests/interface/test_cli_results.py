@@ -217,6 +217,6 @@ def test_a_cell_that_fails_is_one_line(checkout):
 def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
     assert shell.run(["run", "demo"]) == 0
     out, err = capfd.readouterr()
-    assert "results in results/demo" in out and "there is no notebooks/demo.ipynb" in err
+    assert "results in results/demo" in out and "notebooks/demo.ipynb does not exist" in err
     assert shell.run(["run", "other"]) == 2
     assert "run one of demo\n" in capfd.readouterr().err
