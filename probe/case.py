@@ -184,10 +184,10 @@ class Case(Layer):
         if self.split is None:
             return
         if self.groups > 1:
-            why = f"the channels of {self.groups} groups are separate sums already"
+            why = f"the channels of {self.groups} groups are already separate sums"
             raise InputError("split", self.split, why, "use groups=1")
         if self.split >= self.in_channels:
-            why = f"there are {self.in_channels} channels, and the second call needs some"
+            why = f"there are {self.in_channels} channels, which leaves none for the second call"
             raise InputError("split", self.split, why, "use fewer, or leave it out")
 
     def _shortest(self, axis: int) -> int:
@@ -233,7 +233,7 @@ class Case(Layer):
         """Sizes of all spatial axes; ``length=None`` takes the case's own. Raises InputError."""
         length = self.length if length is None else length
         if length is None:
-            raise InputError("length", None, "this case has no length yet", "give one, length=N")
+            raise InputError("length", None, "the case has no length", "give one, length=N")
         return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
 
     def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
@@ -292,10 +292,12 @@ class Case(Layer):
             why = f"not JSON ({error})"
             raise InputError("case", repr(source)[:40], why, "fix the text") from None
         if not isinstance(given, dict):
-            raise InputError("case", repr(given)[:40], "not a JSON object", 'write {"op": ...}')
+            raise InputError(
+                "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
+            )
         _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])
         if "op" not in given:
-            raise InputError("op", None, "a case needs it", "write op into the case")
+            raise InputError("op", None, "it is required", "add op to the case")
         return cls(**given)
 
     @classmethod
@@ -304,7 +306,7 @@ class Case(Layer):
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "not a text file"
+            why = getattr(error, "strerror", None) or "it is not a text file"
             raise InputError("case", path, str(why), "give a JSON file with a case") from None
 
     @property
@@ -382,13 +384,13 @@ def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
     for name, value in given.items():
         if name not in known:
             todo = f"use {', '.join(known)}"
-            raise InputError(name, str(value)[:40], "a case has no such argument", todo)
+            raise InputError(name, str(value)[:40], "there is no such argument of a case", todo)
 
 
 def _seed(seed: object) -> int:
     number = count("seed", seed, least=0)
     if number >= 2**63:
-        raise InputError("seed", seed, "needs more than 63 bits", "use a smaller one")
+        raise InputError("seed", seed, "it has more than 63 bits", "use a smaller one")
     return number
 
 

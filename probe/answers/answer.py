@@ -86,7 +86,7 @@ def case_of(given: object) -> Case:
     """Returns the case that was given. InputError for anything else, such as a text or a model."""
     if not isinstance(given, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
-        raise InputError("case", type(given).__name__, "this is no probe.Case", todo)
+        raise InputError("case", type(given).__name__, "this is not a probe.Case", todo)
     return given
 
 

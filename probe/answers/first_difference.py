@@ -188,15 +188,16 @@ class Walked(Answer):
         if apart:
             some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
             return (
-                f"{self.verdict}: no single operation is at fault; the operations differ ({some})"
+                f"{self.verdict}: no single operation is the source; the two runs consist of "
+                f"different operations ({some})"
             )
-        return f"{self.verdict}: no operation was found that differs though its inputs agree"
+        return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def outcome(self, how: str = "") -> str:
         """What the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
-            return "of the outputs it isn't known which must agree"
+            return "it is not known which outputs must agree"
         if not worst.differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             return f"{agree(worst.compared)}{more}"
@@ -235,7 +236,7 @@ class Walked(Answer):
         operations = self.found.operations
         sources = [n for n, one in enumerate(operations) if one.verdict == "source" or one.own]
         if not sources:
-            why = "no operation differs though its inputs agree, so there is nothing to report"
+            why = "no operation differs while its inputs agree, so there is nothing to report"
             raise InputError("source", "(none)", why, "compare two runs that differ")
         if given is None:
             return sources[0]
@@ -243,7 +244,7 @@ class Walked(Answer):
             if given in (number, operations[number].name) or given is operations[number]:
                 return number
         names = ", ".join(operations[n].name for n in sources[:8])
-        raise InputError("source", given, "this operation is no source", f"use one of {names}")
+        raise InputError("source", given, "this operation is not a source", f"use one of {names}")
 
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
@@ -268,7 +269,7 @@ def said(one: Aligned, sought: bool = True) -> str:
     return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
 
 
-NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was sought"
+NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 
 def agree(count: int) -> str:
@@ -392,8 +393,8 @@ def _folder(given: str | Path | Recorded) -> Path:
 
 
 UNTRUSTED = (
-    "no cause was sought: nothing of a recording is run; --trust (Python: trust=True) runs its "
-    "operations, for recordings whose origin you trust"
+    "no cause was looked for, because no code of a recording is run; --trust (Python: trust=True) "
+    "runs its operations, for recordings whose origin you trust"
 )
 
 

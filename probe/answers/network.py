@@ -77,14 +77,14 @@ class Examined(Answer):
         verdicts = [f"{one.target}: {_verdicts(one)}" for one in self.found]
         verdicts += [f"{one['target']}: failed: {one['message']}" for one in self.failures]
         firsts = [
-            f"{one.target}: {first.name} at content {each.need.content:,}"
+            f"{one.target}: {first.name} at valid length {each.need.content:,}"
             for one in self.found
             for each in one.comparisons[:1]
             if (first := each.first) is not None
         ]
         shown = "; ".join(firsts) or "none"
         return (
-            f"{told['name']}, {layers}, against fixed length {self.fixed:,}",
+            f"{told['name']}, {layers}, against full length {self.fixed:,}",
             "; ".join(verdicts),
             "; ".join(filter(None, [f"first layer that differs: {shown}", self.model.note])),
         )
@@ -107,7 +107,7 @@ class Examined(Answer):
             own = [[at.own for at in one.layers] for one in report.comparisons]
             frames = [pandas.DataFrame(np.array(t).T, names, contents) for t in (tables, own)]
             plots.layer_map(axes, frames[0], frames[1])
-            axes.set(xlabel="positions of content", title=report.target)
+            axes.set(xlabel="positions", title=report.target)
             ulps.append(frames[0].to_numpy())
         plots.ulp_legend(figure, *ulps)
         return figure
@@ -194,7 +194,7 @@ def network(
         raise refused("plan", plan, loaded.part)
     length = fixed or loaded.fixed
     if length is None:
-        raise InputError("fixed", None, "the model does not say a length", FIXED)
+        raise InputError("fixed", None, "the model does not define a length", FIXED)
     geometry = loaded.geometry(length)
     some = {1, max(length // 10, 1), max(length // 4, 1)}
     contents = sorted(some if lengths is None else set(lengths))
@@ -301,12 +301,12 @@ def _known(given: dict[str, Any]) -> dict[str, Any]:
 def _only(targets: Sequence[Target]) -> Target:
     if len(targets) > 1:
         texts = ", ".join(one.text for one in targets)
-        todo = "give one target, and another as against_target"
-        raise InputError("target", texts, "two runs have a target each", todo)
+        todo = "give one target, and the second one as against_target"
+        raise InputError("target", texts, "each of two runs has one target", todo)
     return targets[0]
 
 
-MEANING = "the length that content is padded to where the model is used"
+MEANING = "the full length, to which inputs are usually padded"
 FIXED = f"give --fixed N: {MEANING}"
 """What to do where neither the user nor the model says a fixed length."""
 
@@ -432,7 +432,7 @@ def remedies(
         if model is None:
             from probe.answers.padded import remedied
 
-            why = "only a chain of layers has this"
+            why = "this is only for a chain of layers"
             for name, given in (("chunks", chunks), ("only", only), ("store", store)):
                 if given is not None:
                     raise InputError(name, given, why, "leave it out: the model is a graph")

@@ -68,7 +68,7 @@ class Arrays(Writing):
     def emit(self, program, shapes):
         layer = program.steps[0].layer
         if layer["dtype"] == "bfloat16":
-            raise Unsupported("dtype=bfloat16: NumPy has none")
+            raise Unsupported("dtype=bfloat16: NumPy has no such type")
         source = straight(self, program, shapes)
         return source._replace(standard=("math",) * ("math." in " ".join(source.run)))
 

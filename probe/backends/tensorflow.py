@@ -325,7 +325,9 @@ class TensorFlow(Writing):
         if self.mode() == "session" and op == "dot":
             raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
         if self.mode() == "session" and op == "matmul" and shapes.stacked:
-            raise Unsupported("batch: TensorFlow before 2.0 has no stack of matrices times one")
+            raise Unsupported(
+                "batch: TensorFlow before 2.0 can't multiply a stack of matrices by one"
+            )
         found = [f"{y} = tf.matmul({x}, {w})"]
         if op == "dot":
             found = [f"{y} = tf.tensordot({x}, {w}, 1)"]

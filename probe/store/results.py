@@ -141,7 +141,9 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
     for path in paths:
         found = machine_folders(Path(path))
         if not found:
-            raise StoreError(f"path={path}: holds no stored results; `probe sweep` or `run` first")
+            raise StoreError(
+                f"path={path}: there are no stored results; run `probe sweep` or `probe run` first"
+            )
         folders.extend(folder for folder in found if folder not in folders)
     left_out: dict[Path, str] = {}
     for path in dict.fromkeys(path for folder in folders for path in _files(folder)):
@@ -149,7 +151,7 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
             file.verify(path) if tolerant else file.footer(path)
         except FileNotFoundError:
             if tolerant and path.is_symlink():
-                left_out[path] = f"file={path.name}: a link to nothing; fix it"
+                left_out[path] = f"file={path.name}: the link leads to no file; correct it"
             continue  # another process has just compacted it away
         except StoreError as error:
             if not tolerant:

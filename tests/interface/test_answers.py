@@ -184,11 +184,13 @@ def test_wrong_input_is_an_input_error():
             CASE.with_(length=9), "refrence"
         ),
         "length=None: an order belongs": lambda: probe.order(CASE, "reference"),
-        r"lengths=5..9: not whole numbers; write range\(5, 41\)": lambda: probe.sweep(CASE, "5..9"),
+        r"lengths=5..9: these are not whole numbers; write range\(5, 41\)": lambda: probe.sweep(
+            CASE, "5..9"
+        ),
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
         "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
-        "fixed=None: the model does not say a length; give --fixed N: the length that content": (
+        "fixed=None: the model does not define a length; give --fixed N: the full length, to which": (
             lambda: probe.network(
                 {"rank": 1, "in_channels": 1, "layers": [{"op": "conv1d", "kernel": 3}]},
                 "reference",

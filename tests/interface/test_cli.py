@@ -78,11 +78,11 @@ BAD = {
     "sweep --case none.json --lengths 5..9": "case=none.json: No such file",
     "explain --op conv1d --kernel 5 --at 5": "against=(none): there is nothing to compare with",
     "explain --op conv1d --kernel 5 --at 5 --against 5": "against=5: both sides are the same run",
-    "explain --op conv1d --kernel 5 --against 5": "at=None: the length is open",
+    "explain --op conv1d --kernel 5 --against 5": "at=None: the length is not given",
     "explain --op conv1d --kernel 5 --length 6 --at 5 --against 9": "at=5: --length 6 contradicts it",
     "explain --from nowhere": "path=nowhere: there is no such folder",
     "explain --from nowhere --at 5": "from=nowhere: the store defines the cases",
-    "order --op conv1d --kernel 5": "length=None: an order belongs to one shape",
+    "order --op conv1d --kernel 5": "length=None: the order depends on the shape",
     "window --op conv1d --kernel 5 --length 4": "length=4: shorter than the kernel",
     "results nowhere": "path=nowhere: there is no such folder",
     "merge nowhere --out x": "path=nowhere: there is no such folder",
@@ -104,7 +104,7 @@ def test_wrong_input_is_one_line_and_status_2(command, capsys, tmp_path):
 def test_a_case_file_with_an_unknown_key_is_named(capsys, tmp_path):
     (tmp_path / "case.json").write_text('{"op": "conv1d", "kernel": 5, "colour": "red"}')
     status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
-    assert status == 2 and err.startswith("probe: colour=red: a case has no such argument; use op")
+    assert status == 2 and err.startswith("probe: colour=red: there is no such argument of a case; use op")
     (tmp_path / "case.json").write_text('{"op": "conv1d"')
     status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
     assert status == 2 and err.count("\n") == 1 and "not JSON" in err

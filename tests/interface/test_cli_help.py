@@ -53,7 +53,7 @@ def test_what_fixed_means_is_said(capsys):
 
 ERRORS = {
     "order --op cnov1d --kernel 5 --length 9": ("op", "cnov1d", "unknown", "input", 2),
-    "order --op conv1d --kernel 5": ("length", None, "an order belongs", "input", 2),
+    "order --op conv1d --kernel 5": ("length", None, "the order depends", "input", 2),
     "explian": ("command", "explian", "there is no such command", "input", 2),
     "targets --colour": ("option", "--colour", "there is no such option", "input", 2),
     "order --op sum --length 9 --target reference==9": (

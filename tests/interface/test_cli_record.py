@@ -114,7 +114,7 @@ def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
     found.reproduce("report", "block.first")
     assert [str(one[0]) for one in written] == ["report"] * 2
     assert written[0][3] is found.first and written[0][4].kind == "order"
-    with pytest.raises(InputError, match="source=head: this operation is no source"):
+    with pytest.raises(InputError, match="source=head: this operation is not a source"):
         found.reproduce("report", "head")
 
 
@@ -144,7 +144,7 @@ REFUSED = {
     "record tapes:left --out run --target reference==9": (2, "recorded by this Python"),
     "diff here there": (2, "recording=here: there is no recording.json in it"),
     "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
-    "network tapes:left --vary batch": (2, "at=(none): the left side's size is needed"),
+    "network tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
     "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
     "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
     "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it compares padded lengths"),

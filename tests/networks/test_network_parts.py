@@ -143,7 +143,7 @@ def test_a_reader_says_how_much_of_a_model_it_read(parts, name):
     assert (found.examined, found.operations_total) == (examined, total)
     assert found.suffix is not None and found.suffix.name == stop and found.suffix.todo
     assert found.part == f"layer{'s 1 to' if examined > 1 else ''} {examined} of {total}; " + (
-        f"what follows from `{stop}` on is not judged"
+        f"the layers from `{stop}` on are not examined"
     )
     if name.endswith("add"):
         assert "joins several branches" in found.suffix.why and found.suffix.todo == BRANCHED
@@ -224,7 +224,7 @@ def test_a_difference_inside_the_part_is_still_a_finding(tmp_path, run):
     text = run("reproduce", *words, "--kernels", "none", "--out", tmp_path / "report")
     assert text.splitlines()[0].startswith("layer 1 of 3; what follows from `add` on")
     text = run("network", tmp_path / "part.json", "--lengths", 2, "--target", SWITCHES)
-    assert text.startswith("network: layer 1 of 3; what follows from `add` on is not judged")
+    assert text.startswith("network: layer 1 of 3; the layers from `add` on are not examined")
     assert "whether the outputs of the whole model differ is unknown" in " ".join(text.split())
 
 
@@ -367,7 +367,7 @@ def test_names_that_mean_something_else_end_a_chain():
 def test_three_lines_in_python_do_not_call_a_part_exact_or_equal():
     model = onnx_model()
     examined = probe.network(model, SWITCHES, fixed=24, lengths=[2], safe=False)
-    assert "; what follows from `sum` on is not judged" in repr(examined).splitlines()[0]
+    assert "; the layers from `sum` on are not examined" in repr(examined).splitlines()[0]
     assert f"{SWITCHES}: unknown; in the part:" in repr(examined).splitlines()[1]
     found = repr(probe.remedies(model, [2], SWITCHES, fixed=24, only=["pad"])).splitlines()
     assert "not judged" in found[0] and "exact" not in found[1]

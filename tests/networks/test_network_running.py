@@ -293,7 +293,7 @@ def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
     ("words", "message"),
     [
         (["nine-layers:width=2", "--fixed", "2400", "--lengths", "2401"], "content=2401"),
-        (["nine-layers:wide=2"], "'wide=2' is not part of it"),
+        (["nine-layers:wide=2"], "'wide=2' is not a part of this name"),
         (["nothing.onnx"], "there is no such file"),
         (["nine-layers:width=1", "--fixed", "100"], "length=100: "),
     ],

@@ -206,7 +206,7 @@ def test_maxima_are_padded_with_infinity_and_not_with_zeros():
     ("case", "framework", "why"),
     [
         (Case("conv1d", 3, length=9), "theano", "use one of torch, tensorflow"),
-        (Case("matmul", in_channels=3, length=2), "torch", "has no windows"),
+        (Case("matmul", in_channels=3, length=2), "torch", "it has no windows"),
         (Case("conv1d", 3), "torch", "give one, length=N"),
     ],
 )

@@ -37,7 +37,7 @@ def test_open_sizes_are_asked_for_by_name():
     with pytest.raises(InputError) as caught:
         inputs.generated(wide, "batch", 8, {})
     assert str(caught.value) == (
-        "shape=x: the model leaves sizes open: x [?, 3, ?, ?]; "
+        "shape=x: the model does not define all sizes: x [?, 3, ?, ?]; "
         "give --shape x=8x3x64x64, or --inputs FILE.npz"
     )
     shapes = inputs.shapes_of(["x=8x3x16x24"])
@@ -142,7 +142,7 @@ def test_a_file_that_says_no_shapes_is_given_inputs():
 
 
 def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
-    with pytest.raises(InputError, match="shape=image=.*: no memory holds it; ask for less"):
+    with pytest.raises(InputError, match="shape=image=.*: it does not fit into memory; choose a smaller shape"):
         inputs.generated(IMAGE, "batch", 10**27, {})
     with pytest.raises(InputError, match="no axis"):
         inputs.named("x:²")
