@@ -25,7 +25,7 @@ ERROR: Could not find a version that satisfies the requirement tensorflow==2.21.
 ERROR: No matching distribution found for tensorflow==2.21.0""",
     "uv, missing": """
 error: No solution found when resolving dependencies
-  cause: Because there is not a version of numpy==0.0.9 and you require numpy==0.0.9, we can conclude
+  cause: Because there is no version of numpy==0.0.9 and you require numpy==0.0.9, we can conclude
 """,
     "uv, resolution": """
 error: No solution found when resolving dependencies

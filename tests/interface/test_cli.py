@@ -40,11 +40,11 @@ BAD = {
     "sweep --op conv1d --kernel 5 --lengths -5..9": "lengths=-5..9: -5 is less than 1",
     "sweep --op conv1d --kernel 5 --lengths 9..5": "lengths=9..5: 9..5 runs backwards",
     "sweep --op conv1d --kernel 5 --lengths 5": "compares each value with the longest",
-    "sweep --op conv1d --kernel 5 --lengths 5..9 --stride -1": "stride=-1: less than 1",
-    "sweep --op conv1d --kernel 5 --lengths 5..9 --batch -2": "batch=-2: less than 1",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --stride -1": "stride=-1: it is less than 1",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --batch -2": "batch=-2: it is less than 1",
     "sweep --op conv1d --kernel 5 --lengths 5..9 --padding -1": "padding=-1: ",
     "sweep --op conv1d --kernel 5 --lengths 5..9 --weights -0.7,1": "weights=",
-    "sweep --op conv1d --kernel 5 --lengths 5..9 --keep -2": "keep=-2: less than 1",
+    "sweep --op conv1d --kernel 5 --lengths 5..9 --keep -2": "keep=-2: it is less than 1",
     "sweep --op conv1d --kernel 5 --lengths 5..9 --control never": "control=never: unknown",
     "sweep --op conv1d --kernel 5 --lengths 5..9 --vary colour": "vary=colour: unknown",
     "sweep --op conv1d --kernel 5 --lengths 5..9 --dtype int8": "dtype=int8: unknown; use one of",
@@ -79,7 +79,7 @@ BAD = {
     "explain --op conv1d --kernel 5 --at 5": "against=(none): there is nothing to compare with",
     "explain --op conv1d --kernel 5 --at 5 --against 5": "against=5: both sides are the same run",
     "explain --op conv1d --kernel 5 --against 5": "at=None: the length is not given",
-    "explain --op conv1d --kernel 5 --length 6 --at 5 --against 9": "at=5: --length 6 contradicts it",
+    "explain --op conv1d --kernel 5 --length 6 --at 5 --against 9": "at=5: --length 6 contradicts",
     "explain --from nowhere": "path=nowhere: there is no such folder",
     "explain --from nowhere --at 5": "from=nowhere: the store defines the cases",
     "order --op conv1d --kernel 5": "length=None: the order depends on the shape",
@@ -104,7 +104,9 @@ def test_wrong_input_is_one_line_and_status_2(command, capsys, tmp_path):
 def test_a_case_file_with_an_unknown_key_is_named(capsys, tmp_path):
     (tmp_path / "case.json").write_text('{"op": "conv1d", "kernel": 5, "colour": "red"}')
     status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
-    assert status == 2 and err.startswith("probe: colour=red: there is no such argument of a case; use op")
+    assert status == 2 and err.startswith(
+        "probe: colour=red: there is no such argument of a case; use op"
+    )
     (tmp_path / "case.json").write_text('{"op": "conv1d"')
     status, _, err = ran(capsys, "sweep --case case.json --lengths 5..9")
     assert status == 2 and err.count("\n") == 1 and "not JSON" in err

@@ -219,4 +219,7 @@ def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, caps
 
     monkeypatch.setattr("probe.machine.facts", lacks)
     assert shell.run(["machine"]) == 2
-    assert capsys.readouterr().err == "probe: package=jinja2: it is not installed; run pip install jinja2\n"
+    assert (
+        capsys.readouterr().err
+        == "probe: package=jinja2: it is not installed; run pip install jinja2\n"
+    )

@@ -100,7 +100,7 @@ def test_nothing_known_is_unknown_and_a_finding():
 
     found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
     assert found.verdict == "unknown" and found.finding
-    assert "it isn't known which must agree" in repr(found)
+    assert "it is not known which outputs must agree" in repr(found)
 
 
 def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
@@ -137,11 +137,11 @@ REFUSED = {
     "record tapes:left": (2, "out=(none): it is required"),
     "record tapes:left --out run --most lots": (2, "most=lots: it is not a number of bytes"),
     "record tapes:left --out .": (2, "out=.: it exists already"),
-    "record tapes:left --out run --shape x": (2, "shape=x: no shape"),
+    "record tapes:left --out run --shape x": (2, "shape=x: it is not a shape"),
     "record tapes:left --out run --target reference,algorithm=pairwise": (
-        *(2, "algorithm=pairwise says how probe runs single operations"),
+        *(2, "algorithm=pairwise changes how probe runs single operations"),
     ),
-    "record tapes:left --out run --target reference==9": (2, "recorded by this Python"),
+    "record tapes:left --out run --target reference==9": (2, "recorded in this Python"),
     "diff here there": (2, "recording=here: there is no recording.json in it"),
     "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
     "network tapes:left --vary batch": (2, "at=(none): the left run's size is required"),

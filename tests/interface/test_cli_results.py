@@ -130,7 +130,7 @@ def test_stores_are_merged_by_machine(capsys):
     assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
     assert ran(capsys, "results all")[0] == ran(capsys, "results results")[0]
     assert shell.run("merge all --out all".split()) == 2
-    assert "choose another folder" in capsys.readouterr().err
+    assert "choose a different folder" in capsys.readouterr().err
 
 
 def test_a_store_is_explained(capsys):

@@ -366,7 +366,7 @@ def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
     exported = Network.load(path)
     assert [layer.op for layer in exported.layers] == [layer.op for layer in found.layers]
     torch.save(module.state_dict(), tmp_path / "weights.pt")
-    with pytest.raises(InputError, match="weights alone say no architecture"):
+    with pytest.raises(InputError, match="weights alone do not define an architecture"):
         Network.load(tmp_path / "weights.pt")
 
 

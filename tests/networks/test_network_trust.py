@@ -100,7 +100,7 @@ def test_weights_torchscript_and_exported_programs_are_refused_for_what_they_are
         for zipped in (True, False):
             torch.save(held, path, _use_new_zipfile_serialization=zipped)
             for trust in (True, False):
-                assert "weights alone say no architecture" in refusal(path, trust=trust)
+                assert "weights alone do not define an architecture" in refusal(path, trust=trust)
     module = module.float()
     torch.jit.save(torch.jit.trace(module, torch.zeros(1, 2, 9)), path)
     assert "TorchScript" in refusal(path) and "TorchScript" in refusal(path, trust=True)

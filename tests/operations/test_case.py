@@ -145,8 +145,11 @@ WRONG = [
     ({"seed": 2**63}, "seed=9223372036854775808: it has more than 63 bits"),
     ({"height": 3}, "height=3: this operator has one spatial axis only"),
     ({"padding": -1}, "padding=-1: padding can't be negative"),
-    ({"padding": "some"}, "padding=some: some is it is not a whole number or pair; use valid, same"),
-    ({"padding": 1.5}, "padding=1.5: 1.5 is it is not a whole number"),
+    (
+        {"padding": "some"},
+        "padding=some: some is not a whole number or pair; use valid, same",
+    ),
+    ({"padding": 1.5}, "padding=1.5: 1.5 is not a whole number"),
     ({"padding": "1:2:3"}, "padding=1:2:3: .* is not a pair"),
     ({"padding": "0:1,2:2"}, "padding=0:1,2:2: 2 entries for 1 spatial axes"),
     ({"dtype": "int8"}, "dtype=int8: unknown; use one of float16, bfloat16, float32, float64"),
@@ -176,7 +179,9 @@ def test_what_needs_a_length_says_so():
 
 
 def test_unknown_and_missing_keys_are_refused():
-    with pytest.raises(InputError, match="size=4: there is no such argument of a case; use op, kernel"):
+    with pytest.raises(
+        InputError, match="size=4: there is no such argument of a case; use op, kernel"
+    ):
         Case.from_json({"op": "conv1d", "kernel": 3, "size": 4})
     with pytest.raises(InputError, match="kernel=None: it is required"):
         Case.from_json({"op": "conv1d"})

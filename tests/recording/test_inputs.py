@@ -142,7 +142,9 @@ def test_a_file_that_says_no_shapes_is_given_inputs():
 
 
 def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
-    with pytest.raises(InputError, match="shape=image=.*: it does not fit into memory; choose a smaller shape"):
+    with pytest.raises(
+        InputError, match="shape=image=.*: it does not fit into memory; choose a smaller shape"
+    ):
         inputs.generated(IMAGE, "batch", 10**27, {})
     with pytest.raises(InputError, match="no axis"):
         inputs.named("x:²")

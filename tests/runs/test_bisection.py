@@ -81,7 +81,11 @@ def test_the_releases_between_two():
     ("left", "right", "said"),
     [
         ("tensorflow", "tensorflow==2.0.0", "it does not name a release; write tensorflow==1.2.3"),
-        ("tensorflow==1.2.1", "torch==2.0.0", "is a different target, not only a different release"),
+        (
+            "tensorflow==1.2.1",
+            "torch==2.0.0",
+            "is a different target, not only a different release",
+        ),
         ("tensorflow==2.6.0", "tensorflow==2.7.0,onednn=0", "use one library, device and set"),
         ("tensorflow==2.6.0", "tensorflow==2.6.0", "both are the same release"),
         ("jax==0.4.30", "jax==0.4.38", "name them: --releases"),

@@ -104,7 +104,9 @@ def test_a_full_disk(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(packages, "create", full)
-    check_failure("its folder in the cache can't be used: No space left on device; PROBE_CACHE can name")
+    check_failure(
+        "its folder in the cache can't be used: No space left on device; PROBE_CACHE can name"
+    )
 
 
 def test_ctrl_c_leaves_nothing(monkeypatch):

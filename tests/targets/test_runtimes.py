@@ -231,10 +231,10 @@ def test_emulation_says_where_it_works(qemu, monkeypatch, system, machine, said)
 @pytest.mark.parametrize(
     ("printed", "said"),
     [
-        ("\x1b[31m  × No solution found\x1b[0m\n  ╰─▶ Because there is not a version of a==9\n",
-         "No solution found Because there is not a version of a==9"),
-        ("error: No solution found\n  cause: Because there is not a version of a==9\n",
-         "error: No solution found cause: Because there is not a version of a==9"),
+        ("\x1b[31m  × No solution found\x1b[0m\n  ╰─▶ Because there is no version of a==9\n",
+         "No solution found Because there is no version of a==9"),
+        ("error: No solution found\n  cause: Because there is no version of a==9\n",
+         "error: No solution found cause: Because there is no version of a==9"),
         ("Collecting a\nERROR: No matching distribution found for a==9\nhint: try\n",
          "ERROR: No matching distribution found for a==9"),
         ("error: Failed to install\ncause: /a to /b: No space left on device (os error 28)\n",

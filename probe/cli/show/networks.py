@@ -107,7 +107,7 @@ def _of_part(report: Report) -> str:
 def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableType:
     right = ("valid length", "padded to", "compared", "constant")
     rows = table(
-        *right, "first differing layer", "outputs that differ", "repeat run", "cause", right=right
+        *right, "first to differ", "outputs that differ", "repeat run", "cause", right=right
     )
     for one in comparisons[:MOST]:
         last, first = one.layers[-1], one.first
