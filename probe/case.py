@@ -44,7 +44,7 @@ PAD_WITH = ("nothing", "zeros")
 
 @dataclass(frozen=True, init=False)
 class Case(Layer):
-    """One computation. Every argument is checked here; a wrong one raises InputError.
+    """Describes one computation. Every argument is checked; a wrong one raises InputError.
 
     ``kernel``, ``stride`` and ``dilation`` take an int (for every spatial axis), ``"1x5"`` or a
     tuple. ``filters=None`` is 1 (depthwise: ``in_channels``, and always a multiple of it; its
@@ -196,7 +196,7 @@ class Case(Layer):
 
     @property
     def spatial_rank(self) -> int:
-        """How many spatial axes the operation has."""
+        """Returns how many spatial axes the operation has."""
         return self.operation.spatial_rank or 0
 
     @property
@@ -211,17 +211,17 @@ class Case(Layer):
 
     @property
     def shortest_length(self) -> int:
-        """The smallest length that has an output."""
+        """Returns the smallest length that has an output."""
         return self._shortest(self.spatial_rank - 1) if self.spatial_rank else 1
 
     @property
     def group_channels(self) -> int:
-        """Input channels that one filter reads."""
+        """Returns how many input channels one filter reads."""
         return self.in_channels // self.groups
 
     @property
     def summands(self) -> int:
-        """Products in each output, those with padding included, the bias not."""
+        """Returns the number of products in each output, including padding, without the bias."""
         return math.prod(self.kernel) * self.group_channels
 
     @property
@@ -272,7 +272,7 @@ class Case(Layer):
         return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
 
     def to_json(self) -> dict[str, Any]:
-        """All arguments as a JSON object; ``from_json`` gives an equal case.
+        """Returns all arguments as a JSON object; ``from_json`` gives an equal case.
 
         Arguments that came later (``LATER``) are there only where they are not at their defaults:
         cases were stored before they were known.
@@ -285,7 +285,7 @@ class Case(Layer):
 
     @classmethod
     def from_json(cls, source: str | Mapping[str, Any]) -> Case:
-        """The case of a JSON object or its text. Unknown and missing keys are an InputError."""
+        """Returns the case of a JSON object or its text. InputError: unknown or missing keys."""
         try:
             given = json.loads(source) if isinstance(source, str) else dict(source)
         except ValueError as error:
@@ -302,7 +302,7 @@ class Case(Layer):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Case:
-        """The case in a JSON file. A file that can't be read or is no case is an InputError."""
+        """Returns the case in a JSON file. InputError: it can't be read, or is not a case."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -352,12 +352,12 @@ class Case(Layer):
 
     @property
     def padding_text(self) -> str:
-        """The padding as the command line writes it."""
+        """Returns the padding as the command line writes it."""
         return arguments.padding_text(self.padding)
 
     @property
     def label(self) -> str:
-        """A short text for figure titles: what differs from the defaults."""
+        """Returns a short text for figure titles: what differs from the defaults."""
         what = self.operation
         parts = [f"{self.op} {by(self.kernel)}" if what.windows else self.op]
         parts += [f"{self.in_channels}" + f" -> {self.filters}" * what.weighted]

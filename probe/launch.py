@@ -129,7 +129,7 @@ class Told(dict[str, Any]):
 
 
 class Session:
-    """One child process of one target: a context manager that starts and ends it.
+    """Runs one child process of one target: a context manager that starts and ends it.
 
     ``time_limit``: seconds for one answer, None for no limit. ``start_limit``: for the library's
     start. Both are longer where the processor is emulated: ``Runtime.slower``. ``command``: what
@@ -169,7 +169,7 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a child that takes requests."""
+        """Returns whether there is a child that takes requests."""
         return self._process is not None
 
     @property

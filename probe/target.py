@@ -40,7 +40,7 @@ _VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*$")
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """A library on a device with switches. Validated: InputError says what there is instead.
+    """Names a library on a device with switches. InputError lists what there is instead.
 
     ``version`` is None for the installed one. ``switches`` holds (key, value) pairs; they are kept
     in the order in which the backend lists its keys, so that equal targets have equal texts.
@@ -67,7 +67,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
+        """Returns the target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
 
         A key may be given once; spaces around the parts do not matter.
         """
@@ -89,7 +89,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        """The canonical text: ``parse`` gives the same target back. No ``@`` for the CPU."""
+        """Returns the canonical text: ``parse`` gives the same target. No ``@`` for the CPU."""
         version = "" if self.version is None else f"=={self.version}"
         device = "" if self.device == "cpu" else f"@{self.device}"
         switches = "".join(f",{key}={value}" for key, value in self.switches)

@@ -22,9 +22,10 @@ WIDTH = 100
 
 
 class Answer(ABC):
-    """What a question found. ``found`` is all of it; its attributes can be read off the answer too.
+    """Holds the result of a question. ``found`` has all of it, and its attributes are also the
+    result's own.
 
-    Printed it is three lines, in a notebook its picture.
+    A result prints as three lines, and a notebook shows its picture.
     """
 
     found: Any
@@ -42,7 +43,7 @@ class Answer(ABC):
         """Returns what ``picture`` gives, without its style."""
 
     def picture(self) -> Figure | None:
-        """The matplotlib figure that a notebook shows; None where there is nothing to draw."""
+        """Returns the matplotlib figure that a notebook shows; None if there is nothing to draw."""
         import matplotlib.pyplot as plt
 
         from probe import plots

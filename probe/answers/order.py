@@ -28,7 +28,7 @@ DRAWN = 3
 
 @dataclass(repr=False)
 class Ordered(Answer):
-    """How every output of one call is added. ``found.orders`` is None where nothing is known."""
+    """Says how every output of one call is added. ``found.orders`` is None if this is unknown."""
 
     found: Run
 
@@ -85,7 +85,7 @@ class Ordered(Answer):
 
     @property
     def tree(self) -> str | None:
-        """The order of most outputs, such as ``(((0+1)+2)+3)``; None where none is known."""
+        """Returns the order of most outputs, such as ``(((0+1)+2)+3)``; None if it is unknown."""
         orders = self.report()["orders"]
         return orders[0]["tree"] if orders else None
 

@@ -46,7 +46,7 @@ CERTIFIED = "certified: all additions of every sum whose size changes were teste
 
 @dataclass(repr=False)
 class Padded(Answer):
-    """A model of any graph, padded along an axis: ``found`` has a ``Sized`` for each content.
+    """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
@@ -75,7 +75,7 @@ class Padded(Answer):
 
     @property
     def finding(self) -> bool:
-        """Whether a least size changes bits, or whether that is unknown."""
+        """Returns whether a least size changes bits, or whether that is unknown."""
         return self.verdict != "equal"
 
     @property
@@ -129,7 +129,7 @@ class Padded(Answer):
         return what, f"{'; '.join(told)} of the fixed size's time", best
 
     def advice(self) -> str:
-        """What it means, in a sentence."""
+        """Returns what the result means, in a sentence."""
         stands = self.in_the_way
         parts = []
         if self.first:
@@ -229,7 +229,7 @@ def padded(
     explain: bool = True,
     progress: Tell | None = None,
 ) -> Padded:
-    """Pads a model's inputs along an axis, and says which sizes keep the fixed run's bits.
+    """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.

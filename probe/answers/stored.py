@@ -24,7 +24,7 @@ _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "caus
 
 
 def stored(found: Results) -> dict[str, Any]:
-    """Sums up stores as ``probe results --json`` prints it.
+    """Summarises stores as ``probe results --json`` prints them.
 
     Totals, and one entry of ``targets`` for each machine and target. Comparisons are summed up as
     they are read, so that memory grows with cases and targets and not with comparisons.

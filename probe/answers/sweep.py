@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Swept(Answer):
-    """A case at many values of an axis, each compared with the largest, bit for bit.
+    """Holds a case at many values of an axis, each compared with the largest, bit for bit.
 
     ``notes``: what a cluster said of its nodes.
     """
@@ -122,7 +122,7 @@ class ByOrders:
 
 @dataclass(repr=False)
 class SweptByOrder(Answer):
-    """A case at many values of an axis, whose summations are compared, whatever the data."""
+    """Holds a case at many values of an axis, whose summations are compared, for all data."""
 
     found: ByOrders
     case: Case
@@ -175,7 +175,7 @@ class SweptByOrder(Answer):
         )
 
     def drawn(self) -> Figure | None:
-        """Draws the share of outputs added otherwise, by target and value of the axis."""
+        """Draws the share of outputs added differently, by target and value of the axis."""
         import pandas
 
         from probe import plots

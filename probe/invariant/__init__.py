@@ -35,7 +35,7 @@ def invariant(
     example: Any = None,
     table: Any = None,
 ) -> tuple[Any, Report]:
-    """A model whose answer for a sample does not depend on its neighbours, and what that rests on.
+    """Returns a model whose result for a sample does not depend on its neighbours, and a report.
 
     ``model``: a ``torch.nn.Module`` in evaluation mode; the answer shares its weights. ``sizes``:
     the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """The stored tables of one or more machine folders.
+    """Reads the stored tables of one or more machine folders.
 
     Every table of ``schema.TABLES`` is an attribute, a pandas frame read when first asked for:
     ``results.comparisons``. Tables other than :data:`CONTENT` have a column ``machine``, the
@@ -72,7 +72,7 @@ class Results:
 
     @functools.cached_property
     def machines(self) -> list[str]:
-        """Names of the machine folders, each once."""
+        """Returns the names of the machine folders, each once."""
         return list(dict.fromkeys(folder.name for folder in self.folders))
 
     def arrow(self, name: str) -> pa.Table:
@@ -109,7 +109,7 @@ class Results:
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that have a file."""
+        """Returns the names of the tables that have a file."""
         return [name for name in schema.TABLES if self.stored(None).files(name)]
 
     def count(self, name: str) -> int:
@@ -131,7 +131,7 @@ class Results:
 
 
 def load(*paths: str | Path, tolerant: bool = False) -> Results:
-    """Stored results under the given folders, which may be copies from several machines.
+    """Returns the stored results under the given folders, which may be of several machines.
 
     ``tolerant``: files that are damaged or of a newer format are ``left_out``, for which every file
     is read once. Errors (StoreError, one line): no such folder, no store in it, else a damaged

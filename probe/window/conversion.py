@@ -44,7 +44,7 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Equivalent:
-    """How ``framework`` reads the windows of a case; :func:`equivalent` makes it.
+    """Says how ``framework`` reads the windows of a case; :func:`equivalent` makes it.
 
     ``padding``: zeros (or, in pooling, what stands for padding) before and after each axis, what is
     asked of the framework itself or added by hand. ``ceil_mode``: whether pooling must round sizes
