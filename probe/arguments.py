@@ -231,7 +231,7 @@ def height(value: Sizes, rank: int) -> tuple[int, ...]:
     """Returns the spatial axes before the last."""
     if rank > 1:
         return sizes("height", value, rank - 1)
-    why = f"this operator has {'one' if rank else 'no'} spatial axis" + " only" * rank
+    why = f"this operation has {'one' if rank else 'no'} spatial axis" + " only" * rank
     raise InputError("height", value, why, "leave it out, or use conv2d")
 
 

@@ -187,7 +187,7 @@ def test_caffe_pads_more_and_crops_where_padding_is_not_symmetric():
 
 def test_what_caffe_has_no_layer_for_is_an_error_that_says_so():
     same = Case("avg_pool2d", 3, height=6, length=6, **SAME, pad_with="nothing").with_(stride=1)
-    with pytest.raises(InputError, match="Caffe's average counts its own symmetric padding"):
+    with pytest.raises(InputError, match="Caffe's average counts only its own symmetric padding"):
         equivalent(same, "caffe")
 
 

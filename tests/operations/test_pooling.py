@@ -160,7 +160,7 @@ def test_pooling_has_no_order_to_reveal():
 
 def test_open_sizes_are_refused():
     spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
-    with pytest.raises(Unsupported, match="need sizes"):
+    with pytest.raises(Unsupported, match="require sizes"):
         pooling.spans(spec, [None])
 
 

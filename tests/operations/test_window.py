@@ -267,5 +267,5 @@ def test_what_can_not_be_compared_is_an_error():
         window.agreement(Case("conv1d", 5), "length", 4, 9)
     with pytest.raises(InputError, match="length=None: the case has no length"):
         window.agreement(Case("conv1d", 5), "batch", 1, 2)
-    with pytest.raises(InputError, match="batch=0: less than 1"):
+    with pytest.raises(InputError, match="batch=0: it is less than 1"):
         window.agreement(Case("conv1d", 5, length=9), "batch", 0, 2)

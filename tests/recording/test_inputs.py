@@ -135,7 +135,9 @@ def test_a_file_that_says_no_shapes_is_given_inputs():
     assert list(inputs.ordered(SILENT, {"mask": arrays["mask"]})) == ["mask"]
     made = inputs.generated(SILENT, "batch", 8, {"x": (8, 5)})
     assert list(made) == ["x"] and made["x"].dtype == np.float32
-    with pytest.raises(InputError, match=r"does not define the shapes of its inputs \(x, mask\); give"):
+    with pytest.raises(
+        InputError, match=r"does not define the shapes of its inputs \(x, mask\); give"
+    ):
         inputs.generated(SILENT, "batch", 8, {})
     with pytest.raises(InputError, match="3 are given"):
         inputs.ordered(SILENT, {**arrays, "more": arrays["x"]})
