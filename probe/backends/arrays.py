@@ -16,8 +16,8 @@ from probe.backends.source import Writing, assigned, number, straight
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
 
 KEYS = {
-    "threads": Key(None, "one a core", "threads of OpenBLAS"),
-    "isa": Key(tuple(CORES), "the best this CPU has", "the most that OpenBLAS's kernels may use"),
+    "threads": Key(None, "one per core", "threads of OpenBLAS"),
+    "isa": Key(tuple(CORES), "the best this CPU has", "newest instructions that OpenBLAS may use"),
 }
 
 CALLS = {

@@ -47,7 +47,7 @@ SWITCHES = {
         "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
     ),
     "isa": onednn.KEY,
-    "threads": Key(None, "one a core", "threads within an operator; one operator at a time"),
+    "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
     "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
 }
 
@@ -69,7 +69,7 @@ KEYS = {
     "algorithm": Key(
         ("operator", "elementwise"),
         "operator",
-        "elementwise: by hand, a multiplication and an addition for each product: probe.stable",
+        "elementwise: a multiplication and an addition for each product (probe.stable)",
     ),
 }
 

@@ -334,7 +334,8 @@ class Network:
         for layer in self.layers:
             found.append(layer.output_sizes(found[-1]))
             if min(found[-1]) < 1:
-                why = f"{layer.name} ({layer.label}) gets {by(found[-2])}, and no window fits"
+                why = f"{layer.name} ({layer.label}) gets an input of size {by(found[-2])}"
+                why += ", which is smaller than its kernel"
                 raise InputError("length", length, why, f"use {self.shortest} or more")
         return found
 

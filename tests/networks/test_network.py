@@ -184,6 +184,6 @@ def test_content_longer_than_the_fixed_length_is_refused():
     with pytest.raises(InputError, match="content=2401: the full length is 2400"):
         geometry.requirement(2401)
     with pytest.raises(
-        InputError, match="length=100: conv5 .* gets 1x2, and no window fits; use 2300 or more"
+        InputError, match="length=100: conv5 .* of size 1x2, which is smaller .*; use 2300 or more"
     ):
         nine_layers(width=1).sizes(100)
