@@ -1,22 +1,25 @@
-"""Why the same convolution gives different bits when only length, batch, device or version changed.
+"""Explains why the same convolution, dense layer or model gives slightly different numbers.
 
-Ask in Python as on the command line; ``help(probe.explain)`` and the like say everything:
+Floating-point addition is not associative, and libraries choose the order of additions by shape,
+device and version. The functions are those of the command line; ``help(probe.explain)`` and the
+like describe their arguments:
 
-    probe.sweep(case, lengths, target)          at which lengths bits differ, and by how much
-    probe.explain(case, target, at, against)    why two runs differ, proved by replay
-    probe.order(case, target)                   in which order every output is added
-    probe.order(f, n)                           the same of any function that adds n numbers
-    probe.network(model, target)                where a network changes with its padding
-    probe.first_difference(f, g)                the first operation at which two runs differ
-    probe.network(model, vary="batch", at=1, against=8)    the same of one model, run twice
-    probe.record(f, out=DIR)                    a run on disk, for another machine or release
-    probe.diff(DIR, DIR)                        the first operation at which two of them differ
-    probe.remedies(case, lengths, target)       what keeps the bits, and what it costs
-    probe.reproduce(case, target, at, against, out=DIR)    the folder for a bug report
+    probe.sweep(case, lengths, target)          finds the lengths at which bits differ
+    probe.explain(case, target, at, against)    explains why two runs differ, proved by replay
+    probe.order(case, target)                   reveals in which order every output is added
+    probe.order(f, n)                           does so for any function that adds n numbers
+    probe.network(model, target)                finds what padding changes in a network
+    probe.first_difference(f, g)                finds the first operation at which two runs differ
+    probe.network(model, vary="batch", at=1, against=8)    does so for two runs of one model
+    probe.record(f, out=DIR)                    records a run, to compare it elsewhere
+    probe.diff(DIR, DIR)                        compares two recorded runs
+    probe.remedies(case, lengths, target)       measures what keeps the bits, and its cost
+    probe.reproduce(case, target, at, against, out=DIR)    writes the folder for a bug report
 
-A target is a text such as "tensorflow,onednn=0", as `probe targets` lists them, or a
-``probe.Target``. Each returns an answer: three lines when it is printed, the picture in a notebook,
-``to_json()`` the object that the command prints with --json, ``found`` all that was measured.
+A target is a library with its version, device and switches: a text such as "tensorflow,onednn=0",
+as `probe targets` lists them, or a ``probe.Target``. Each function returns a result that prints as
+three lines and shows a picture in a notebook; ``to_json()`` is the object that the command prints
+with --json, and ``found`` has everything that was measured.
 
 >>> import probe
 >>> case = probe.Case(op="conv1d", kernel=5, in_channels=64, filters=8, length=40)

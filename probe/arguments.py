@@ -35,9 +35,9 @@ def count(name: str, value: object, least: int = 1) -> int:
     except ValueError:
         number = None
     if number is None:
-        raise InputError(name, value, "not a whole number", f"write {name}={least} or more")
+        raise InputError(name, value, "it is not a whole number", f"write {name}={least} or more")
     if number < least:
-        raise InputError(name, value, f"less than {least}", f"write {name}={least} or more")
+        raise InputError(name, value, f"it is less than {least}", f"write {name}={least} or more")
     return number
 
 
@@ -50,7 +50,7 @@ def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
     else:
         entries = [value]
     if not rank and any(str(entry) != "1" for entry in entries):
-        raise InputError(name, value, "this operator has no spatial axis", "leave it out")
+        raise InputError(name, value, "this operation has no spatial axis", "leave it out")
     if len(entries) == 1:
         entries *= rank
     if len(entries) != rank:
@@ -68,7 +68,7 @@ def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
         parts = value.split(",") if isinstance(value, str) else np.ravel(np.asarray(value)).tolist()
         result = tuple(float(part) for part in parts)
     except (TypeError, ValueError):
-        raise InputError(name, value, "not a list of numbers", todo) from None
+        raise InputError(name, value, "it is not a list of numbers", todo) from None
     values = np.array(result, dtype=np.float64)
     finite = np.isfinite(floats.widen(floats.round_to(values, dtype), dtype))
     if not finite.all():
@@ -97,7 +97,7 @@ def put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
             index = tuple(int(number) for number in inside.split(",")) if inside.strip() else ()
             number = float(text)
         except ValueError:
-            raise InputError("put", value, f"{part.strip()!r} is no index=number", PUTS) from None
+            raise InputError("put", value, f"{part.strip()!r} is not index=number", PUTS) from None
         if name not in ranks:
             raise InputError("put", value, f"the case has no {name}", PUTS)
         if len(index) > ranks[name]:
@@ -116,7 +116,7 @@ def flag(name: str, value: object) -> bool:
     """``value`` as a bool; 0, 1 and text such as ``true`` or ``0`` are taken too."""
     words = {"true": True, "1": True, "false": False, "0": False}
     if str(value).lower() not in words:
-        raise InputError(name, value, "neither true nor false", f"write {name}=true")
+        raise InputError(name, value, "it is neither true nor false", f"write {name}=true")
     return words[str(value).lower()]
 
 
@@ -209,7 +209,7 @@ def layout(op: str, text: object, dtype: str) -> str:
         raise InputError("layout", text, str(error), layouts.HOW) from None
     images = OPERATIONS[op].windows and (OPERATIONS[op].spatial_rank or 0) > 1
     if word == "channels_last" and not images:
-        why = f"that memory format is for 2 or 3 spatial axes, and {op} has fewer"
+        why = f"this memory format is for 2 or 3 spatial axes, and {op} has fewer"
         raise InputError("layout", word, why, "use transposed, which has channels last too")
     size = floats.container(dtype).itemsize
     if layouts.offset(word) > 0 and layouts.offset(word) % size:
@@ -223,7 +223,7 @@ def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
     if size is not None:
         return sizes("kernel", size, rank)
     if OPERATIONS[op].windows:
-        raise InputError("kernel", None, "a case needs it", "write kernel=N, its size")
+        raise InputError("kernel", None, "it is required", "write kernel=N, its size")
     return (1,) * rank
 
 
@@ -231,7 +231,7 @@ def height(value: Sizes, rank: int) -> tuple[int, ...]:
     """Returns the spatial axes before the last."""
     if rank > 1:
         return sizes("height", value, rank - 1)
-    why = f"this operator has {'one' if rank else 'no'} spatial axis" + " only" * rank
+    why = f"this operation has {'one' if rank else 'no'} spatial axis" + " only" * rank
     raise InputError("height", value, why, "leave it out, or use conv2d")
 
 

@@ -29,14 +29,14 @@ def seconds(text: str) -> float:
     """Reads ``90s``, ``30m``, ``2h``, ``1h30m``. Raises InputError."""
     match = _TEXT.fullmatch(text.strip().lower())
     if not match or not any(match.groups()):
-        raise InputError("time", text, "that is no time with its unit", HOW)
+        raise InputError("time", text, "it is not a number with a unit of time", HOW)
     found = sum(
         float(part) * size
         for part, size in zip(match.groups(), _UNITS.values(), strict=True)
         if part
     )
     if not 0 < found <= LONGEST:
-        raise InputError("time", text, "it must be more than nothing, and a year at most", HOW)
+        raise InputError("time", text, "it must be more than 0 and at most a year", HOW)
     return found
 
 

@@ -44,7 +44,7 @@ PAD_WITH = ("nothing", "zeros")
 
 @dataclass(frozen=True, init=False)
 class Case(Layer):
-    """One computation. Every argument is checked here; a wrong one raises InputError.
+    """Describes one computation. Every argument is checked; a wrong one raises InputError.
 
     ``kernel``, ``stride`` and ``dilation`` take an int (for every spatial axis), ``"1x5"`` or a
     tuple. ``filters=None`` is 1 (depthwise: ``in_channels``, and always a multiple of it; its
@@ -184,10 +184,10 @@ class Case(Layer):
         if self.split is None:
             return
         if self.groups > 1:
-            why = f"the channels of {self.groups} groups are separate sums already"
+            why = f"the channels of {self.groups} groups are already separate sums"
             raise InputError("split", self.split, why, "use groups=1")
         if self.split >= self.in_channels:
-            why = f"there are {self.in_channels} channels, and the second call needs some"
+            why = f"there are {self.in_channels} channels, which leaves none for the second call"
             raise InputError("split", self.split, why, "use fewer, or leave it out")
 
     def _shortest(self, axis: int) -> int:
@@ -196,7 +196,7 @@ class Case(Layer):
 
     @property
     def spatial_rank(self) -> int:
-        """How many spatial axes the operation has."""
+        """Returns how many spatial axes the operation has."""
         return self.operation.spatial_rank or 0
 
     @property
@@ -211,17 +211,17 @@ class Case(Layer):
 
     @property
     def shortest_length(self) -> int:
-        """The smallest length that has an output."""
+        """Returns the smallest length that has an output."""
         return self._shortest(self.spatial_rank - 1) if self.spatial_rank else 1
 
     @property
     def group_channels(self) -> int:
-        """Input channels that one filter reads."""
+        """Returns how many input channels one filter reads."""
         return self.in_channels // self.groups
 
     @property
     def summands(self) -> int:
-        """Products in each output, those with padding included, the bias not."""
+        """Returns the number of products in each output, including padding, without the bias."""
         return math.prod(self.kernel) * self.group_channels
 
     @property
@@ -233,7 +233,7 @@ class Case(Layer):
         """Sizes of all spatial axes; ``length=None`` takes the case's own. Raises InputError."""
         length = self.length if length is None else length
         if length is None:
-            raise InputError("length", None, "this case has no length yet", "give one, length=N")
+            raise InputError("length", None, "the case has no length", "give one, length=N")
         return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
 
     def input_shape(self, length: int | None = None, batch: int | None = None) -> tuple[int, ...]:
@@ -272,7 +272,7 @@ class Case(Layer):
         return {names.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
 
     def to_json(self) -> dict[str, Any]:
-        """All arguments as a JSON object; ``from_json`` gives an equal case.
+        """Returns all arguments as a JSON object; ``from_json`` gives an equal case.
 
         Arguments that came later (``LATER``) are there only where they are not at their defaults:
         cases were stored before they were known.
@@ -285,26 +285,28 @@ class Case(Layer):
 
     @classmethod
     def from_json(cls, source: str | Mapping[str, Any]) -> Case:
-        """The case of a JSON object or its text. Unknown and missing keys are an InputError."""
+        """Returns the case of a JSON object or its text. InputError: unknown or missing keys."""
         try:
             given = json.loads(source) if isinstance(source, str) else dict(source)
         except ValueError as error:
             why = f"not JSON ({error})"
             raise InputError("case", repr(source)[:40], why, "fix the text") from None
         if not isinstance(given, dict):
-            raise InputError("case", repr(given)[:40], "not a JSON object", 'write {"op": ...}')
+            raise InputError(
+                "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
+            )
         _refuse_unknown(given, [f for f in cls.__init__.__annotations__ if f != "return"])
         if "op" not in given:
-            raise InputError("op", None, "a case needs it", "write op into the case")
+            raise InputError("op", None, "it is required", "add op to the case")
         return cls(**given)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Case:
-        """The case in a JSON file. A file that can't be read or is no case is an InputError."""
+        """Returns the case in a JSON file. InputError: it can't be read, or is not a case."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "not a text file"
+            why = getattr(error, "strerror", None) or "it is not a text file"
             raise InputError("case", path, str(why), "give a JSON file with a case") from None
 
     @property
@@ -350,12 +352,12 @@ class Case(Layer):
 
     @property
     def padding_text(self) -> str:
-        """The padding as the command line writes it."""
+        """Returns the padding as the command line writes it."""
         return arguments.padding_text(self.padding)
 
     @property
     def label(self) -> str:
-        """A short text for figure titles: what differs from the defaults."""
+        """Returns a short text for figure titles: what differs from the defaults."""
         what = self.operation
         parts = [f"{self.op} {by(self.kernel)}" if what.windows else self.op]
         parts += [f"{self.in_channels}" + f" -> {self.filters}" * what.weighted]
@@ -382,13 +384,13 @@ def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
     for name, value in given.items():
         if name not in known:
             todo = f"use {', '.join(known)}"
-            raise InputError(name, str(value)[:40], "a case has no such argument", todo)
+            raise InputError(name, str(value)[:40], "there is no such argument of a case", todo)
 
 
 def _seed(seed: object) -> int:
     number = count("seed", seed, least=0)
     if number >= 2**63:
-        raise InputError("seed", seed, "needs more than 63 bits", "use a smaller one")
+        raise InputError("seed", seed, "it has more than 63 bits", "use a smaller one")
     return number
 
 

@@ -68,7 +68,8 @@ def install(where: Target, tell: Tell | None = None, root: Path | None = None) -
         why = machine.publishable(str(error))
         raise TargetError(where.text, "unavailable", why, error.printed) from None
     except OSError as error:
-        why = f"its folder in the cache: {error.strerror or error}; PROBE_CACHE names another cache"
+        why = f"its folder in the cache can't be used: {error.strerror or error}"
+        why += "; PROBE_CACHE can name a different cache"
         raise TargetError(where.text, "unavailable", why) from None
     return Installed(where, found, facts, round(time.monotonic() - started, 1), already)
 
@@ -105,7 +106,7 @@ def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
     """Facts of a target of this interpreter, which at most needs an emulator."""
     if where.device == "cpu" and where.version is None:
         todo = f"write which, such as {where.name}=={own or '1.2.1'}"
-        raise InputError("target", where.text, "it names no release to install", todo)
+        raise InputError("target", where.text, "it does not name a release to install", todo)
     if why := target.unavailable(where):
         raise Failed(why)
     tell(2, STEPS, f"asking {where.text}")

@@ -109,9 +109,13 @@ def by_signal(number: int, stderr: str) -> tuple[str, str]:
     if number == signal.SIGKILL:
         return "memory", "its process was killed (SIGKILL): most likely the memory ran out"
     if number == signal.SIGABRT and ("bad_alloc" in stderr or "llocate memory" in stderr):
-        return "memory", "its library could not allocate and gave up (SIGABRT)"
-    why = ": the library uses instructions that the processor lacks" if name == "SIGILL" else ""
-    return "crash", f"its process died of {name}{why}"
+        return "memory", "its library could not allocate memory and stopped (SIGABRT)"
+    why = (
+        ": the library uses instructions that the processor does not have"
+        if name == "SIGILL"
+        else ""
+    )
+    return "crash", f"its process was ended by {name}{why}"
 
 
 class Told(dict[str, Any]):
@@ -122,11 +126,11 @@ class Told(dict[str, Any]):
         self._refuse = refuse
 
     def __missing__(self, name: str) -> Any:
-        raise self._refuse(f"it says nothing of {name}")
+        raise self._refuse(f"it does not report {name}")
 
 
 class Session:
-    """One child process of one target: a context manager that starts and ends it.
+    """Runs one child process of one target: a context manager that starts and ends it.
 
     ``time_limit``: seconds for one answer, None for no limit. ``start_limit``: for the library's
     start. Both are longer where the processor is emulated: ``Runtime.slower``. ``command``: what
@@ -166,7 +170,7 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a child that takes requests."""
+        """Returns whether there is a child that takes requests."""
         return self._process is not None
 
     @property
@@ -210,7 +214,7 @@ class Session:
 
     def distrusted(self, why: str) -> TargetError:
         """The error to raise for an answer that can't be true; its process is ended."""
-        return self._lost("protocol", f"its worker answered nonsense: {why}")
+        return self._lost("protocol", f"its worker sent an invalid answer: {why}")
 
     def revive(self) -> Self:
         """Starts the child unless it is running."""
@@ -291,7 +295,7 @@ class Session:
         if status is not None and status < 0:
             return self._lost(*by_signal(-status, self.tail()))
         if status is None or not isinstance(error, protocol.Closed | OSError):
-            return self._lost("protocol", f"its worker answered nonsense: {error}")
+            return self._lost("protocol", f"its worker sent an invalid answer: {error}")
         return self._lost("crash", f"its process ended with exit status {status}")
 
     def _lost(self, kind: str, why: str) -> TargetError:
@@ -350,12 +354,14 @@ class InlineSession:
             return ""
         wrong = [name for name, text in self.variables.items() if os.environ.get(name) != text]
         said = ", ".join(f"{name}={self.variables[name]}" for name in wrong)
-        return f"the library is loaded in this process without {said}" if wrong else ""
+        return f"the library is already loaded in this process without {said}" if wrong else ""
 
     def _elsewhere(self) -> str:
         ran = target.runtime(self.target)
         own = ran.facts is None and not ran.emulated
-        return "" if own else "another interpreter runs it, so it can't be in this process"
+        return (
+            "" if own else "a different Python interpreter runs it, so it can't run in this process"
+        )
 
     def revive(self) -> Self:
         """As ``Session.revive``."""
@@ -392,7 +398,9 @@ class InlineSession:
 
     def distrusted(self, why: str) -> TargetError:
         """As ``Session.distrusted``, but there is no process to end."""
-        return TargetError(self.target.text, "protocol", f"its worker answered nonsense: {why}")
+        return TargetError(
+            self.target.text, "protocol", f"its worker sent an invalid answer: {why}"
+        )
 
     def interrupt(self) -> None:
         """Does nothing: a call in this process can't be ended."""

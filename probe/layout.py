@@ -52,7 +52,7 @@ def parsed(text: object) -> str:
         raise ValueError("unknown")
     number = word[len(OFFSET) :]
     if not number.isdigit() or int(number) > FARTHEST:
-        raise ValueError(f"{number!r} is no number of bytes from 0 to {FARTHEST}")
+        raise ValueError(f"{number!r} is not a number of bytes from 0 to {FARTHEST}")
     return OFFSET + str(int(number))
 
 
@@ -67,7 +67,7 @@ def named(value: int) -> str:
         return OFFSET + str(value - OFFSETS)
     if 1 <= value <= len(WORDS):
         return WORDS[value - 1]
-    raise ValueError(f"{value} stands for no layout")
+    raise ValueError(f"{value} is not the number of a layout")
 
 
 def of(layer) -> str:

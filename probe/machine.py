@@ -93,7 +93,9 @@ def contradiction(said: Mapping[str, Any]) -> str:
     made = _label(cpu, said.get("cpu_isa"))
     if made == said.get("machine"):
         return ""
-    return f"it says that it is {said.get('machine')}, but its processor's facts are of {made}"
+    return (
+        f"it says that it is {said.get('machine')}, but its processor's facts are those of {made}"
+    )
 
 
 def afresh() -> dict[str, Any]:

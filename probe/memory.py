@@ -71,7 +71,7 @@ def room(needed: int, name: str, value: int) -> None:
     """Raises InputError, which blames ``name=value``, where so many bytes are not free."""
     there = free()
     if there is not None and needed > there:
-        why = f"needs {_text(needed)}, {_text(there)} are free"
+        why = f"it needs {_text(needed)}, and {_text(there)} are free"
         raise InputError(name, value, why, "use a smaller one, or a machine with more memory")
 
 

@@ -321,11 +321,11 @@ KINDS = {
     "normal": Kind("nearly normal numbers", _normal("x"), _normal("w"), _normal("b")),
     "ramp": Kind("x is 10 * t along the length", _ramp, _normal("w"), _normal("b")),
     "cancel": Kind(
-        "a changed order or rounding shows at almost every output",
+        "sums that cancel: a changed order or rounding shows at almost every output",
         *(_cancel(tensor) for tensor in "xwb"),
     ),
     "integers": Kind(
-        "small whole numbers, all sums exact: a control where nothing can show",
+        "small whole numbers, so that all sums are exact: a control in which nothing can differ",
         _integer_input,
         _integer_weights,
         _integer_bias,
@@ -338,15 +338,15 @@ KINDS = {
         _layer("b"),
     ),
     "infinite": Kind(
-        "few infinities and numbers that overflow among normal ones: about one window in four",
+        "normal numbers, a few infinities and numbers that overflow: one window in four",
         *(_infinite(tensor) for tensor in "xwb"),
     ),
     "nan": Kind(
-        "few NaNs among normal numbers: about one window in four holds one",
+        "normal numbers with a few NaNs, in about one window of four",
         *(_nan(tensor) for tensor in "xwb"),
     ),
     "tiny": Kind(
-        "subnormal numbers, and such whose products and sums fall around the smallest normal one",
+        "subnormal numbers, and such that products and sums are near the smallest normal one",
         *(_tiny(tensor) for tensor in "xwb"),
     ),
     "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),

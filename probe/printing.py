@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -42,13 +43,18 @@ class Output:
             self._print(show())
 
     def _print(self, shown: RenderableType) -> None:
-        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends."""
-        if self.results.is_terminal:
-            self.results.print(shown, crop=False)
-            return
+        """Prints; long lines stay whole, and in a pipe no spaces are left at their ends.
+
+        Below a text that counts in ulps, a line says what a ulp is.
+        """
         with self.results.capture() as captured:
             self.results.print(shown, crop=False)
-        click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        if self.results.is_terminal:
+            self.results.print(shown, crop=False)
+        else:
+            click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        if _ULP.search(captured.get()):
+            self.results.print(ULP, style="dim", soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Prints one line beside the result."""
@@ -138,6 +144,10 @@ class _Bar(Reporter):
 
     def end(self) -> None:
         self._progress.remove_task(self._task)
+
+
+_ULP = re.compile(r"\bulp\b")
+ULP = "ulp: unit in the last place, the distance from a floating-point number to the next one"
 
 
 def _console(stderr: bool) -> Console:

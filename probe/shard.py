@@ -32,7 +32,7 @@ class Shard(NamedTuple):
         """Reads ``i/n``. Raises InputError."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         if not match:
-            raise InputError("shard", text, "that is no part of a whole", HOW)
+            raise InputError("shard", text, "it is not a part such as 2/8", HOW)
         number, total = int(match[1]), int(match[2])
         if not 1 <= number <= total:
             raise InputError("shard", text, f"parts are numbered from 1 to {total}", HOW)

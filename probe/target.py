@@ -40,7 +40,7 @@ _VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*$")
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """A library on a device with switches. Validated: InputError says what there is instead.
+    """Names a library on a device with switches. InputError lists what there is instead.
 
     ``version`` is None for the installed one. ``switches`` holds (key, value) pairs; they are kept
     in the order in which the backend lists its keys, so that equal targets have equal texts.
@@ -54,20 +54,20 @@ class Target:
     def __post_init__(self) -> None:
         backend = _backend(self.name)
         if self.version is not None and not _VERSION.match(self.version):
-            why = f"{self.version!r} is no version"
+            why = f"{self.version!r} is not a version"
             raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
         if not _has_device(backend, self.device):
             if not _has_device(backend, self.device.lower()):
                 there = one_of(self.device, [*backend.devices, *EMULATED])
                 why = f"{self.name} has no device {self.device!r}"
-                todo = f"{there}, or another of qemu-x86_64 -cpu help"
+                todo = f"{there}, or a processor that qemu-x86_64 -cpu help lists"
                 raise InputError("target", self.text, why, todo)
             object.__setattr__(self, "device", self.device.lower())
         object.__setattr__(self, "switches", _checked(backend, self.text, self.switches))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
+        """Returns the target of a text such as ``tensorflow@gpu:0,onednn=0``. Raises InputError.
 
         A key may be given once; spaces around the parts do not matter.
         """
@@ -80,7 +80,7 @@ class Target:
             key, _, value = (word.strip() for word in pair.partition("="))
             if not key or not value:
                 todo = "write key=value, for example threads=2"
-                raise InputError("target", text, f"{pair!r} is no switch", todo)
+                raise InputError("target", text, f"{pair!r} is not a switch", todo)
             switches.append((key, value))
         device = "cpu" if found["device"] is None else found["device"].strip()
         version = found["version"]
@@ -89,7 +89,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        """The canonical text: ``parse`` gives the same target back. No ``@`` for the CPU."""
+        """Returns the canonical text: ``parse`` gives the same target. No ``@`` for the CPU."""
         version = "" if self.version is None else f"=={self.version}"
         device = "" if self.device == "cpu" else f"@{self.device}"
         switches = "".join(f",{key}={value}" for key, value in self.switches)
@@ -159,8 +159,10 @@ def _checked(
     """The switches in the backend's order of keys. Raises InputError."""
     for number, (key, value) in enumerate(switches):
         if key == "machine" and key not in backend.keys:
-            why = "machine= asks for one kind of a cluster's machines"
-            raise InputError("target", text, why, "use it in `probe sweep --cluster`, or leave it")
+            why = "machine= selects one machine type of a cluster"
+            raise InputError(
+                "target", text, why, "use it with `probe sweep --cluster`, or leave it out"
+            )
         if key not in backend.keys:
             keys = ", ".join(f"{known}={what.describe()}" for known, what in backend.keys.items())
             near = one_of(key, backend.keys).partition("? ")
@@ -189,7 +191,9 @@ def unavailable(target: Target) -> str | None:
     switches = dict(target.switches)
     for module, library in backend.requires(switches) if own else ():
         if util.find_spec(module) is None:
-            return f"{library}, which these switches need, is not installed; pip install {library}"
+            return (
+                f"{library}, which these switches require, is not installed; pip install {library}"
+            )
     return None if emulated(target) else _lacking_hardware(target.device, switches)
 
 

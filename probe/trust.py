@@ -41,7 +41,7 @@ WEIGHTS = "it holds weights alone, and they say no architecture"
 
 def missing(library: str) -> InputError:
     """Returns the library of a model isn't installed."""
-    why = f"{library} is needed to read this model, and is not installed"
+    why = f"{library} is required to read this model and is not installed"
     return InputError("network", library, why, f"pip install {library}")
 
 
@@ -79,7 +79,7 @@ def check_keras(path: Path, trust: bool) -> list[Named]:
         one = found[0]
         kind = _printable(f"{one.module}.{one.name}" if one.module else one.name)
         what = f"layer {_printable(one.layer)}" if one.layer else "the model"
-        why = f"{what} is a {kind}, which runs code that is no part of Keras"
+        why = f"{what} is a {kind}, which runs code that is not part of Keras"
         todo = "if you trust where the file comes from, give --trust (Python: trust=True)"
         raise InputError("network", path, why, todo)
     return found
@@ -109,12 +109,12 @@ def _config(path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _broken(path, f"its configuration is no JSON ({str(error)[:80]})") from None
+        raise _broken(path, f"its configuration is not JSON ({str(error)[:80]})") from None
 
 
 def _zipped(path: Path) -> str | bytes:
     if not zipfile.is_zipfile(path):
-        raise _broken(path, "a .keras file is a zip archive, and this is none, or not all of it")
+        raise _broken(path, "it is not a complete zip archive, as .keras files are")
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.read("config.json")
@@ -133,7 +133,7 @@ def _of_hdf5(path: Path) -> str | bytes:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
     except Exception as error:
-        raise _broken(path, f"it is no HDF5 file, or not all of it ({str(error)[:80]})") from None
+        raise _broken(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
     if not isinstance(text, str | bytes):
         raise InputError("network", path, WEIGHTS, "save the whole model: model.save(path)")
     return text
@@ -194,7 +194,7 @@ PLAIN = {
 }
 """Names, and beginnings of names, that a state dictionary of tensors has."""
 
-NO_PICKLE = "it is no file of torch.save, or a broken one"
+NO_PICKLE = "it is not a file of torch.save, or it is damaged"
 DEEPEST = 1000
 """How deep tuples may be nested: hashing them takes the stack of Python's interpreter."""
 
@@ -215,7 +215,7 @@ def check_pickle(path: Path, trust: bool) -> None:
         raise _broken(path, NO_PICKLE)
     strange = [name for name in named if not _of_tensors(name)]
     if not strange:
-        why = "it holds tensors alone, and weights alone say no architecture"
+        why = "it holds tensors alone, and weights alone do not define an architecture"
         raise InputError("network", path, why, WHOLE_MODULE)
     if not trust:
         name = next((one for one in strange if not one.startswith("torch.")), strange[0])
@@ -248,7 +248,7 @@ def _named(path: Path) -> list[str] | None:
         members = archive.namelist()
         last = {name.rpartition("/")[2] for name in members}
         if any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
-            why = "it holds TorchScript, whose layers are no modules any more, so it is not loaded"
+            why = "it holds TorchScript, which has no modules, so it is not loaded"
             todo = f"save the module that was scripted, or {TO_ONNX}"
             raise InputError("network", path, why, todo)
         if "archive_format" in last or "serialized_exported_program.json" in last:

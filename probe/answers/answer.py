@@ -22,9 +22,10 @@ WIDTH = 100
 
 
 class Answer(ABC):
-    """What a question found. ``found`` is all of it; its attributes can be read off the answer too.
+    """Holds the result of a question. ``found`` has all of it, and its attributes are also the
+    result's own.
 
-    Printed it is three lines, in a notebook its picture.
+    A result prints as three lines, and a notebook shows its picture.
     """
 
     found: Any
@@ -42,7 +43,7 @@ class Answer(ABC):
         """Returns what ``picture`` gives, without its style."""
 
     def picture(self) -> Figure | None:
-        """The matplotlib figure that a notebook shows; None where there is nothing to draw."""
+        """Returns the matplotlib figure that a notebook shows; None if there is nothing to draw."""
         import matplotlib.pyplot as plt
 
         from probe import plots
@@ -86,7 +87,7 @@ def case_of(given: object) -> Case:
     """Returns the case that was given. InputError for anything else, such as a text or a model."""
     if not isinstance(given, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
-        raise InputError("case", type(given).__name__, "this is no probe.Case", todo)
+        raise InputError("case", type(given).__name__, "this is not a probe.Case", todo)
     return given
 
 

@@ -33,20 +33,20 @@ VARIABLES = {
     "TF_DETERMINISTIC_OPS": "TensorFlow: deterministic kernels",
     "TF_XLA_FLAGS": "TensorFlow: what is compiled by XLA",
     "XLA_FLAGS": "XLA and JAX: how programs are compiled",
-    "JAX_DEFAULT_MATMUL_PRECISION": "JAX: how many bits of a product's operands count",
+    "JAX_DEFAULT_MATMUL_PRECISION": "JAX: to how many bits a product's operands are rounded",
     "JAX_ENABLE_X64": "JAX: whether float64 stays float64",
     "KERAS_BACKEND": "Keras: which library computes",
     "ONEDNN_MAX_CPU_ISA": "oneDNN: which instructions may be used",
     "DNNL_MAX_CPU_ISA": "oneDNN: which instructions may be used",
-    "ONEDNN_DEFAULT_FPMATH_MODE": "oneDNN: whether float32 may be shortened",
+    "ONEDNN_DEFAULT_FPMATH_MODE": "oneDNN: whether float32 may be rounded to a shorter format",
     "ATEN_CPU_CAPABILITY": "PyTorch: which instructions its own kernels use",
     "MKL_CBWR": "MKL: one code path for all processors",
-    "MKL_NUM_THREADS": "MKL: threads, and so how sums are cut",
-    "OMP_NUM_THREADS": "OpenMP: threads, and so how sums are cut",
+    "MKL_NUM_THREADS": "MKL: threads, and so how sums are divided",
+    "OMP_NUM_THREADS": "OpenMP: threads, and so how sums are divided",
     "OMP_DYNAMIC": "OpenMP: fewer threads on a busy machine, so that bits change with its load",
     "OPENBLAS_NUM_THREADS": "NumPy: threads",
     "OPENBLAS_CORETYPE": "NumPy: which processor's kernels are used",
-    "NVIDIA_TF32_OVERRIDE": "CUDA: whether float32 may be shortened to TF32",
+    "NVIDIA_TF32_OVERRIDE": "CUDA: whether float32 may be rounded to TF32",
     "CUBLAS_WORKSPACE_CONFIG": "cuBLAS: whether its sums are reproducible",
 }
 """Variables of the environment that change bits, and what each decides. Children of probe have none
@@ -111,7 +111,7 @@ def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None =
 def _machine(store: Path) -> Iterator[Check]:
     yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
     facts = machine.facts()
-    isa = facts["cpu_isa"] or "instructions not known"
+    isa = facts["cpu_isa"] or "instructions unknown"
     yield Check("processor", "ok", f"{facts['cpu_model']}, {machine.cores()} cores, {isa}")
     free = memory.free()
     known = "not known on this system" if free is None else f"{free / 1e9:.1f} GB free"
@@ -127,7 +127,7 @@ def _machine(store: Path) -> Iterator[Check]:
 
 def _interpreters() -> Iterator[Check]:
     there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.interpreter(one)]
-    said = ", ".join(f"Python {one}" for one in there) or "none but this one"
+    said = ", ".join(f"Python {one}" for one in there) or "only this one"
     installed = [found.target for found in environments.installed()]
     if installed:
         said += "; installed: " + ", ".join(installed)
@@ -161,7 +161,12 @@ def _library(name: str) -> Check:
     said = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
     if replayed == outputs:
         return Check(name, "ok", said)
-    return Check(name, "wrong", said, "please report it: its answers on this machine are unproved")
+    return Check(
+        name,
+        "wrong",
+        said,
+        "please report it: results of this library on this machine are not verified",
+    )
 
 
 def _asked(name: str) -> dict[str, Any]:

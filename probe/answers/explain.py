@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Explained(Answer):
-    """Why two runs differ. ``evidence``: one differing output in full; None where none differs."""
+    """Says why runs differ. ``evidence``: one differing output in full; None: none differs."""
 
     found: Comparison
     evidence: Evidence | None
@@ -67,7 +67,7 @@ def explain(
     certify: bool = False,
     zeros: str = "equal",
 ) -> Explained:
-    """Says why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, with proof.
+    """Explains why ``case`` differs at ``at`` and ``against`` of the axis ``vary``, with proof.
 
     ``vary``: length, batch, filters, channels or layout, whose values are words, such as
     ``transposed`` against ``contiguous``; None: length, of a dense layer batch. With
@@ -75,7 +75,7 @@ def explain(
     have the same shape: leave ``against`` out.
     ``kernels``: which kernels are named beside the causes: ``said`` (by the library), ``all`` (also
     symbols sampled while it runs) or ``none``; each source starts the target again. ``certify``:
-    ask every output about every addition and fusion. ``zeros``: ``differ`` makes +0 against -0 a
+    test every addition and every fusion of every output. ``zeros``: ``differ`` makes +0 and -0 a
     difference, at 0 ulp; ``equal`` counts them. Costs a start and a reveal on each side.
     Errors: InputError; TargetError where a target fails.
 
@@ -101,7 +101,7 @@ def explain(
 
 @dataclass(frozen=True)
 class Windows:
-    """What every output of a case reads on a target.
+    """Says which inputs every output of a case reads on a target.
 
     ``revealed``: int array (groups, positions, products), flat indices into x, -1 for padding.
     ``same``: bool array (groups, positions), whether that is what the case's padding says.

@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 
 @dataclass(repr=False)
 class Walked(Answer):
-    """Two runs of a model, compared: ``found`` is the walk through its operations.
+    """Compares two runs of a model: ``found`` has both runs, operation by operation.
 
     ``asked``: the model and both sides, in words. ``script``: what a report's scripts need besides:
     ``before``, lines that set each side's switches; ``whole``, lines that ask the same again.
@@ -57,11 +57,11 @@ class Walked(Answer):
 
     @property
     def finding(self) -> bool:
-        """Whether outputs differ, or whether that is unknown."""
+        """Returns whether outputs differ, or whether that is unknown."""
         return self.verdict != "equal"
 
     def counts(self) -> dict[str, int]:
-        """Operations by verdict."""
+        """Returns how many operations have each verdict."""
         told = Counter(one.verdict for one in self.found.operations)
         return {name: told[name] for name in VERDICTS if told[name]}
 
@@ -86,7 +86,7 @@ class Walked(Answer):
         }
 
     def same_bits(self) -> str:
-        """Which other sizes have the right side's bits, in words; empty if none was asked."""
+        """Returns which sizes have the right run's bits, in words; empty if none was tested."""
         if not self.sizes:
             return ""
         if "by_order" in self.sizes[0]:
@@ -141,7 +141,7 @@ class Walked(Answer):
         return one.scaled / start if start and one.compared else None
 
     def decisions(self, one: Pair) -> list[comparison.Decision]:
-        """What an output decides, and what the two sides decide otherwise; [] of integers."""
+        """Returns what an output decides and where the runs decide differently; [] of integers."""
         dtype = self.found.left.recording.values[one.left].dtype
         key = (one.left, one.right)
         known: dict[tuple[int, int], list[comparison.Decision]]
@@ -154,7 +154,7 @@ class Walked(Answer):
         return known[key]
 
     def crossed(self) -> list[str]:
-        """Decisions that the two sides take otherwise, in words."""
+        """Returns the decisions that differ between the two runs, in words."""
         found = []
         for number, one in enumerate(self.found.difference.outputs):
             which = f" of output {number}" if len(self.found.difference.outputs) > 1 else ""
@@ -172,7 +172,7 @@ class Walked(Answer):
         return f"{name}{asked}, {self.found.difference.examined:,} compared", *self.ending()
 
     def ending(self) -> tuple[str, str]:
-        """Returns the first source in words, and what becomes of it."""
+        """Returns the first source in words, and how far its difference spreads."""
         first = self.found.first
         if first is None:
             return self._no_source(), self.outcome()
@@ -188,15 +188,16 @@ class Walked(Answer):
         if apart:
             some = " and ".join(f"{counts[n]:,} on the {n} alone" for n in apart)
             return (
-                f"{self.verdict}: no single operation is at fault; the operations differ ({some})"
+                f"{self.verdict}: no single operation is the source; the two runs consist of "
+                f"different operations ({some})"
             )
-        return f"{self.verdict}: no operation was found that differs though its inputs agree"
+        return f"{self.verdict}: no operation was found whose inputs agree and whose outputs differ"
 
     def outcome(self, how: str = "") -> str:
         """What the outputs come to, and what to do. ``how``: one asks for a report."""
         worst = max(self.found.difference.outputs, key=lambda one: one.differing, default=None)
         if worst is None or not worst.compared:
-            return "of the outputs it isn't known which must agree"
+            return "it is not known which outputs must agree"
         if not worst.differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             return f"{agree(worst.compared)}{more}"
@@ -213,7 +214,7 @@ class Walked(Answer):
         return walks.walked(self.found, self.lines())
 
     def reproduce(self, folder: str | Path, source: int | str | Aligned | None = None) -> Any:
-        """Writes the report of a source, the first if none is named, proved in fresh processes.
+        """Writes a verified bug report of a source, the first one if none is named.
 
         ``source``: an operation that differs by itself, its name, or its number among
         ``operations``. InputError: there is none, or the folder exists.
@@ -235,7 +236,7 @@ class Walked(Answer):
         operations = self.found.operations
         sources = [n for n, one in enumerate(operations) if one.verdict == "source" or one.own]
         if not sources:
-            why = "no operation differs though its inputs agree, so there is nothing to report"
+            why = "no operation differs while its inputs agree, so there is nothing to report"
             raise InputError("source", "(none)", why, "compare two runs that differ")
         if given is None:
             return sources[0]
@@ -243,7 +244,7 @@ class Walked(Answer):
             if given in (number, operations[number].name) or given is operations[number]:
                 return number
         names = ", ".join(operations[n].name for n in sources[:8])
-        raise InputError("source", given, "this operation is no source", f"use one of {names}")
+        raise InputError("source", given, "this operation is not a source", f"use one of {names}")
 
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
@@ -268,7 +269,7 @@ def said(one: Aligned, sought: bool = True) -> str:
     return f"{text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}"
 
 
-NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was sought"
+NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 
 def agree(count: int) -> str:
@@ -308,14 +309,14 @@ def first_difference(
     explain: bool = True,
     progress: Tell | None = None,
 ) -> Walked:
-    """Runs two functions that ought to agree, and finds the first operation where they don't.
+    """Runs two functions that should agree, and finds the first operation where they don't.
 
     ``left``, ``right``: functions of no arguments, such as ``lambda: model(x[:1])`` and ``lambda:
     model(x)``; they are run as often as is needed, some ten times. They return arrays of PyTorch,
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
-    functions that take arguments, as those of plain NumPy have to. ``explain``: seek the causes.
+    functions that take arguments, as those of plain NumPy have to. ``explain``: find the causes.
     ``progress``: is called with what is done now. Which outputs must agree is found from the
-    operations: the same rows of a batch, what padding doesn't reach, all of them where the inputs
+    operations: the same rows of a batch, what padding doesn't reach, all of them if the inputs
     are the same. Errors: InputError where the sides have different weights or inputs;
     Nondeterministic where one does not repeat.
 
@@ -392,8 +393,8 @@ def _folder(given: str | Path | Recorded) -> Path:
 
 
 UNTRUSTED = (
-    "no cause was sought: nothing of a recording is run; --trust (Python: trust=True) runs its "
-    "operations, for recordings whose origin you trust"
+    "no cause was looked for, because no code of a recording is run; --trust (Python: trust=True) "
+    "runs its operations, for recordings whose origin you trust"
 )
 
 

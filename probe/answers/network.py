@@ -37,7 +37,7 @@ Bars = Callable[[str], AbstractContextManager[Tell]]
 
 @dataclass(repr=False)
 class Examined(Answer):
-    """A network on one target or several: ``found`` has a report for each that did not fail."""
+    """Holds a network's results: ``found`` has a report for each target that did not fail."""
 
     found: Sequence[Report]
     model: Network
@@ -68,7 +68,7 @@ class Examined(Answer):
 
     @property
     def finding(self) -> bool:
-        """Whether outputs that read content differ or are missing, or whether that is unknown."""
+        """Returns whether outputs of the valid part differ or are missing, or this is unknown."""
         return any(report.finding for report in self.found)
 
     def lines(self) -> tuple[str, str, str]:
@@ -77,14 +77,14 @@ class Examined(Answer):
         verdicts = [f"{one.target}: {_verdicts(one)}" for one in self.found]
         verdicts += [f"{one['target']}: failed: {one['message']}" for one in self.failures]
         firsts = [
-            f"{one.target}: {first.name} at content {each.need.content:,}"
+            f"{one.target}: {first.name} at valid length {each.need.content:,}"
             for one in self.found
             for each in one.comparisons[:1]
             if (first := each.first) is not None
         ]
         shown = "; ".join(firsts) or "none"
         return (
-            f"{told['name']}, {layers}, against fixed length {self.fixed:,}",
+            f"{told['name']}, {layers}, against full length {self.fixed:,}",
             "; ".join(verdicts),
             "; ".join(filter(None, [f"first layer that differs: {shown}", self.model.note])),
         )
@@ -107,7 +107,7 @@ class Examined(Answer):
             own = [[at.own for at in one.layers] for one in report.comparisons]
             frames = [pandas.DataFrame(np.array(t).T, names, contents) for t in (tables, own)]
             plots.layer_map(axes, frames[0], frames[1])
-            axes.set(xlabel="positions of content", title=report.target)
+            axes.set(xlabel="positions", title=report.target)
             ulps.append(frames[0].to_numpy())
         plots.ulp_legend(figure, *ulps)
         return figure
@@ -144,15 +144,15 @@ def network(
     bars: Bars | None = None,
     **two: Any,
 ) -> Examined | Padded | Walked:
-    """Runs a model at short padded lengths and at its fixed one, and compares all; or compares two
+    """Runs a model at short padded lengths and at its full one, and compares all; or compares two
     runs of it, operation by operation.
 
     Two runs: where ``at``, ``against`` or ``against_target`` is given, any model is run twice and a
     ``Walked`` comes back, as of ``probe.first_difference``: ``vary`` (``batch``, ``length`` or
     ``NAME:AXIS``), ``at`` and ``against``: the sizes of the two sides' inputs; ``inputs``: arrays
     by name, or a .npz file; ``shapes``: of generated inputs, by name; ``against_target``: another
-    target for the right side; ``sizes``: other sizes to compare with ``against``, ``by`` bits or
-    ``order`` (all finite inputs); ``explain=False``: seek no causes. ``target`` and
+    target for the right side; ``sizes``: more sizes to compare with ``against``, ``by`` bits or
+    ``order`` (all finite inputs); ``explain=False``: find no causes. ``target`` and
     ``against_target`` run in processes of their own, so the model is a file or
     ``"module:function"`` then.
 
@@ -161,7 +161,7 @@ def network(
     its own library: ``vary`` says what is padded, which may be the batch.
 
     ``model``: a file as ``probe network --help`` lists them, a Keras model, a PyTorch module, or a
-    ``probe.network.Network``. ``lengths``: of content; 1, a tenth and a quarter of the fixed length
+    ``probe.network.Network``. ``lengths``: valid lengths; 1, a tenth and a quarter of the full one
     if not given. ``fixed``: the length to which users pad the content, with which short runs are
     compared; the model's own if it says one. ``padded``: pad to this length instead of each
     content's least. ``value``: what padding holds. ``height``: the axes before the length.
@@ -194,7 +194,7 @@ def network(
         raise refused("plan", plan, loaded.part)
     length = fixed or loaded.fixed
     if length is None:
-        raise InputError("fixed", None, "the model does not say a length", FIXED)
+        raise InputError("fixed", None, "the model does not define a length", FIXED)
     geometry = loaded.geometry(length)
     some = {1, max(length // 10, 1), max(length // 4, 1)}
     contents = sorted(some if lengths is None else set(lengths))
@@ -301,12 +301,12 @@ def _known(given: dict[str, Any]) -> dict[str, Any]:
 def _only(targets: Sequence[Target]) -> Target:
     if len(targets) > 1:
         texts = ", ".join(one.text for one in targets)
-        todo = "give one target, and another as against_target"
-        raise InputError("target", texts, "two runs have a target each", todo)
+        todo = "give one target, and the second one as against_target"
+        raise InputError("target", texts, "each of two runs has one target", todo)
     return targets[0]
 
 
-MEANING = "the length that content is padded to where the model is used"
+MEANING = "the full length, to which inputs are usually padded"
 FIXED = f"give --fixed N: {MEANING}"
 """What to do where neither the user nor the model says a fixed length."""
 
@@ -354,7 +354,7 @@ def _opens(subject: Any, trust: bool) -> bool:
 
 @dataclass(repr=False)
 class Remedied(Answer):
-    """Every remedy of a case or a network on one target, judged, timed and compared."""
+    """Holds every remedy of a case or a network on one target, tested, timed and compared."""
 
     found: Measured
 
@@ -404,13 +404,13 @@ def remedies(
     trust: bool = False,
     progress: Tell | None = None,
 ) -> Remedied | Padded:
-    """Judges every remedy of a case or a network, times it and compares it with exact sums.
+    """Tests every remedy of a case or a network, times it and compares it with exact sums.
 
     A model that is no chain of layers is run by its own library (``target`` not given): then the
     answer is a ``Padded`` with ``remedies``: how far to pad.
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
-    more, each compared with the largest; of a model lengths of content. ``fixed``: of a model, the
+    more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
     size that content is padded to. ``content``: the length at which costs are told; about a tenth
     of the largest if not given. ``chunks``: outputs of the chunks that are tried. ``only``: names
     of remedies. ``store``: a folder for the results. ``trust``: read a
@@ -432,7 +432,7 @@ def remedies(
         if model is None:
             from probe.answers.padded import remedied
 
-            why = "only a chain of layers has this"
+            why = "this is only for a chain of layers"
             for name, given in (("chunks", chunks), ("only", only), ("store", store)):
                 if given is not None:
                     raise InputError(name, given, why, "leave it out: the model is a graph")

@@ -28,7 +28,7 @@ DRAWN = 3
 
 @dataclass(repr=False)
 class Ordered(Answer):
-    """How every output of one call is added. ``found.orders`` is None where nothing is known."""
+    """Says how every output of one call is added. ``found.orders`` is None if this is unknown."""
 
     found: Run
 
@@ -85,7 +85,7 @@ class Ordered(Answer):
 
     @property
     def tree(self) -> str | None:
-        """The order of most outputs, such as ``(((0+1)+2)+3)``; None where none is known."""
+        """Returns the order of most outputs, such as ``(((0+1)+2)+3)``; None if it is unknown."""
         orders = self.report()["orders"]
         return orders[0]["tree"] if orders else None
 
@@ -149,7 +149,7 @@ def order(
     if not isinstance(what, Case):
         return _of_function(what, target if n is None else n, dtype, products, certify)
     if isinstance(target, int) or n is not None:
-        why = "a case says itself how much is added"
+        why = "a case defines how many products are added"
         raise InputError("n", target if n is None else n, why, "leave it out")
     case, where = require_length(what), target_of(target)
     with open_session(where) as session:
@@ -164,7 +164,9 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
         n = int(n)
     if not isinstance(n, int):
         given = "(none)" if n in (None, DEFAULT_TARGET) else repr(n)
-        raise InputError("n", given, "how many numbers does it add?", "write probe.order(f, 9)")
+        raise InputError(
+            "n", given, "the number of summands is required", "write probe.order(f, 9)"
+        )
     case = functions.case_of(f, n, dtype, products)
     budget = BUDGET if certify else 0
     side = revealed(functions.FunctionSession(f, case), case, budget=budget)

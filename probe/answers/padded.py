@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 FIXED = (
-    "give --fixed N, the size that inputs are padded to where the model is used; or two runs: "
+    "give --fixed N, the full size to which inputs are usually padded; or two runs: "
     "--vary batch --at 1 --against 8"
 )
 
 
-CERTIFIED = "certified: of every sum whose size changes all additions were asked about"
+CERTIFIED = "certified: all additions of every sum whose size changes were tested"
 
 
 @dataclass(repr=False)
 class Padded(Answer):
-    """A model of any graph, padded along an axis: ``found`` has a ``Sized`` for each content.
+    """Holds the results of a padded graph: ``found`` has a ``Sized`` for each valid size.
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
@@ -75,7 +75,7 @@ class Padded(Answer):
 
     @property
     def finding(self) -> bool:
-        """Whether a least size changes bits, or whether that is unknown."""
+        """Returns whether a least size changes bits, or whether that is unknown."""
         return self.verdict != "equal"
 
     @property
@@ -129,23 +129,27 @@ class Padded(Answer):
         return what, f"{'; '.join(told)} of the fixed size's time", best
 
     def advice(self) -> str:
-        """What it means, in a sentence."""
+        """Returns what the result means, in a sentence."""
         stands = self.in_the_way
         parts = []
         if self.first:
             one = next(one.at_least for one in self.found if one.at_least.name == self.first)
             parts.append(f"changes bits first: {one.name} ({one.why})")
         if stands is not None:
-            parts.append(f"in the way: {stands.name}: {stands.why}")
+            parts.append(f"prevented by {stands.name}: {stands.why}")
         elif any(one.safe < self.graph.fixed for one in self.found):
             every = all(one.at_safe.certified for one in self.found)
-            parts.append(CERTIFIED if every else "sums are added alike; not all were asked whole")
-        return "; ".join(parts) or "every content is padded to the fixed size"
+            parts.append(
+                CERTIFIED
+                if every
+                else "the sums are added in the same order; not every addition was tested"
+            )
+        return "; ".join(parts) or "every input is padded to the full size"
 
     def reproduce(self, folder: str | Path) -> Any:
         """Writes the report of what changes bits at the least size. InputError: nothing does."""
         if self.walked is None:
-            why = "no least size changes bits, so there is nothing to report"
+            why = "no least padded size changes bits, so there is nothing to report"
             raise InputError("source", "(none)", why, "compare two runs that differ")
         return self.walked.reproduce(folder)
 
@@ -225,7 +229,7 @@ def padded(
     explain: bool = True,
     progress: Tell | None = None,
 ) -> Padded:
-    """Pads a model's inputs along an axis, and says which sizes keep the fixed run's bits.
+    """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
     ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
     ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
@@ -327,10 +331,10 @@ def _graph(
     """Opens the model with inputs of the fixed size. InputError: it, or its size, is not known."""
     subject = opened(model, trust)
     if fixed is None and inputs is None and not shapes:
-        raise InputError("fixed", "(none)", "nothing says the size to compare with", FIXED)
+        raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
     if not subject.inputs and inputs is None:
-        why = "the model says nothing of its inputs"
-        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz, of the fixed size")
+        why = "the model does not describe its inputs"
+        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz, of the full size")
     arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"
@@ -367,7 +371,7 @@ def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
     """Where one size alone was judged: if it does not serve, a shorter one than the fixed may."""
     if told.serves:
         return Sized(content, size, size, told, told)
-    return Sized(content, size, graph.fixed, told, graph.own(content), "not sought")
+    return Sized(content, size, graph.fixed, told, graph.own(content), "not looked for")
 
 
 def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:

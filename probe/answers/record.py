@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Recorded(Answer):
-    """A recording on disk: ``found`` is read from its folder."""
+    """Holds a recording on disk: ``found`` is read from its folder."""
 
     found: Stored
     bytes: int

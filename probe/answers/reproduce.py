@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Reproduced(Answer):
-    """A reproduction that was proved and written to ``out``."""
+    """Holds a bug report that was verified and written to ``out``."""
 
     found: Reproduction
     out: Path
@@ -84,7 +84,7 @@ def reproduce(
     avoid: bool = True,
     force: bool = False,
 ) -> Reproduced:
-    """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
+    """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
     The runs are named as ``probe.explain`` names them. ``out``: the folder. ``by``: what a smaller
     case has to keep, ``bits`` or ``order``; ``most``: smaller cases to try; ``keep``: no shrinking.
@@ -129,7 +129,7 @@ def shrunk(
     any_cause: bool,
     progress: Tell,
 ) -> dict[str, Any]:
-    """Makes a failing case smaller; what ``probe shrink --json`` prints. Errors: TargetError.
+    """Reduces a failing case and returns what ``probe shrink --json`` prints. Errors: TargetError.
 
     ``targets``: of both sides. ``by``, ``any_cause``: as :func:`reproduce` has them. ``budget``:
     smaller cases to try.

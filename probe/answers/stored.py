@@ -24,7 +24,7 @@ _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "caus
 
 
 def stored(found: Results) -> dict[str, Any]:
-    """Sums up stores as ``probe results --json`` prints it.
+    """Summarises stores as ``probe results --json`` prints them.
 
     Totals, and one entry of ``targets`` for each machine and target. Comparisons are summed up as
     they are read, so that memory grows with cases and targets and not with comparisons.
@@ -252,7 +252,7 @@ def asked(rows: pa.Table) -> dict[str, Any]:
     names = rows.column_names
     if twice := {name for name in names if names.count(name) > 1}:
         why = "two columns of the result have this name"
-        raise InputError("column", min(twice), why, "name one of them otherwise: AS other")
+        raise InputError("column", min(twice), why, "rename one of them, for example AS other")
     lists = [[_json(value) for value in column.to_pylist()] for column in rows.columns]
     found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     return {"columns": names, "rows": found}

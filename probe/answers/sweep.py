@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Swept(Answer):
-    """A case at many values of an axis, each compared with the largest, bit for bit.
+    """Holds a case at many values of an axis, each compared with the largest, bit for bit.
 
     ``notes``: what a cluster said of its nodes.
     """
@@ -122,7 +122,7 @@ class ByOrders:
 
 @dataclass(repr=False)
 class SweptByOrder(Answer):
-    """A case at many values of an axis, whose summations are compared, whatever the data."""
+    """Holds a case at many values of an axis, whose summations are compared, for all data."""
 
     found: ByOrders
     case: Case
@@ -157,8 +157,11 @@ class SweptByOrder(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         told = self.report()
-        unknown = f", of {told['unknown']:,} it is not known" if told["unknown"] else ""
-        count = f"{told['differing']:,} of {told['compared']:,} outputs are added in another way"
+        unknown = f", {told['unknown']:,} are unknown" if told["unknown"] else ""
+        count = (
+            f"{told['differing']:,} of {told['compared']:,} outputs are added in a different order "
+            "or rounding"
+        )
         each = [
             f"{name}: differs at {_few([at.at for at in one.values if at.outputs], self.vary)}"
             for name, one in self.found.targets.items()
@@ -168,11 +171,11 @@ class SweptByOrder(Answer):
         return (
             f"{_asked(self.case, self.vary, self.values, self.found.targets)}, by order",
             count + unknown,
-            "; ".join(each) or f"every {self.vary} adds as the longest does",
+            "; ".join(each) or f"every {self.vary} adds in the same order as the longest",
         )
 
     def drawn(self) -> Figure | None:
-        """Draws the share of outputs added otherwise, by target and value of the axis."""
+        """Draws the share of outputs added differently, by target and value of the axis."""
         import pandas
 
         from probe import plots
@@ -187,7 +190,9 @@ class SweptByOrder(Answer):
             return None
         grid.columns = [shown(self.vary, value) for value in grid.columns]
         figure, (axes,) = plots.panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
-        plots.share_bar(figure, plots.share_map(axes, grid), [axes], "added in another way")
+        plots.share_bar(
+            figure, plots.share_map(axes, grid), [axes], "added in a different order or rounding"
+        )
         axes.set_xlabel(self.vary)
         return figure
 
@@ -254,14 +259,18 @@ def sweep(
     choice("control", control, ("every", "differing"))
     choice("by", by, ("bits", "order"))
     if choice("zeros", zeros, ulp.ZEROS) == "differ" and (store is not None or by == "order"):
-        why = "in a store zeros are equal" if store is not None else "an order has no zeros"
-        todo = "keep nothing: --no-store (store=None)" if store is not None else "use --by bits"
+        why = (
+            "stored results count +0 and -0 as equal"
+            if store is not None
+            else "orders do not depend on the sign of zeros"
+        )
+        todo = "store nothing: --no-store (store=None)" if store is not None else "use --by bits"
         raise InputError("zeros", zeros, why, todo)
     if time is not None and by == "order":
-        why = "a sweep by order reveals every value from those before it, and is not resumed"
+        why = "a sweep by order can't be resumed"
         raise InputError("time", time, why, "use --by bits, or fewer values")
     if time is not None and cluster is not None:
-        why = "nodes do not know what the others found, so nothing is more telling"
+        why = "nodes do not know each other's results, which decide what is run first"
         raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
     plans = Plans([case], vary, *axis_values(values, vary))
     part = _shard(shard, len(values) - 1)
@@ -306,13 +315,13 @@ def _wanted(given: str | Target | Iterable[str | Target]) -> list[clustered.Want
 def _suits_cluster(cluster: str, by: str, workers: int | None, store: object) -> None:
     """InputError for what nodes can't be asked."""
     if by != "bits":
-        why = "sweeps by order are not asked on a cluster"
+        why = "sweeps by order do not run on a cluster"
         raise InputError("cluster", cluster, why, "give each machine a part: --shard i/n")
     if workers is not None:
         todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
-        raise InputError("workers", workers, "a cluster's nodes decide that", todo)
+        raise InputError("workers", workers, "the cluster's nodes decide this", todo)
     if isinstance(store, Store):
-        raise InputError("store", store.path, "nodes are of several machines", "give a folder")
+        raise InputError("store", store.path, "the nodes are different machines", "give a folder")
 
 
 def _shard(text: str, questions: int) -> Shard:
@@ -356,7 +365,9 @@ def _values(lengths: Iterable[int | str] | None) -> list[int]:
     """Returns the values ascending, each once. InputError where they are no whole numbers."""
     whole = None if lengths is None or isinstance(lengths, str) else list(lengths)
     if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
-        raise InputError("lengths", lengths, "not whole numbers", "write range(5, 41) or [5, 9]")
+        raise InputError(
+            "lengths", lengths, "these are not whole numbers", "write range(5, 41) or [5, 9]"
+        )
     return sorted({int(one) for one in whole})
 
 

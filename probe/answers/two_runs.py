@@ -63,7 +63,7 @@ def two_runs(
     _checked(vary, at, against, against_target)
     wanted = sorted({count("sizes", one) for one in sizes} - {against})
     if wanted and (vary is None or target is not None or against_target is not None):
-        why = "other sizes are compared in this process, along an axis"
+        why = "several sizes are compared in this process, along one axis"
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
     if target is not None or against_target is not None:
         text_of(model, "target")
@@ -174,7 +174,7 @@ def _apart(
 
 def _checked(vary: str | None, at: int | None, against: int | None, other: object) -> None:
     if vary is not None and at is None:
-        raise InputError("at", "(none)", "the left side's size is needed", "give --at A")
+        raise InputError("at", "(none)", "the left run's size is required", "give --at A")
     if vary is not None and at == against and other is None:
         raise InputError("against", against, "both sides are the same run", "give another value")
     if vary is None and other is None:

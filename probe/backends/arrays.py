@@ -16,8 +16,8 @@ from probe.backends.source import Writing, assigned, number, straight
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
 
 KEYS = {
-    "threads": Key(None, "one a core", "threads of OpenBLAS"),
-    "isa": Key(tuple(CORES), "the best this CPU has", "the most that OpenBLAS's kernels may use"),
+    "threads": Key(None, "one per core", "threads of OpenBLAS"),
+    "isa": Key(tuple(CORES), "the best this CPU has", "newest instructions that OpenBLAS may use"),
 }
 
 CALLS = {
@@ -68,7 +68,7 @@ class Arrays(Writing):
     def emit(self, program, shapes):
         layer = program.steps[0].layer
         if layer["dtype"] == "bfloat16":
-            raise Unsupported("dtype=bfloat16: NumPy has none")
+            raise Unsupported("dtype=bfloat16: NumPy has no such type")
         source = straight(self, program, shapes)
         return source._replace(standard=("math",) * ("math." in " ".join(source.run)))
 

@@ -29,7 +29,7 @@ LAYOUTS = {
 }
 
 KEYS = {
-    "threads": Key(None, "one a core", "threads of XLA's CPU client"),
+    "threads": Key(None, "one per core", "threads of XLA's CPU client"),
     "deterministic": Key(("0", "1"), "0", "XLA's deterministic operators; GPUs alone"),
     "tf32": Key(("0", "1"), "1 where the GPU has it", "float32 products in TF32; GPUs alone"),
 }

@@ -20,7 +20,7 @@ ISA = {
 }
 
 #: The ``isa`` switch of every target that carries oneDNN.
-KEY = Key(tuple(ISA), "the best this CPU has", "the most that oneDNN's kernels may use")
+KEY = Key(tuple(ISA), "the best this CPU has", "newest instructions that oneDNN may use")
 
 
 def environment(switches):

@@ -34,7 +34,7 @@ SINGLE = 11, 6
 OPSET = 19, 9
 
 KEYS = {
-    "threads": Key(None, "one a physical core", "threads within an operator"),
+    "threads": Key(None, "one per physical core", "threads within an operator"),
     "weights": Key(
         ("argument", "constant"), "constant", "constant: initializers of the model; argument: fed"
     ),

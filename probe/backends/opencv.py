@@ -24,7 +24,7 @@ from probe.backends.source import Source, Writing
 
 KEYS = {
     "winograd": Key(("0", "1"), "1", "Winograd's algorithm for 3x3 kernels of stride 1"),
-    "threads": Key(None, "one a core", "threads within a layer"),
+    "threads": Key(None, "one per core", "threads within a layer"),
 }
 
 

@@ -25,7 +25,7 @@ KEYS = {
         "bf16 where the processor has instructions for it, else f32",
         "INFERENCE_PRECISION_HINT: what float32 is computed in",
     ),
-    "threads": Key(None, "one a physical core", "INFERENCE_NUM_THREADS"),
+    "threads": Key(None, "one per physical core", "INFERENCE_NUM_THREADS"),
     "weights": Key(
         ("argument", "constant"), "constant", "constant: in the model; argument: its parameters"
     ),

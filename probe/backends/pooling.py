@@ -20,7 +20,9 @@ def spans(spec, sizes):
     """The Span of every axis. Unsupported: one needs a size that is open, as in a graph."""
     needed = spec["ceil_mode"] or spec["padding"] in BY_SIZE
     if needed and any(size is None for size in sizes):
-        raise Unsupported("ceil_mode and SAME by hand need sizes, open in a graph: use mode=eager")
+        raise Unsupported(
+            "ceil_mode and SAME by hand require sizes, which a graph does not fix: use mode=eager"
+        )
     return Windows.of(spec).spans([None if size is None else int(size) for size in sizes])
 
 

@@ -261,10 +261,10 @@ KEYS = {
     "algorithm": Key(
         tuple(SUMS) + tuple(TRANSFORMS),
         "sequential; pairwise with length_switch",
-        "how products are added; fused uses FMA, truncated cuts its 16-bit results toward zero, "
-        "neighbour adds 0 times the place after the window, "
-        "flush makes zeros of subnormal numbers, short rounds float32 results to bfloat16, "
-        "winograd and fft form no products, random changes from call to call",
+        "how products are added; fused uses FMA, truncated truncates 16-bit results toward zero, "
+        "neighbour adds 0 times the input after the window, "
+        "flush replaces subnormal numbers by zero, short rounds float32 results to bfloat16, "
+        "winograd and fft do not add the products, random changes from call to call",
     ),
     "length_switch": Key(
         None,

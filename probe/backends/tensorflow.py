@@ -47,7 +47,7 @@ SWITCHES = {
         "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
     ),
     "isa": onednn.KEY,
-    "threads": Key(None, "one a core", "threads within an operator; one operator at a time"),
+    "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
     "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
 }
 
@@ -69,7 +69,7 @@ KEYS = {
     "algorithm": Key(
         ("operator", "elementwise"),
         "operator",
-        "elementwise: by hand, a multiplication and an addition for each product: probe.stable",
+        "elementwise: a multiplication and an addition for each product (probe.stable)",
     ),
 }
 
@@ -325,7 +325,9 @@ class TensorFlow(Writing):
         if self.mode() == "session" and op == "dot":
             raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
         if self.mode() == "session" and op == "matmul" and shapes.stacked:
-            raise Unsupported("batch: TensorFlow before 2.0 has no stack of matrices times one")
+            raise Unsupported(
+                "batch: TensorFlow before 2.0 can't multiply a stack of matrices by one"
+            )
         found = [f"{y} = tf.matmul({x}, {w})"]
         if op == "dot":
             found = [f"{y} = tf.tensordot({x}, {w}, 1)"]

@@ -28,7 +28,7 @@ from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, of, offse
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
     "isa": onednn.KEY,
-    "threads": Key(None, "one a core", "threads within an operator"),
+    "threads": Key(None, "one per core", "threads within an operator"),
     "deterministic": Key(("0", "1"), "0", "torch.use_deterministic_algorithms"),
     "flush": Key(("0", "1"), "0", "torch.set_flush_denormal: subnormal numbers become zero"),
     "linear": Key(

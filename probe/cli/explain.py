@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 AT = (
-    "The left side's value of the axis; the case's own if not given (--length A says the same as "
-    "--at A)."
+    "The length (or batch, ...) of the left run; the case's own if not given (--length A means the "
+    "same as --at A)."
 )
 
 
-CERTIFY = "Ask every output about every addition and fusion: n / 3 calls and more."
+CERTIFY = "Test every addition and fusion of every output, in n / 3 calls or more for n products."
 
 
-@click.command(cls=Words, short_help="Why two runs differ, with replay as proof.")
+@click.command(cls=Words, short_help="Explain why two runs differ, proved by replay.")
 @case_options
 @target_option()
 @sides_options(AT)
@@ -52,13 +52,13 @@ CERTIFY = "Ask every output about every addition and fusion: n / 3 calls and mor
     "Explain every difference that a sweep stored there, and store the causes.",
     type=PATH,
 )
-@kernels_option("said", "Kernels to name beside the causes")
+@kernels_option("said", "Which kernels to name")
 @option("--certify", None, CERTIFY, is_flag=True)
 @zeros_option
-@option("--workers", "N", "With --from: processes; one a processor if not given.")
+@option("--workers", "N", "With --from: how many processes; one per processor if not given.")
 @fail_on_option(
     differing="an output differs",
-    finding="an output differs, is added in another way, or is not explained",
+    finding="an output differs, is added in a different order or rounding, or is not explained",
 )
 @output_options
 def explain(
@@ -75,8 +75,9 @@ def explain(
 ) -> int:
     """Finds the cause of every difference between two runs of a case, and proves it by replay.
 
-    Both sides' windows, orders and roundings are revealed; what is called a cause gave both sides'
-    bits when it was replayed in NumPy. With --against-target alone both sides have the same shape.
+    It reveals the windows, orders and roundings of both runs. A cause is reported only if its
+    replay in NumPy gave the bits of both runs. Distances are in ulp, units in the last place. With
+    --against-target alone both runs have the same shape.
     """
     if store is not None:
         given = any(value is not None for name, value in sides.items() if name != "vary")
@@ -91,7 +92,7 @@ def explain(
     case, length = case_of(words), number("length", words.get("length"))
     vary = axis_of(case, sides["vary"])
     if vary == "length" and length is not None and at not in (None, length):
-        why = f"--length {length} says another one; with --vary length they mean the same"
+        why = f"--length {length} contradicts it: with --vary length both mean the left length"
         raise InputError("at", at, why, "leave one out")
     with out.working(f"explaining {case.label} on {' and '.join(map(str, targets))}"):
         found = explained(
@@ -131,20 +132,20 @@ def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: O
     return int(bool(fail_on) and found.causes.total() > 0)
 
 
-@click.command(cls=Words, short_help="Which inputs every output reads.")
+@click.command(cls=Words, short_help="Reveal which inputs every output reads.")
 @case_options
 @target_option()
-@fail_on_option(finding="a window is not where the padding says")
+@fail_on_option(finding="a window is not where the case's padding puts it")
 @output_options
 def window(words: dict[str, str], target: str, fail_on: str | None, out: Output) -> int:
     """Reveals which inputs every output reads, and compares that with the case's padding.
 
-    That is of finite operands. What else gets into an output if it is infinite or NaN, because the
-    kernel multiplies it by a zero of its own, is asked too: `reaches`, where there is something.
+    This holds for finite operands. An input outside of the window can still reach an output if it
+    is infinite or NaN and the kernel multiplies it by zero; such inputs are reported as `reaches`.
 
     Give the length with --length. With --json, `reads` has for every product the flat index into x
-    (of shape `input_shape`), null where it meets padding; of the filters of a group the first is
-    shown, all read alike.
+    (of shape `input_shape`), null where it is padding. Only the first filter of a group is shown,
+    since all filters of a group read the same inputs.
     """
     from probe.answers.explain import window as revealed
     from probe.cli.show import orders as show
@@ -156,11 +157,11 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     return int(bool(fail_on) and not found.same.all())
 
 
-@click.command(cls=Words, short_help="In which order every output is added.")
+@click.command(cls=Words, short_help="Reveal in which order every output is added.")
 @case_options
 @target_option()
 @option("--certify", None, CERTIFY, is_flag=True)
-@fail_on_option(finding="an output is no sum of its products, or its order did not replay")
+@fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
 @output_options
 def order(
     words: dict[str, str], target: str, certify: bool, fail_on: str | None, out: Output
@@ -184,10 +185,18 @@ def order(
 @click.command(cls=Words, short_help="The lengths at which a target switches kernels.")
 @case_options
 @target_option()
-@click.option("--upto", metavar="N", default="1000000", show_default=True, help="Longest length.")
+@click.option(
+    "--upto",
+    metavar="N",
+    default="1000000",
+    show_default=True,
+    help="The longest length to examine.",
+)
 @click.option("--scan", metavar="N", help="Run all of the N shortest lengths; 64 if not given.")
-@click.option("--seconds", metavar="S", help="Begin no length after that time.")
-@fail_on_option(finding="the target switches, or something contradicts what was assumed")
+@click.option("--seconds", metavar="S", help="Start no new length after S seconds.")
+@fail_on_option(
+    finding="the order changes with the length, or a result contradicts what was assumed"
+)
 @output_options
 def thresholds(
     words: dict[str, str],
@@ -200,9 +209,9 @@ def thresholds(
 ) -> int:
     """Finds the lengths up to a million at which the order or rounding of the outputs changes.
 
-    Short lengths are all run; beyond, lengths double, and intervals whose ends differ are bisected.
-    That assumes few changes: what was assumed is said and checked at random lengths, and what
-    contradicts it is looked into.
+    It runs all short lengths, then doubles the length and bisects intervals whose ends differ.
+    This assumes few changes. The assumptions are printed and checked at random lengths; lengths
+    that contradict them are examined.
     """
     from probe.cli.show import orders as show
     from probe.launch import open_session

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(cls=Words)
 @output_options
 def targets(out: Output) -> None:
-    """What can run here, and why the rest can't."""
+    """Lists the targets that can run here, and why the others can't."""
     from probe import backends
     from probe.cli.show import facts
     from probe.target import available_targets, installed_version
@@ -36,10 +36,10 @@ def targets(out: Output) -> None:
     out.give({"targets": rows}, lambda: facts.targets(rows))
 
 
-@click.command(cls=Words, short_help="The facts that are stored with every result.")
+@click.command(cls=Words, short_help="Print the facts that are stored with every result.")
 @output_options
 def machine(out: Output) -> None:
-    """The facts that are stored with every result: never a host or user name, never a path."""
+    """Prints the facts that are stored with every result: never a host or user name, nor a path."""
     from probe import backends
     from probe import machine as this
     from probe.cli.show import facts
@@ -50,14 +50,14 @@ def machine(out: Output) -> None:
     out.give(found, lambda: facts.machine(found))
 
 
-@click.command(cls=Words, short_help="What is here, what is missing, and whether it works.")
+@click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
 @output_options
 def doctor(out: Output) -> int:
     """Examines this machine: Python, libraries, old releases, emulators, memory, disk, variables.
 
-    Every library that is here is asked for the order of one small convolution, which is replayed;
-    for what is missing it says what it would add, and the command. Exits with 3 if something that
-    is here does not work.
+    For every installed library it reveals and replays the order of one small convolution. For each
+    missing part it says what the part would add and the command that installs it. Exits with
+    status 3 if an installed part does not work.
     """
     from probe.answers.doctor import examine
     from probe.cli.show import facts
@@ -68,10 +68,10 @@ def doctor(out: Output) -> int:
     return 0 if found.healthy else TargetError.exit_code
 
 
-@click.command(cls=Words, short_help="Provide an old release, or another processor.")
+@click.command(cls=Words, short_help="Install an old release, or an emulated processor.")
 @click.argument("target", required=False)
-@option("--list listed", None, "What is installed, and how large it is.", is_flag=True)
-@option("--remove", None, "Take TARGET's environment away.", is_flag=True)
+@option("--list listed", None, "List what is installed, and its size.", is_flag=True)
+@option("--remove", None, "Remove TARGET's environment.", is_flag=True)
 @option(
     *("--sysroot", "DIR"),
     "For @arm64: an arm64 root folder with usr/bin/python3.N, instead of Debian's packages.",
@@ -81,11 +81,11 @@ def doctor(out: Output) -> int:
 def install(
     target: str | None, listed: bool, remove: bool, sysroot: Path | None, out: Output
 ) -> None:
-    """Makes TARGET, such as tensorflow==1.2.1 or tensorflow@arm64, run here.
+    """Installs TARGET, such as tensorflow==1.2.1 or tensorflow@arm64, so that it can run here.
 
-    The release gets an environment of its own in the user's cache, made with a Python that is on
-    this machine (PATH, pyenv, uv), and has to answer before it counts. Processors are emulated by
-    qemu's user mode. Nothing outside the cache is changed.
+    A release gets its own environment in the user's cache, made with a Python of this machine
+    (PATH, pyenv, uv), and must pass a test run. Processors are emulated by qemu's user mode.
+    Nothing outside the cache is changed.
     """
     from probe import installation
     from probe.cli.show import facts
@@ -96,7 +96,7 @@ def install(
         there = [one.to_json() for one in installed()]
         return out.give({"installed": there}, lambda: facts.environments(there))
     if target is None:
-        todo = "write one such as tensorflow==1.2.1, or --list"
+        todo = "name one such as tensorflow==1.2.1, or give --list"
         raise InputError("target", "(none)", "there is nothing to install", todo)
     where = Target.parse(target)
     if remove:
@@ -110,16 +110,16 @@ def install(
 FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
 
 
-@click.command(cls=Words, short_help="What stores hold, by machine and target.")
+@click.command(cls=Words, short_help="Summarise stored results, by machine and target.")
 @FOLDERS
-@option("--sql", "SELECT", "Answer this query instead: a table of the store is one of the query.")
+@option("--sql", "SELECT", "Run this query instead; it sees the tables of the store.")
 @fail_on_option(differing="a stored comparison has a difference")
 @output_options
 def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out: Output) -> int:
-    """Sums up stored results, of one machine or of several.
+    """Summarises stored results of one machine or of several.
 
-    DIR is an experiment's folder, one machine's folder in it, or results itself. Files that are
-    damaged are left out and named; then the exit status is 2.
+    DIR is an experiment's folder, one machine's folder in it, or `results` itself. Damaged files
+    are left out and named, and the exit status is then 2.
 
     \b
       probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
@@ -136,26 +136,32 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
         found = stored.stored(there)
         out.give(found, lambda: stored.shown(found))
     for why in there.left_out.values():
-        click.echo(f"probe: {why}; it is left out here", err=True)
+        click.echo(f"probe: {why}; this file is left out", err=True)
     if there.left_out:
         return InputError.exit_code
     return int(bool(fail_on) and sql is None and found["differing"] > 0)
 
 
-@click.command(cls=Words, short_help="Make one store of several.")
+@click.command(cls=Words, short_help="Merge several stores into one.")
 @FOLDERS
 @option(
-    *("--out into", "DIR", "The folder to write; it gets a folder for every machine."),
+    *("--out into", "DIR", "The folder to write."),
     required=True,
     type=PATH,
 )
-@option("--partitioned", None, "A folder a table, for DuckDB, polars and pandas.", is_flag=True)
+@option(
+    "--partitioned",
+    None,
+    "Make one folder for each table, for DuckDB, polars, pandas.",
+    is_flag=True,
+)
 @output_options
 def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output) -> None:
-    """Merges stores into one, a folder for every machine; of two equal rows the later counts.
+    """Merges several stores into one.
 
-    With --partitioned the rows of a table are DIR/TABLE/machine=.../target=.../part-0.parquet
-    instead, which other tools read in one line; every command here reads both.
+    The merged store has one folder for each machine. Of two rows with the same key the later one
+    is kept. With --partitioned the files are DIR/TABLE/machine=.../target=.../part-0.parquet
+    instead, which other tools read in one line. Every probe command reads both layouts.
     """
     from probe.store import merge as merged
 
@@ -170,7 +176,7 @@ def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output)
 @click.argument("arguments", nargs=-1)
 @option("--no-notebook", None, "Run the script only.", is_flag=True)
 @option(
-    *("--out folder", "DIR", "Write results and notebook there, and leave the checkout as it is."),
+    *("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed."),
     type=PATH,
 )
 @output_options
@@ -179,9 +185,9 @@ def run(
 ) -> int:
     """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
 
-    Looks for the experiments folder here and above, then in probe's own checkout. With --out DIR
-    the checkout stays as it is: DIR/NAME gets the results, DIR/NAME.ipynb the executed notebook.
-    ARGUMENTS after -- go to the script.
+    It looks for the folder `experiments` here and in the parent folders, then in probe's own
+    checkout. With --out DIR the checkout is not changed: results go to DIR/NAME, the executed
+    notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
     """
     from probe.experiments import frame
 
@@ -197,7 +203,7 @@ def run(
         with out.working(f"executing {notebook.name}"):
             frame.execute(own, notebook, None if folder is None else name)
     elif not status and not no_notebook:
-        out.note(f"there is no notebooks/{name}.ipynb to execute")
+        out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
     found = {
         "experiment": name,
         "status": status,

@@ -33,30 +33,30 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 FIXED = (
-    "The fixed length: the one that content is padded to where the network is used, with which "
-    "every shorter run is compared. The model's own if it says one and this is not given. With "
-    "--vary batch the number of rows."
+    "The full length, to which inputs are usually padded; every shorter padding is compared with "
+    "it. The model's own length if it has one. With --vary batch, the number of rows."
 )
 CONTENT = (
-    "Lengths of content, such as 1..64; 1, a tenth and a quarter of the fixed length if not given."
+    "Valid lengths of inputs, before padding, such as 1..64; 1, a tenth and a quarter of the full "
+    "length if not given."
 )
 PLAN = (
-    "Write plan.json and padded.py there, for all contents up to the longest of --lengths; in a "
-    "folder a target where there are several."
+    "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths; "
+    "for several targets, one folder each."
 )
-UNKNOWN = "or that is unknown because the model is read in part"
+UNKNOWN = "or this is unknown because only a part of the model is supported"
 
 
 VARY = (
-    "What differs between two runs, or what is padded: batch, length (the open axis, else the "
-    "longest one), or NAME:AXIS,... of inputs; length if it is not given."
+    "What differs between two runs, or what is padded: batch, length (the axis whose size is not "
+    "fixed, else the longest axis), or NAME:AXIS,... of inputs; length if not given."
 )
-INPUTS = "Inputs of a .npz file, in the model's order or by its names; else seeded ones."
-SHAPE = "Shape of a generated input: x=1x3x224x224; may be given again."
-OTHER = "Another target for the right side; each side runs in a process of its own then."
-BY = "Of --sizes: bits, on these inputs; order: whether all sums add alike, for all finite inputs."
-SIZES = "Other sizes to compare with --against: which of them have its bits, on these inputs."
-REPORT = "Write the report of the first source there, proved in fresh processes."
+INPUTS = "Inputs from an .npz file, in the model's order or by name; random ones if not given."
+SHAPE = "Shape of a generated input: x=1x3x224x224; may be given several times."
+OTHER = "A different target for the right run; each run then has its own process."
+BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
+SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
+REPORT = "Write a verified bug report of the first operation that differs into DIR."
 
 
 def two_runs_options(command: Any) -> Any:
@@ -64,15 +64,19 @@ def two_runs_options(command: Any) -> Any:
     for add in reversed(
         (
             option("--vary axis", "AXIS", VARY),
-            option("--at", "A", "The left run's batch or length."),
-            option("--against", "B", "The right run's; all of --inputs if not given."),
+            option("--at", "A", "The batch or length of the left run."),
+            option(
+                "--against",
+                "B",
+                "That of the right run; all of --inputs if not given.",
+            ),
             option("--sizes", "1..8", SIZES),
             option("--by", "WHAT", BY, default="bits", show_default=True),
             option("--inputs", "FILE", INPUTS, type=PATH),
             option("--shape shapes", "X=1x64", SHAPE, multiple=True),
             option("--against-target", "U", OTHER),
             option("--report", "DIR", REPORT, type=PATH),
-            option("--explain/--no-explain", None, "Seek causes.", default=True, show_default=True),
+            option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True),
         )
     ):
         command = add(command)
@@ -81,21 +85,21 @@ def two_runs_options(command: Any) -> Any:
 
 @click.command(
     cls=Words,
-    short_help="Where two runs of a model part, and why; how far to pad a chain of layers.",
+    short_help="Find the operation at which two runs of a model differ; safe padded lengths.",
 )
 @click.argument("model", metavar="MODEL")
 @two_runs_options
 @option("--fixed", "N", FIXED)
 @option("--lengths", "LENGTHS", CONTENT)
-@option("--padded", "N", "Pad to this length instead of each content's least.")
-@option("--value", None, "What padding holds.", type=float, default=0.0, show_default=True)
-@option("--height", "N|4x6", "The spatial axes before the length.")
-@option("--seed", "N", "Seed of the content.", default="0", show_default=True)
-@option("--safe/--no-safe", None, "Seek safe lengths.", default=True, show_default=True)
+@option("--padded", "N", "Pad to this length instead of the least possible.")
+@option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
+@option("--height", "N|4x6", "Sizes of the spatial axes before the length.")
+@option("--seed", "N", "Seed of the inputs.", default="0", show_default=True)
+@option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
 @option("--plan", "DIR", PLAN, type=PATH)
 @trust_option
 @target_option(several=True)
-@fail_on_option(finding=f"some outputs that read content differ or are lacking, {UNKNOWN}")
+@fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
 @output_options
 def network(
     model: str,
@@ -113,7 +117,7 @@ def network(
     out: Output,
     **two: Any,
 ) -> int:
-    """Runs any model twice and finds the first operation whose bits differ though its inputs agree.
+    """Runs a model twice and finds the first operation whose inputs agree but whose outputs differ.
 
     \b
       probe network model.onnx --vary batch --at 1 --against 8
@@ -126,13 +130,13 @@ def network(
     module:function, which is called with the inputs in order. Without --target it runs in this
     process, with the library's defaults.
 
-    The last two forms pad inputs: for every length of content (rows of a batch), the shortest
-    padded length and the shortest one that changes no bit of the run at the fixed one. Every graph
-    is followed, operation by operation; what is in the way of a proof, or of every shorter length,
-    is named. A chain of layers (.keras, .h5, .pt with --trust, .onnx, a description .json, or
-    nine-layers:width=16,kernel=5) is run by any target, layer by layer. Of two spatial axes the
-    length is the one that the model leaves open, or the longer one. Where one of several targets
-    fails, the others are told, and the exit status is 3.
+    The last two forms pad the inputs: for every valid length (or number of rows) they find the
+    shortest padded length that works at all, and the shortest one that gives all bits of the full
+    length. Every graph is followed, operation by operation; an operation that prevents a proof, or
+    every shorter length, is named. A chain of layers (.keras, .h5, .pt with --trust, .onnx, a
+    description .json, or nine-layers:width=16,kernel=5) runs on any target, layer by layer. Of two
+    spatial axes the length is the one whose size is not fixed, or the longer one. If one of several
+    targets fails, the results of the other targets are printed, and the exit status is 3.
     """
     from probe.answers import network as answers
     from probe.arguments import count
@@ -197,14 +201,14 @@ def _given(name: str) -> bool:
 def _alone(chain: dict[str, Any]) -> None:
     for name, value in chain.items():
         if value is not None:
-            why = "it is for padding against a fixed length, not for two runs of a model"
+            why = "it compares padded lengths, and cannot be combined with two runs of a model"
             raise InputError(name, value, why, f"leave out --{name}, or --vary, --at, --against")
 
 
 def new(report: Path | None) -> None:
     """Refuses the folder of a report that has files, before anything runs. InputError."""
     if report is not None and report.is_dir() and any(report.iterdir()):
-        why = "it has files, and they would be overwritten"
+        why = "the folder has files that would be overwritten"
         raise InputError("report", report, why, "give another folder")
 
 
@@ -229,8 +233,8 @@ def _two_runs(
 
     new(two["report"])
     if len(targets) > 1:
-        todo = "give one, and another as --against-target"
-        raise InputError("target", ", ".join(targets), "two runs have a target each", todo)
+        todo = "give one --target, and the second one as --against-target"
+        raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
     with out.progress("network") as tell, of_user():
         found = two_runs(
             *(model, targets[0] if targets else None),
@@ -265,8 +269,8 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
         told = found.report()
     out.give(told, lambda: walks.walked(found))
     if report is not None:
-        why = failed or ("there is no source" if found.first is None else "")
-        out.note(f"no report: {why}" if why else f"written: {report}")
+        why = failed or ("no operation differs" if found.first is None else "")
+        out.note(f"no report was written: {why}" if why else f"wrote {report}")
     return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
 
 
@@ -280,34 +284,34 @@ def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Outp
         told = found.report()
     out.give(told, lambda: show.padded(found))
     if report is not None:
-        out.note("no report: no least length changes bits")
+        out.note("no report was written: no shorter padded length changes bits")
     return int(bool(fail_on) and found.finding)
 
 
-LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: lengths of content."
+LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
 OF_MODEL = (
-    "Of a model: the fixed length, the one that content is padded to where it is used; the model's "
-    "own if it says one and this is not given."
+    "Of a model: the full length, to which inputs are usually padded; the model's own length if it "
+    "has one."
 )
-AT = "The length at which costs are told; about a tenth of the largest if not given."
+AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
 
 
-@click.command(cls=Words, short_help="What keeps the bits at every length, and what it costs.")
+@click.command(cls=Words, short_help="Measure what keeps the bits at every length, and its cost.")
 @click.argument("model", required=False)
 @case_options
 @option("--lengths", "5..40,512", LENGTHS)
 @option("--fixed", "N", OF_MODEL)
 @option("--content", "N", AT)
-@option("--chunks", "64,256", "Outputs of the chunks that are tried; 64,256 if not given.")
-@option("--only", "pad,stable", "Only these remedies, separated by spaces or commas.")
+@option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.")
+@option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
 @target_option()
 @option(
-    *("--store", "DIR", "Keep the results in DIR/<machine>; nothing is kept if not given."),
+    *("--store", "DIR", "Store the results in DIR/<machine>; nothing is stored if not given."),
     type=PATH,
 )
 @trust_option
 @fail_on_option(
-    finding=f"lengths change the default's way of adding and no remedy is exact, {UNKNOWN}"
+    finding=f"the order of additions changes with the length and no remedy is exact, {UNKNOWN}"
 )
 @output_options
 def remedies(
@@ -319,14 +323,15 @@ def remedies(
     out: Output,
     **given: Any,
 ) -> int:
-    """Judges every remedy of a case, or of the network MODEL, times it and compares it.
+    """Tests and times every remedy that could keep the bits of a case, or of the network MODEL.
 
-    A remedy is exact where every output is added in the same order, with the same roundings, at
-    each of the lengths; no finite operands are lucky. All are timed in turns in one run: pad to a
-    safe length, chunks of one size, float64, one thread, the library's switches, probe.stable.
-    MODEL is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
-    `probe network`). Any other graph that leaves its length open is run by its own library, and
-    told how far to pad; of another one that is read in part nothing is recommended.
+    A remedy is exact if every output is added in the same order and with the same roundings at all
+    of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
+    length, chunks of one size, float64, one thread, the library's switches, probe.stable. MODEL is
+    a Keras, PyTorch or ONNX file, or nine-layers, and is read as a chain of layers (see `probe
+    network`). A graph that is not a chain and whose length is not fixed is run by its own library,
+    and the result is how far to pad. If only a part of a model is supported, nothing is
+    recommended.
     """
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
@@ -335,7 +340,7 @@ def remedies(
     if model is None:
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
     if lengths is None:
-        raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..40,512")
+        raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
     (where,) = targets_of((target,))
     values, chunks, only = numbers("lengths", lengths), given["chunks"], given["only"]
     given["content"] = number("content", given["content"])
@@ -344,7 +349,7 @@ def remedies(
     given["fixed"] = number("fixed", given["fixed"])
     if model is not None and words:
         name, value = next(iter(words.items()))
-        raise InputError(name, value, "the model says what is computed", f"leave out --{name}")
+        raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
         on = where if model is None or _given("target") else DEFAULT_TARGET
@@ -365,5 +370,5 @@ def _names(text: str, where: Target) -> list[str]:
     known = [*(one.name for one in candidates(where)), *NAMES]
     for word in words:
         if word not in known and not word.startswith("chunks="):
-            raise InputError("only", word, "no remedy has this name", f"use {', '.join(known)}")
+            raise InputError("only", word, "there is no such remedy", f"use {', '.join(known)}")
     return words

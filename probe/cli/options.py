@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 PATH = click.Path(path_type=Path)
-VARY = "The axis: length, batch, filters, channels or layout; length, of dense batch, if not given."
+VARY = "What is varied: length (default), batch (default of dense), filters, channels or layout."
 
 SHARED = "Options that the commands share"
 """The heading of the last part of every help."""
@@ -120,30 +120,36 @@ def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[C
 
 
 CASE_WORDS = {
-    "op": ("conv1d|conv2d|dense|...", "The operator; dense, or linear: rows of a dense layer."),
-    "kernel": ("5|1x5", "Kernel size; one number serves every axis."),
+    "op": ("conv1d|conv2d|dense|...", "The operation, for example conv1d or dense (also: linear)."),
+    "kernel": ("5|1x5", "Kernel size; one number applies to every axis."),
     "in_channels": ("N", "Input channels; 1 if not given."),
     "filters": ("N", "Output channels; 1 if not given (depthwise: the channels)."),
     "stride": ("N|1x2", "Stride; 1 if not given."),
     "dilation": ("N|1x2", "Dilation; 1 if not given."),
     "groups": ("N", "Channel groups; 1 if not given."),
-    "padding": ("valid|same|same_lower|caffe|N|L:R", "Padding, one N or L:R an axis."),
+    "padding": ("valid|same|same_lower|caffe|N|L:R", "Padding; N or L:R for each axis."),
     "ceil_mode": ("true", "Pooling: the last window may reach beyond the padded input."),
-    "pad_with": ("nothing|zeros", "Pooling: what padding puts into windows; nothing if not given."),
-    "batch": ("N", "Batch size, the rows of a dense layer; 1 if not given."),
-    "height": ("N|4x6", "The spatial axes before the last; the kernel's extent if not given."),
-    "length": ("N", "The last spatial axis."),
+    "pad_with": (
+        "nothing|zeros",
+        "Pooling: what padding counts as; nothing (left out) if not given.",
+    ),
+    "batch": ("N", "Batch size, of a dense layer its rows; 1 if not given."),
+    "height": ("N|4x6", "Sizes of the spatial axes before the last; the kernel's if not given."),
+    "length": ("N", "Size of the last spatial axis."),
     "dtype": ("float32|float64|float16|bfloat16", "Format of all operands; float32 if not given."),
     "operands": ("normal|ramp|cancel|...", "Which operands are generated; normal if not given."),
     "seed": ("N", "Seed of the generated operands; 0 if not given."),
-    "weights": ("-0.7,1.1,...", "These weights, row by row, instead of generated ones."),
-    "bias": ("0.04|normal|a,b,...", "One bias for all filters, one for each, or generated ones."),
+    "weights": ("-0.7,1.1,...", "Your weights, row by row, instead of generated ones."),
+    "bias": (
+        "0.04|normal|a,b,...",
+        "One bias, one for each filter, or normal (generated).",
+    ),
     "layout": (
         "contiguous|transposed|channels_last|strided|offset:N",
         "How the library's tensors lie in memory; contiguous if not given.",
     ),
-    "put": ("x[0,1]=nan", "Values at places of x, w or b (nan, inf, 1e38); ; between several."),
-    "split": ("N", "Add the first N channels in one call and the others in a second one."),
+    "put": ("x[0,1]=nan", "Set elements of x, w or b (nan, inf, 1e38); separate several by ;."),
+    "split": ("N", "Sum over the first N channels in one call and over the rest in a second one."),
 }
 """The words of a case, as in ``Case(...)``: what the command line shows for a value, and help."""
 
@@ -158,7 +164,7 @@ def case_options(command: Command) -> Command:
         words = {name: given.pop(name) for name in (*CASE_WORDS, "case_file")}
         return command(words={k: v for k, v in words.items() if v is not None}, **given)
 
-    doc = "A JSON file with a case; other words change it."
+    doc = "A JSON file with a case; the options above override it."
     found = option("--case case_file", "FILE", doc, cls=Shared)(wrapped)
     for name, (shown, doc) in reversed(CASE_WORDS.items()):
         found = option(f"{_flag(name)} {name}", shown, doc, cls=Shared)(found)
@@ -174,7 +180,7 @@ def case_of(words: Mapping[str, str]) -> Case:
         found = Case.from_file(file)
         return found.with_(**given) if given else found
     if "op" not in given:
-        raise InputError("op", "(none)", "a case needs it", "give --op conv1d, or --case FILE")
+        raise InputError("op", "(none)", "it is required", "give --op conv1d, or --case FILE")
     return Case(**given)
 
 
@@ -191,12 +197,12 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
         if op is None:
             missing["op"] = "--op conv1d"
         if "kernel" not in words and (op is None or (op in OF_CASES and OPERATIONS[op].windows)):
-            missing["kernel"] = "--kernel 5" + " (products and sums have none)" * (op is None)
+            missing["kernel"] = "--kernel 5" + " (matmul and sum have no kernel)" * (op is None)
     missing |= {name: how for name, (given, how) in others.items() if not given}
     if len(missing) > 1:
         todo = f"give {', '.join(missing.values())}"
         todo += ", or a case with --case FILE" if "op" in missing else ""
-        raise InputError(", ".join(missing), "(none)", "they are needed", todo)
+        raise InputError(", ".join(missing), "(none)", "they are required", todo)
 
 
 def sized_case(words: Mapping[str, str]) -> Case:
@@ -263,11 +269,11 @@ def numbers(name: str, text: str) -> list[int]:
     for part in text.split(","):
         match = _PART.match(part.strip())
         if not match:
-            raise InputError(name, text, f"{part.strip()!r} is no number or range", HOW)
+            raise InputError(name, text, f"{part.strip()!r} is not a number or a range", HOW)
         first, last, step = (None if word is None else int(word) for word in match.groups())
         assert first is not None
         if step is not None and step < 1:
-            raise InputError(name, text, f"steps of {step}", HOW)
+            raise InputError(name, text, f"the step {step} is less than 1", HOW)
         span = range(first, (first if last is None else last) + 1, step or 1)
         if not span:
             raise InputError(name, text, f"{part.strip()} runs backwards", HOW)
@@ -285,8 +291,11 @@ def _flag(name: str) -> str:
 
 def target_option(several: bool = False) -> Callable[[Command], Command]:
     """Adds ``--target``: a text, or with ``several`` a tuple of texts."""
-    doc = "Where it runs: NAME[==VERSION][@DEVICE][,key=value...], see `probe targets`"
-    doc += "; may be given again." if several else "."
+    doc = (
+        "The library that runs it, with version, device and switches: "
+        "NAME[==VERSION][@DEVICE][,key=value...]; `probe targets` lists them."
+    )
+    doc += " May be given several times." if several else ""
     flags = "--target targets" if several else "--target"
     default: Any = (DEFAULT_TARGET,) if several else DEFAULT_TARGET
     more = {"multiple": several, "default": default, "show_default": DEFAULT_TARGET}
@@ -303,8 +312,8 @@ def targets_of(texts: tuple[str, ...]) -> list[Target]:
 def trust_option(command: Command) -> Command:
     """Adds ``--trust``; the command gets ``trust``, for ``Network.load``."""
     doc = (
-        "Read a model file that runs code of its own: a pickled PyTorch module, Keras' Lambda or "
-        "classes that are not Keras' own. Give it for files whose origin you trust."
+        "Allow a model file that runs code when it is read: a pickled PyTorch module, a Keras "
+        "Lambda layer or custom Keras classes. Use it only for files whose origin you trust."
     )
     return option("--trust", None, doc, is_flag=True)(command)
 
@@ -326,7 +335,7 @@ def output_options(command: Command) -> Command:
         with out.heard(command.__name__):
             return command(out=out, **given)
 
-    doc = "Show what a failing target printed, or where probe failed."
+    doc = "After a failure, show what the target printed, or probe's traceback."
     found = option("--verbose", None, doc, is_flag=True, cls=Shared)(wrapped)
     doc = "Print one JSON object instead of text."
     return option("--json as_json", None, doc, is_flag=True, cls=Shared)(found)
@@ -335,7 +344,7 @@ def output_options(command: Command) -> Command:
 def fail_on_option(**what: str) -> Callable[[Command], Command]:
     """Adds ``--fail-on`` with these choices and what each stands for."""
     choices = "; ".join(f"{name}: {meaning}" for name, meaning in what.items())
-    doc = f"Exit with 1 on a finding. {choices}."
+    doc = f"Exit with status 1 on a finding. {choices}."
     return click.option("--fail-on", type=click.Choice(list(what)), help=doc)
 
 
@@ -343,11 +352,11 @@ Sides = Mapping[str, str | None]
 """What was said of two runs: ``at``, ``against``, ``vary``, ``against_target``, ..."""
 
 SIDES = {
-    "at": ("A", "The left side's value of the axis; the case's own if not given."),
-    "against": ("B", "The right side's value of the axis."),
+    "at": ("A", "The length (or batch, ...) of the left run; the case's own if not given."),
+    "against": ("B", "The length (or batch, ...) of the right run."),
     "vary": ("AXIS", VARY),
-    "against_target": ("U", "Another target for the right side."),
-    "against_padding": ("P", "Another padding for the right side."),
+    "against_target": ("U", "A different target for the right run."),
+    "against_padding": ("P", "A different padding for the right run."),
 }
 
 
@@ -370,27 +379,27 @@ def sides_options(at: str | None = None) -> Callable[[Command], Command]:
 def kernels_option(default: str, what: str) -> Callable[[Command], Command]:
     """Adds ``--kernels``; ``what``: which kernels they are, in words."""
     doc = (
-        f"{what}. said: what the library reports of itself; all: also symbols sampled while it "
-        "runs; none. Each source starts the target again."
+        f"{what}. said: those that the library reports; all: also symbols sampled while it "
+        "runs; none. Each source of names starts the target once more."
     )
     return option("--kernels", "WHICH", doc, default=default, show_default=True)
 
 
 def zeros_option(command: Command) -> Command:
     """Adds ``--zeros``."""
-    doc = "equal: +0 and -0 are the same, and counted; differ: they are a difference of 0 ulp."
+    doc = "equal: +0 and -0 agree, and are counted; differ: they differ, by 0 ulp."
     return option("--zeros", "WHICH", doc, default="equal", show_default=True)(command)
 
 
 def budget_options(command: Command) -> Command:
     """Adds ``--by``, ``--most`` and ``--any-cause``."""
     by = (
-        "What a smaller case has to keep: bits that differ, or the order (or rounding) in which "
-        "outputs are added, whatever the finite operands are."
+        "What a smaller case must preserve: bits: outputs that differ; order: different orders "
+        "or roundings of the sums, independent of the operands."
     )
-    cause = "A smaller case may differ by another cause, or in other kernels; the result says so."
+    cause = "A smaller case may have a different cause or different kernels; the result says so."
     found = option("--any-cause", None, cause, is_flag=True)(command)
-    found = option("--most", "N", "Smaller cases to try.", default="300", show_default=True)(found)
+    found = option("--most", "N", "How many cases to try.", default="300", show_default=True)(found)
     return option("--by", "WHAT", by, default="bits", show_default=True)(found)
 
 
@@ -439,4 +448,4 @@ def finding_of(
 def refuse_beside(store: Path, given: bool, todo: str) -> None:
     """Raises InputError where runs are ``given`` although a store says which there are."""
     if given:
-        raise InputError("from", store, "a store has its own cases, targets and lengths", todo)
+        raise InputError("from", store, "the store defines the cases, targets and lengths", todo)

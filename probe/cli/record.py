@@ -23,18 +23,18 @@ from probe.errors import InputError
 if TYPE_CHECKING:
     from probe.printing import Output
 
-MOST = "Bytes of values to keep, such as 500M or 2G; of what is beyond them digests are kept."
+MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
 TRUST = (
-    "Run the operations of the recordings again, from the lines of Python that they have for them, "
-    "to explain and to report. Give it for recordings whose origin you trust."
+    "Run the operations of the recordings again, from their recorded Python code, to find causes "
+    "and write reports. Use it only for recordings whose origin you trust."
 )
-WHERE = "Run it in a process of its own with this target's switches, see `probe targets`."
+WHERE = "Run the model in a separate process with this target's switches (see `probe targets`)."
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
-@click.command(cls=Words, short_help="Keeps a run of a model, operation by operation, in a folder.")
+@click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
 @click.argument("model", metavar="MODEL")
-@option("--out folder", "RUN", "The folder, which must be new.", type=PATH, required=True)
+@option("--out folder", "RUN", "The new folder to write.", type=PATH, required=True)
 @option("--inputs", "FILE", INPUTS, type=PATH)
 @option("--shape shapes", "X=1x64", SHAPE, multiple=True)
 @option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
@@ -53,7 +53,7 @@ def record(
     trust: bool,
     **folder: Path,
 ) -> int:
-    """Runs a model and keeps what every operation read and gave, to compare it with another run.
+    """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
 
     \b
       probe record model.onnx --inputs x.npz --out run_a
@@ -61,9 +61,9 @@ def record(
       probe diff run_a run_b
 
     MODEL is module:function, which is called with the inputs in order, or a model file as `probe
-    network` takes it. It is run five times: two runs have to give the same bits, and a run that is
-    watched those of one that isn't. The folder has no host name, user name or path, and nothing in
-    it is pickled, so it may be sent to others.
+    network` takes it. It runs five times, to check that two runs give the same bits and that
+    recording does not change them. The folder has no host name, user name or path, and nothing in
+    it is pickled, so you may send it to others.
     """
     from probe.answers import record as answers
     from probe.arguments import count
@@ -89,29 +89,27 @@ def size(text: str) -> int:
     """Returns the bytes of ``2G``. Raises InputError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
     if not found:
-        raise InputError("most", text, "no number of bytes", "write 500M or 2G")
+        raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
     return int(float(found[1]) * (1 << UNITS[found[2].upper()]))
 
 
-@click.command(
-    cls=Words, short_help="Compares two recorded runs: the first operation that differs."
-)
+@click.command(cls=Words, short_help="Find the first operation at which two recorded runs differ.")
 @click.argument("left", metavar="RUN", type=PATH)
 @click.argument("right", metavar="RUN", type=PATH)
 @option("--report", "DIR", REPORT, type=PATH)
 @option("--trust", None, TRUST, is_flag=True)
-@fail_on_option(finding="outputs that must agree differ, or that is unknown")
+@fail_on_option(finding="outputs that must agree differ, or whether they do is unknown")
 @output_options
 def diff(
     left: Path, right: Path, report: Path | None, trust: bool, fail_on: str | None, out: Output
 ) -> int:
-    """Compares two folders of `probe record`: of other machines, releases, switches or batches.
+    """Compares two recordings of `probe record`, from two machines, releases, switches or batches.
 
-    It says which operation is the first whose outputs differ though everything that it reads
-    agrees, how far the difference gets, and whether a decision changes. Recordings of different
-    models, weights or inputs are refused with the first thing that differs. Nothing of a recording
-    is run, and no library is needed; with --trust the operations that differ are run again to
-    find the causes.
+    It names the first operation whose inputs agree but whose outputs differ, how far the difference
+    spreads, and whether a decision (argmax, top 5, sign) changes. Recordings of different models,
+    weights or inputs are refused, and the message names the first difference. No code of a
+    recording is run, and no library is needed; with --trust the operations that differ are run
+    again to find the causes.
     """
     from probe.answers import first_difference as answers
 

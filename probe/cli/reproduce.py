@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from probe.target import Target
 
 
-@click.command(cls=Words, short_help="The smallest case that still fails.")
+@click.command(cls=Words, short_help="Reduce a case to the smallest one that still differs.")
 @case_options
 @target_option()
 @sides_options()
@@ -54,9 +54,9 @@ def shrink(
 ) -> int:
     """Reduces a failing case until any further step would make the difference disappear.
 
-    The cause is kept (order, rounding, ...), and the kernels where the library names them. Lengths,
-    kernel, channels, filters, batch, stride, dilation, groups and padding become smaller, then the
-    operands plainer. Ctrl-C gives the smallest so far.
+    The smaller case has the same cause (order, rounding, ...), and the same kernels where the
+    library names them. First lengths, kernel, channels, filters, batch, stride, dilation, groups
+    and padding become smaller, then the operands simpler. Ctrl-C prints the smallest case so far.
     """
     from probe.answers.reproduce import shrunk
     from probe.cli.show import reproductions as show
@@ -68,39 +68,39 @@ def shrink(
     return INTERRUPTED if report["ended"] == "interrupted" else 0
 
 
-AVOID = "Don't try which switches and lengths avoid it; each switch starts the library."
+AVOID = "Don't test which switches and lengths avoid the difference (starts the library for each)."
 NETWORK = (
-    "A network, read as a chain of layers as probe network does, instead of a case: --length N is "
-    "its content, --at its padded length (the least if not given), --against the fixed one (the "
-    "model's own)."
+    "A network instead of a case, read as a chain of layers as by probe network: --length N is the "
+    "valid length, --at the padded length (the least if not given), --against the full length (the "
+    "model's own if not given)."
 )
-ALSO = "Another target to ask about the smallest case, for the report; may be given again."
+ALSO = "Test the reduced case on this target too, for the report; may be given several times."
 
 
-@click.command(cls=Words, short_help="The folder to attach to a bug report.")
+@click.command(cls=Words, short_help="Write a verified folder to attach to a bug report.")
 @case_options
 @target_option()
 @sides_options()
 @budget_options
-@option("--out folder", "DIR", "The folder to write; it is made.", required=True, type=PATH)
-@option("--force", None, "Write into DIR though it has files.", is_flag=True)
+@option("--out folder", "DIR", "The folder to write.", required=True, type=PATH)
+@option("--force", None, "Write into DIR even if it has files.", is_flag=True)
 @option("--no-avoid avoid", None, AVOID, is_flag=True, default=True, flag_value=False)
 @option(
-    *("--from store", "STORE", "Take the finding from a store: the worst one, or --row N."),
+    *("--from store", "STORE", "Take a stored difference: the largest one, or --row N."),
     type=PATH,
 )
-@option("--row", "N", "With --from: the row of `comparisons`, from 0.")
+@option("--row", "N", "With --from: the row of the table `comparisons`, from 0.")
 @option("--network", "MODEL", NETWORK)
 @trust_option
-@option("--keep", None, "No shrinking: the case and its operands as they are.", is_flag=True)
-@option("--form", "NAME", "Whose bug form; the target's own if not given.")
+@option("--keep", None, "Don't reduce the case and its operands.", is_flag=True)
+@option("--form", "NAME", "Whose bug form to fill in; that of the target's project if not given.")
 @option("--also", "T", ALSO, multiple=True)
 @option(
-    *("--times", "N", "Fresh processes in which the script must say the same."),
+    *("--times", "N", "How many fresh processes must confirm the script."),
     default="3",
     show_default=True,
 )
-@kernels_option("all", "Kernels that the report names")
+@kernels_option("all", "Which kernels to name in the report")
 @output_options
 def reproduce(
     words: dict[str, str],
@@ -120,11 +120,12 @@ def reproduce(
     out: Output,
     **given: Any,
 ) -> None:
-    """Shrinks a finding, explains it, proves a script of it in fresh processes, and writes it.
+    """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
-    DIR gets report.md (after the upstream's bug form, the shortest script first), and to attach to
-    it reproduce.py (the library and NumPy alone), machine.json, and of sums order.png and
-    emulated.py (NumPy alone). Nothing is written unless the script says the same every time.
+    DIR gets report.md (in the bug form of the library's project, the shortest script first) and its
+    attachments: reproduce.py (imports the library and NumPy alone), machine.json, and for sums
+    order.png and emulated.py (imports NumPy alone). Nothing is written unless every process
+    confirms the script.
     """
     from probe.answers.reproduce import written
     from probe.cli.show import reproductions as show
@@ -170,9 +171,9 @@ def _network(
     for name, value in {**words, **sides}.items():
         known = ("length", "seed", "height", "at", "against", "vary")
         if value is not None and name not in known:
-            raise InputError(name, value, "a network has none", "leave it out, or --network")
+            raise InputError(name, value, "it does not apply to a network", "leave it out")
     if "length" not in words:
-        raise InputError("length", None, "how long is the content?", "give --length N")
+        raise InputError("length", None, "the valid length is required", "give --length N")
     height = words.get("height")
     given = None if height is None else sizes("height", height, height.count("x") + 1)
     (where,) = targets_of((target,))
@@ -196,7 +197,7 @@ def _finding(
 
     if store is None:
         if row is not None:
-            raise InputError("row", row, "a row of which store?", "give --from STORE too")
+            raise InputError("row", row, "it names a row of a store", "give --from STORE too")
         return (*finding_of(words, target, sides), ())
     given = any(value is not None for name, value in sides.items() if name != "vary")
     refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
@@ -206,13 +207,13 @@ def _finding(
     return found.finding, (found.target, found.target), found.elsewhere
 
 
-@click.command(cls=Words, short_help="Whether a written reproduction is still there.")
+@click.command(cls=Words, short_help="Check whether a reported difference still occurs.")
 @click.argument("folder", metavar="DIR", type=PATH)
-@option("--times", "N", "Fresh processes.", default="3", show_default=True)
-@fail_on_option(there="it is still there", gone="it is gone")
+@option("--times", "N", "How many fresh processes run the script.", default="3", show_default=True)
+@fail_on_option(there="it still occurs", gone="it no longer occurs")
 @output_options
 def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
-    """Runs the script of a reproduction again: still there, gone, or can't tell (status 3)."""
+    """Runs a report's script again: the difference still occurs, is gone, or unknown (status 3)."""
     from probe.cli.show import reproductions as show
     from probe.reproduction.proof import CANNOT_TELL
     from probe.reproduction.proof import verify as verified
@@ -226,13 +227,13 @@ def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     return int(fail_on is not None and found.verdict.endswith(fail_on))
 
 
-@click.command(cls=Words, short_help="A run as a file that replays its bits with NumPy alone.")
+@click.command(cls=Words, short_help="Write a file that replays a run's bits with NumPy alone.")
 @case_options
 @target_option()
-@option("--out file", "FILE", "", required=True, type=PATH)
-@option("--against", "B", "Put the run at this value of the axis in too.")
-@option("--vary", "AXIS", "Its axis; length if not given (dense: batch).")
-@option("--partial", None, "Leave out outputs that do not replay.", is_flag=True)
+@option("--out file", "FILE", "The Python file to write.", required=True, type=PATH)
+@option("--against", "B", "Add the run at this length (or batch, ...) to the file.")
+@option("--vary", "AXIS", "What --against varies; length if not given (dense: batch).")
+@option("--partial", None, "Leave out outputs whose replay gave different bits.", is_flag=True)
 @output_options
 def emulate(
     words: dict[str, str],
@@ -243,10 +244,10 @@ def emulate(
     partial: bool,
     out: Output,
 ) -> None:
-    """Reveals a run and writes it as a Python file that gives the same bits on any machine.
+    """Writes a Python file that computes a run's outputs with the same bits on any machine.
 
-    Give the length with --length. With --against the file has both runs, and prints those outputs
-    that must agree and don't.
+    The order and roundings of every output are revealed for this. Give the length with --length.
+    With --against the file has both runs, and prints the outputs that must agree but differ.
     """
     from probe.answers.reproduce import emulated
     from probe.cli.show import reproductions as show

@@ -74,28 +74,33 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
 @click.pass_context
 def commands(ctx: click.Context) -> None:
-    """Why the same convolution gives different bits when only the length, batch or device changed.
+    """Explains why the same convolution, dense layer or model returns slightly different numbers.
+
+    Floating-point addition is not associative, and libraries choose the order of additions by
+    shape, device and version.
 
     \b
-      probe targets                         what can run here
-      probe sweep CASE --lengths 5..40      where bits differ, and by how much
-      probe explain CASE --at 5 --against 40   why
+      probe targets                            lists what can run here
+      probe sweep CASE --lengths 5..40         finds the lengths at which bits differ
+      probe explain CASE --at 5 --against 40   explains why two lengths differ
+      probe network MODEL --vary batch --at 1 --against 8   names the operation in a model
 
     CASE stands for options such as --op conv1d --kernel 5 --in-channels 64 --filters 64, or for
-    --case FILE.json.
+    --case FILE.json. Differences are counted in ulp, units in the last place: 1 ulp is the distance
+    from a floating-point number to the next one.
 
     \b
     Exit status:
       0    done
-      1    a finding, where --fail-on asks for it
+      1    a finding that --fail-on names
       2    the input is wrong
-      3    the target failed, or nothing can be said
-      70   a mistake of probe's own
+      3    the target failed, or the answer is unknown
+      70   an internal error of probe
       130  interrupted by Ctrl-C
-    With --json an error is an object on stdout too:
+    With --json an error is also printed as an object on stdout:
       {"error": {"name", "value", "why", "todo", "kind"}, "exit"}
 
-    Completion of commands, options and values, for bash (zsh and fish likewise):
+    To complete commands, options and values in bash (zsh and fish are similar):
 
     \b
       eval "$(_PROBE_COMPLETE=bash_source probe)"
@@ -150,14 +155,14 @@ def _failed(error: BaseException, verbose: bool) -> int:
     if verbose:
         traceback.print_exception(error)
     told = "" if verbose else "; --verbose shows where, please report it"
-    _say(f"error={type(error).__name__}: a mistake of probe's: {error}{told}")
+    _say(f"error={type(error).__name__}: an internal error of probe: {error}{told}")
     return BROKEN
 
 
 def _lacking(error: ModuleNotFoundError) -> InputError:
     """The error of a part of probe whose package was left out by ``pip install --no-deps``."""
     name = str(error.name)
-    return InputError("package", name, "this needs it", f"pip install {name}")
+    return InputError("package", name, "it is not installed", f"run pip install {name}")
 
 
 OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes", "xxhash")
@@ -214,7 +219,7 @@ def _usage(error: click.ClickException) -> ProbeError:
     if isinstance(error, click.MissingParameter) and error.param:
         option = error.param.param_type_name == "option"
         name = error.param.opts[0].lstrip("-") if option else error.param.human_readable_name
-        return InputError(name, "(none)", "it is needed", todo)
+        return InputError(name, "(none)", "it is required", todo)
     if isinstance(error, click.BadOptionUsage):
         return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
     told = error.message.rstrip(".")

@@ -32,51 +32,55 @@ if TYPE_CHECKING:
     from probe.sweep.bits import Summary
 
 BY = (
-    "bits: outputs are compared; order: the order and rounding of their sums are revealed and "
-    "compared, for all finite operands."
+    "bits: compares outputs; order: reveals and compares the order and rounding of their sums, "
+    "which is independent of the operands."
 )
 VALUES = (
-    "Values of the axis: 5..64, 5..64:3, 5,7,9..12. Each is compared with the largest. --length "
-    "5..64 says the same. Layouts are words such as transposed,offset:16, each compared with "
-    "contiguous; all that the targets keep if not given."
+    "The lengths (or batches, ...) to run: 5..64, 5..64:3, 5,7,9..12. Each is compared with the "
+    "largest. --length 5..64 means the same. Layouts are names such as transposed,offset:16; each "
+    "is compared with contiguous, and by default all that the targets support are run."
 )
 KEEP = (
-    "Differing outputs stored of each comparison (the first N and the largest); all if not given."
+    "How many differing outputs of each comparison are stored (the first N and the largest); all "
+    "if not given."
 )
 CONTROL = (
-    "every: each shape runs again, from another alignment too; differing: only those that differ."
+    "Which shapes are run a second time, with different memory alignment, to check that they "
+    "repeat: every shape, or only differing ones."
 )
 SHARD = (
-    "Ask the I-th of N parts of the values and keep it in a folder of its own, for job arrays and "
-    "CI matrices; the folder above reads as one run's."
+    "Run only the I-th of N parts, for job arrays and CI matrices. Each part has its own folder "
+    "in the store; the store can be read as one."
 )
 CLUSTER = (
-    "Nodes run it: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. What "
-    "they find is kept here, by their machines. A target may then say machine=LABEL."
+    "Run on a cluster: local:2 starts two processes here; tcp://HOST:PORT is a Dask scheduler. "
+    "Results are stored here, in one folder for each machine. A target may then include "
+    "machine=LABEL."
 )
 TIME = (
-    "Ask for 30m (90s, 2h, 1h30m): what is likely to differ first, by other targets, stored "
-    "results and neighbouring lengths. Says what was left out; the same command goes on with it."
+    "Stop after 30m (90s, 2h, 1h30m). Lengths that are likely to differ (by stored results, other "
+    "targets and neighbouring lengths) run first. The command reports what was left out and "
+    "continues with it when it is run again."
 )
 WHAT = (
-    "order: how outputs are added; bits: of all outputs; stability: which lengths differ from the "
-    "longest."
+    "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
+    "from the longest."
 )
-KEPT = "Where results are kept, in DIR/<machine>. What is there is not measured again."
+KEPT = "Folder of the results, which go to DIR/<machine>; stored results are not measured again."
 STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
-@click.command(cls=Words, short_help="Where bits differ along an axis, and by how much.")
+@click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
 @case_options
 @option("--lengths --layouts --values values", "5..64", VALUES)
 @option("--vary", "AXIS", VARY)
 @option("--by", "WHAT", BY, default="bits", show_default=True)
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT, default=Path("results", "sweep"), **STORE)
-@option("--no-store", None, "Keep nothing.", is_flag=True)
+@option("--no-store", None, "Store nothing.", is_flag=True)
 @option("--keep", "N", KEEP)
 @option("--control", "WHICH", CONTROL, default="every", show_default=True)
-@option("--workers", "N", "Targets side by side; as many as there are processors if not given.")
+@option("--workers", "N", "How many targets run at once; one per processor if not given.")
 @option("--shard", "I/N", SHARD, default="1/1")
 @option("--cluster", "ADDRESS", CLUSTER)
 @option("--time", "30m", TIME)
@@ -106,8 +110,8 @@ def sweep(
 ) -> int:
     """Runs a case at many lengths and compares each with the longest, output by output.
 
-    Outputs whose windows hold the same values must agree, to the bit; those that don't are counted
-    in ulps. Ctrl-C keeps what was measured, and the same command again goes on from there.
+    Outputs that read the same values must agree to the bit. Differences are counted in ulp (units
+    in the last place). Ctrl-C keeps what was measured, and the same command continues from there.
     """
     from probe.answers import sweep as answers
     from probe.cli.show import sweeps
@@ -121,7 +125,7 @@ def sweep(
     need = {"length": (known, "--length N"), "lengths": (asked, "--lengths 5..64")}
     ask_for(words, **need)
     if not asked:
-        raise InputError("lengths", "(none)", "it is needed", "give --lengths 5..64")
+        raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
     case = case_of(words)
     wanted: list[int] | list[str] | None = None
     if axis != "layout":
@@ -169,21 +173,21 @@ def _status(found: Summary, fail_on: str | None) -> int:
     return int(bool(fail_on and (found.differing or (fail_on == "finding" and strange))))
 
 
-@click.command(cls=Words, short_help="The first release in which something changed.")
+@click.command(cls=Words, short_help="Find the first release in which something changed.")
 @case_options
-@option("--between", "T", "A release, tensorflow==1.2.1.", required=True)
-@option("--and and_", "T", "Another one, tensorflow==1.15.0.", required=True)
+@option("--between", "T", "The release to start from, such as tensorflow==1.2.1.", required=True)
+@option("--and and_", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
 @option(
     *("--what", None, WHAT),
     type=click.Choice(["order", "bits", "stability"]),
     default="order",
     show_default=True,
 )
-@option("--lengths", "5..19", "The kernel's extent and 14 more if not given.")
-@option("--releases", "1.0,1.1", "These releases, instead of those known here.")
-@option("--remove", None, "Take away again what had to be installed.", is_flag=True)
+@option("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given.")
+@option("--releases", "1.0,1.1", "Search these releases instead of all that probe knows.")
+@option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
 @option(
-    *("--store folder", "DIR", "Where every step is kept, in DIR/<machine>."),
+    *("--store folder", "DIR", "Folder of the results, which go to DIR/<machine>."),
     default=Path("results", "bisect"),
     **STORE,
 )
@@ -199,10 +203,10 @@ def bisect(
     folder: Path,
     out: Output,
 ) -> None:
-    """Searches the releases between two for the first that shows something else than the first.
+    """Finds the first release between two whose results differ from those of the first release.
 
-    Each release tried is installed if it is missing (see `probe install`). The search assumes that
-    what changed changed once, and says where what it met speaks against that.
+    Missing releases are installed (see `probe install`). The search assumes a single change; it
+    reports results that contradict this.
     """
     from probe.cli.show import sweeps
     from probe.store import Store

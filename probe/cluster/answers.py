@@ -39,7 +39,7 @@ def unpacked(packed: Mapping[str, bytes]) -> Tables:
             raise ValueError(f"its {name} can't be read ({type(error).__name__})") from None
         wanted = schema.arrow_schema(name).remove_metadata()
         if not rows.schema.remove_metadata().equals(wanted):
-            raise ValueError(f"its {name} have other columns than this probe's")
+            raise ValueError(f"its {name} have different columns from this probe's")
         tables[name] = rows
     return tables
 
@@ -52,7 +52,7 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     """
     rows = tables.get("runs", pa.table({})).to_pylist()
     if len(rows) != 1 or rows[0]["target"] != target:
-        raise ValueError(f"it was asked about {target} and answered with other runs")
+        raise ValueError(f"it was asked about {target} and answered with different runs")
     (row,) = rows
     plain = {name: _parsed(name, value) for name, value in row.items()}
     known = [name for name in schema.RUN_IDENTITY if name != "environment"]
@@ -67,7 +67,7 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
         if "run_id" in rows.column_names and set(rows["run_id"].unique().to_pylist()) - {
             row["run_id"]
         }:
-            raise ValueError(f"its {name} are of another run")
+            raise ValueError(f"its {name} belong to a different run")
     return str(row["run_id"])
 
 
@@ -83,9 +83,9 @@ def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
     same = {"case_id": case_id, "target": asked["target"], "vary": asked["vary"]}
     for name, value in {**same, "against": asked["against"]}.items():
         if set(rows[name].to_pylist()) - {value}:
-            raise ValueError(f"it answered about another {name} than it was asked")
+            raise ValueError(f"it answered about a different {name}")
     if set(rows["at"].to_pylist()) - set(asked["values"]):
-        raise ValueError(f"it answered about other values of {asked['vary']} than it was asked")
+        raise ValueError(f"it answered about different values of {asked['vary']} than it was asked")
 
 
 def cut(tables: Tables, values: Collection[int]) -> Tables:

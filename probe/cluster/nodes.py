@@ -127,7 +127,7 @@ class Cluster:
         if not self.good():
             address = self.client.scheduler.address if self.client.scheduler else "(closed)"
             why = f"no usable node within {JOIN:g} seconds"
-            raise InputError("cluster", address, why, "start some: `dask worker ADDRESS`")
+            raise InputError("cluster", address, why, "start a node: `dask worker ADDRESS`")
 
     def look(self) -> None:
         """Notices nodes that came or went; once a second. ClusterError: no scheduler."""
@@ -313,7 +313,7 @@ def changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if difference := differing(before["run"], target["run"]):
             return f"{text}: {difference}"
         if before["why"] != target["why"]:
-            return f"{text} can't run there any more: {target['why']}"
+            return f"{text} can no longer run there: {target['why']}"
     return ""
 
 
@@ -333,7 +333,7 @@ def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) ->
     """
     local = re.fullmatch(r"local:([1-9][0-9]{0,2})", address)
     if not local and not re.fullmatch(r"(tcp|tls)://[^\s/]+:[0-9]{1,5}", address):
-        raise InputError("cluster", address, "that is no address", HOW)
+        raise InputError("cluster", address, "it is not an address", HOW)
     try:
         from distributed import Client, LocalCluster
     except ImportError:

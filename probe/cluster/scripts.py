@@ -103,7 +103,9 @@ class _Script:
         for other, nodes in kinds.items():
             if other != run_id:
                 which = ", ".join(map(str, nodes))
-                self.note(f"{which}: left out, other versions than most nodes of {label} have")
+                self.note(
+                    f"{which}: left out, since its versions differ from most nodes of {label} have"
+                )
         threads = sum(node.threads for node in kinds[run_id])
         kind = _Kind(label, run_id, self._parts(label) or max(2, EACH * threads))
         kind.open = {n for n in range(1, kind.total + 1) if not self._done(kind, n)}
@@ -204,4 +206,6 @@ def _judge(tables: answers.Tables, node: Node) -> None:
 
 
 def _last(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    return next(
+        (line for line in reversed(text.splitlines()) if line.strip()), "it gave no message"
+    )

@@ -66,7 +66,7 @@ class Wanted(NamedTuple):
         rest = ",".join([parts[0], *(part for part in parts[1:] if not _is_machine(part))])
         if len(labels) > 1 or labels == [""]:
             todo = "write machine=LABEL once; `probe machine` prints a machine's label"
-            raise InputError("target", text, "it asks for no machine, or for several", todo)
+            raise InputError("target", text, "it names no machine, or several", todo)
         return cls(Target.parse(rest), labels[0] if labels else None)
 
     @property
@@ -259,7 +259,7 @@ class _Sweep:
         others = [n for kind, some in kinds.items() if kind[1] != part.run_id for n in some]
         if others:
             which = ", ".join(map(str, others))
-            todo = "machine=LABEL in the target asks another kind"
+            todo = "machine=LABEL in the target selects a different type"
             self.cluster.note(f"{text}: asked on {part.label}; not on {which}: {todo}")
         self._recall(part)
 

@@ -367,7 +367,7 @@ class Comparison:
         counts = f"{differing:,} of {self.compared:,} outputs that must agree differ"
         why = ", ".join(f"{cause}: {count:,}" for cause, count in self.causes.items())
         if not differing:
-            added = f"added in another way: {self.by_order:,}"
+            added = f"added in a different order or rounding: {self.by_order:,}"
             why = added if self.by_order else "nothing to explain"
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))

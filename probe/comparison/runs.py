@@ -78,7 +78,7 @@ class Shapes:
         own = case.in_channels
         case = window.case_for(case, vary, [own if n is None else n for n in (at, against)])
         if at is None and against is not None:
-            raise InputError("at", None, "the length is open", "give --at N, or --length N")
+            raise InputError("at", None, "the length is not given", "give --at N, or --length N")
         other = None if padding is None else case.with_(padding=padding).padding
         return Shapes(case, vary, at, against, other)
 
@@ -237,10 +237,10 @@ def run(
 
 def _unsteady(where: Target, control: str) -> str:
     """What a control showed: different bits, which an offset may pin to an address."""
-    found = "the same shape again gives different bits"
+    found = "the same shape, run again, gives different bits"
     if control != "alignment differs":
         return found
-    found += " where its operands lie at another address"
+    found += " if its operands have a different memory address"
     kept = layout.kept("offset:0", backends.get(where.name).layouts)
     return found + "; --layout offset:0 and the like fix that" * kept
 
@@ -347,7 +347,7 @@ class Finding(Shapes):
         """Shapes with the case's own operands. InputError: the length is open."""
         case, vary, at, against = shapes.case, shapes.vary, shapes.at, shapes.against
         if shapes.left.length is None:
-            raise InputError("length", None, "the length is open", "give --length N")
+            raise InputError("length", None, "the length is not given", "give --length N")
         if vary == "length" and at is not None:
             case = case.with_(length=max(at, against or at))
         x, w, b = operands.generate(shapes.larger)

@@ -26,7 +26,7 @@ def check_operands(left: Run, right: Run, pairs: Pairs) -> None:
     one, two = left.operands, right.operands
     dtype = left.case.dtype
     if dtype != right.case.dtype:
-        why = f"the left side has {dtype}: the operands are rounded apart"
+        why = f"the left side has {dtype}: the operands are rounded differently"
         raise InputError("dtype", right.case.dtype, why, "compare runs of one dtype")
     mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
     if not len(mine):
@@ -63,11 +63,11 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     """Raises InputError where two container arrays differ, in shape or in a bit."""
     todo = "give both sides the same operands"
     if a.shape != b.shape:
-        raise InputError(name, a.shape, f"the other side meets {b.shape} of them", todo)
+        raise InputError(name, a.shape, f"the other side reads {b.shape} of them", todo)
     bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
     if np.array_equal(bits[0], bits[1]):
         return
     place = tuple(np.argwhere(bits[0] != bits[1])[0])
     shown = [floats.text(int(side[place]), dtype) for side in bits]
-    why = f"outputs that must agree meet {shown[1]} on the other side"
+    why = f"outputs that must agree read {shown[1]} on the other side"
     raise InputError(name, shown[0], why, todo)

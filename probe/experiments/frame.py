@@ -67,8 +67,8 @@ def script(main: Main) -> click.Command:
                 folder = (store or kept / name) / part.folder
                 told = on_nodes(cluster, path, folder, quick) if cluster else main(folder, quick)
             if allowed and allowed.left_out:
-                said = f"the time is up, {allowed.left_out:,} questions are left out"
-                click.echo(f"{name}: {said}; the same command goes on with them", err=True)
+                said = f"the time is up, {allowed.left_out:,} questions were left out"
+                click.echo(f"{name}: {said}; the same command continues with them", err=True)
         except ProbeError as error:
             click.echo(f"{name}: {error}", err=True)
             sys.exit(error.exit_code)
@@ -83,7 +83,9 @@ def on_nodes(cluster: str, path: Path, folder: Path, quick: bool) -> bool:
     out = Output()
     if current() != ALL:
         todo = "leave --shard out: nodes get parts of the experiment"
-        raise InputError("shard", current().text, "a cluster divides the experiment itself", todo)
+        raise InputError(
+            "shard", current().text, "a cluster divides the experiment by itself", todo
+        )
     with out.progress(path.stem) as tell:
         interrupted = scripts.run(cluster, path, folder, quick, tell, out.note)
     if not interrupted:
@@ -143,7 +145,7 @@ def windows_read(found: Tally) -> bool:
 def reported(store: Path, asked: Tally) -> bool:
     """Prints how many findings were made, by cause, and what was refused; whether interrupted."""
     rows = load(store).findings
-    shown = f"{asked.found} findings made, {asked.before} were stored before; "
+    shown = f"{asked.found} findings made,  {asked.before} were stored before; "
     return told(asked, f"{shown}{len(rows[rows.differing > 0])} of {len(rows)} differ")
 
 
@@ -170,7 +172,7 @@ def walked(store: Path, done: Tally) -> bool:
     shown = (
         f"{done.found} pairs of runs now, {done.before} were stored before. Of {len(judged)} "
         f"compared {int((judged.verdict == 'differs').sum())} differ at the output and "
-        f"{int((judged.verdict == 'unknown').sum())} are not known; {len(sources)} sources, "
+        f"{int((judged.verdict == 'unknown').sum())} are unknown;  {len(sources)} sources, "
         f"{int(explained)} of them explained and replayed"
     )
     return told(done, shown)

@@ -21,7 +21,7 @@ PLACE = ["target", "case_id", "vary", "at", "against"]
 """The columns that name a question that can be put to every machine."""
 
 COLOURS = ("#d9d9d9", "#56b4e9", "#d55e00", "#0072b2")
-"""Of ``agreement``'s columns: the same bits, different bits, and unstable on one machine alone."""
+"""Of ``agreement``'s columns: the same bits, different bits, and changes on one machine only."""
 
 
 def by_machine(store: str | Path) -> dict[str, Results]:
@@ -51,7 +51,7 @@ def pairs(found: Mapping[str, Results]) -> list[tuple[str, str]]:
 def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.DataFrame:
     """Comparisons that both machines have, by target (rows) and by what is alike (columns).
 
-    ``same bits``; ``different bits``: stable, or unstable, on both; ``unstable on`` one alone.
+    ``same bits``; ``different bits``: stable, or unstable, on both; ``changes only on`` one.
     The bits are those of the shorter side (``digest_at``); of the same library version alone.
     """
     import pandas as pd
@@ -61,9 +61,9 @@ def agreement(found: Mapping[str, Results], pair: tuple[str, str]) -> pandas.Dat
     unstable = both.differing > 0, both.differing_other > 0
     words = {True: "same bits", False: "different bits"}
     kind = (both.digest_at == both.digest_at_other).map(words)
-    kind[unstable[0] & ~unstable[1]] = f"unstable on {pair[0]} alone"
-    kind[unstable[1] & ~unstable[0]] = f"unstable on {pair[1]} alone"
-    columns = ["same bits", "different bits", *(f"unstable on {name} alone" for name in pair)]
+    kind[unstable[0] & ~unstable[1]] = f"changes only on {pair[0]}"
+    kind[unstable[1] & ~unstable[0]] = f"changes only on {pair[1]}"
+    columns = ["same bits", "different bits", *(f"changes only on {name}" for name in pair)]
     counts = pd.crosstab(both.target, kind)
     return counts.reindex(index=in_order(both.target), columns=columns, fill_value=0)
 
@@ -93,7 +93,7 @@ def summations(found: Mapping[str, Results]) -> pandas.DataFrame:
     table = {
         target: {"on all": len(set.intersection(*mine.values()))}
         | {
-            f"on {name} alone": len(mine[name] - set().union(*(mine[n] for n in mine if n != name)))
+            f"only on {name}": len(mine[name] - set().union(*(mine[n] for n in mine if n != name)))
             for name in mine
         }
         for target, mine in known.items()

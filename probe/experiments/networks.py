@@ -32,7 +32,7 @@ WAYS = {
 
 def own_mark() -> Line2D:
     """Returns a handle for a legend: what the dot means."""
-    return Line2D([], [], label="differs by itself: order or rounding of its own", **OWN)
+    return Line2D([], [], label="differs by itself, not only because its inputs differ", **OWN)
 
 
 def padding_steps(axes: Axes, lengths: pd.DataFrame, part: object = None) -> None:
@@ -50,7 +50,7 @@ def padding_steps(axes: Axes, lengths: pd.DataFrame, part: object = None) -> Non
         content, least, safe, where=moved, step="post", color=WAYS["least"], alpha=0.3
     )
     axes.plot(content, content, color=QUIET, lw=0.8, ls=":")
-    axes.set(xlabel="positions of content", ylabel="padded length", ylim=(0, None))
+    axes.set(xlabel="valid length (positions)", ylabel="padded length", ylim=(0, None))
     axes.set_xlim(1, content.max())
     note_part(axes, part)
 
@@ -59,9 +59,11 @@ def steps_legend(figure: Figure) -> None:
     """Draws what the lines of :func:`padding_steps` are."""
     handles = [
         Line2D([], [], color="black", lw=1, label="least length that has every output"),
-        Line2D([], [], color=WAYS["safe"], lw=2.4, label="safe: every layer adds as at full size"),
-        Patch(color=WAYS["least"], alpha=0.3, label="between them bits change"),
-        Line2D([], [], color=QUIET, lw=0.8, ls=":", label="the content itself"),
+        Line2D(
+            [], [], color=WAYS["safe"], lw=2.4, label="safe: every layer adds as at the full length"
+        ),
+        Patch(color=WAYS["least"], alpha=0.3, label="between them: bits change"),
+        Line2D([], [], color=QUIET, lw=0.8, ls=":", label="the valid length itself"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
 
@@ -111,7 +113,9 @@ def program_bars(
     axes.set_yticks(rows, [str(name) for name in counts.index], fontsize=7)
     axes.set_ylim(len(rows) - 0.4, -1.5)
     axes.set(xlim=(0, 1.05 + step * (len(others) + 0.1)), xticks=np.arange(0, 0.81, 0.2))
-    axes.set_xlabel("share of the contents whose program ends in different bits", loc="left")
+    axes.set_xlabel(
+        "share of the valid lengths at which the network gives different bits", loc="left"
+    )
 
 
 def cost_bars(
@@ -136,7 +140,7 @@ def cost_bars(
     axes.set_ylim(len(ratios) - 0.5, -0.5)
     axes.set_xlim(0, max(1.15, float(np.nanmax(ratios.to_numpy(dtype=float))) * 1.12))
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("time of a call, as a share of the fixed size's")
+    axes.set_xlabel("time of a call, as a share of the full length's")
 
 
 def cost_table(axes: Axes, rows: pd.DataFrame, columns: Sequence[str], column: str) -> None:

@@ -137,7 +137,7 @@ SHADES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")
 VERDICTS = {
     "the same windows": "#e9ecef",
     "windows moved": "#f8961e",
-    "another number of outputs": "#7b1e6d",
+    "a different number of outputs": "#7b1e6d",
     "refused": "#ffffff",
 }
 """How the windows of one library relate to those of another."""
@@ -240,7 +240,7 @@ def verdict(one: Reading | None, other: Reading) -> str:
     if one is None:
         return "refused"
     if one.outputs.shape != other.outputs.shape:
-        return "another number of outputs"
+        return "a different number of outputs"
     return "the same windows" if np.array_equal(one.reads, other.reads) else "windows moved"
 
 
@@ -251,7 +251,7 @@ def verdicts(axes: Axes, verdict: pd.DataFrame, text: pd.DataFrame) -> None:
     colours = ListedColormap(list(VERDICTS.values()))
     axes.imshow(numbers.to_numpy(int), cmap=colours, vmin=0, vmax=len(names) - 1, aspect="auto")
     for (row, column), words in np.ndenumerate(text.to_numpy()):
-        dark = verdict.iat[row, column] == "another number of outputs"
+        dark = verdict.iat[row, column] == "a different number of outputs"
         look: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": 6.5}
         axes.text(column, row, "" if pd.isna(words) else words, ha="center", va="center", **look)
     axes.set_xticks(range(verdict.shape[1]), [str(name) for name in verdict.columns])
@@ -301,7 +301,7 @@ def shares(axes: Axes, counts: Mapping[str, Mapping[str, int]]) -> None:
             part = found.get(name, 0) / max(total, 1)
             axes.barh(row, part, left=start, color=colour, edgecolor=QUIET, lw=0.5)
             if part > 0.04:
-                dark = name == "another number of outputs"
+                dark = name == "a different number of outputs"
                 look: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": 8}
                 axes.text(start + part / 2, row, str(found[name]), ha="center", va="center", **look)
             start += part

@@ -193,7 +193,7 @@ def _session(job: Job) -> AnySession:
     session = _SESSIONS.of(target)
     version = session.facts.get("library_version")
     if version != job.library_version:
-        why = f"measured with {job.library_version}, and here is {version}"
+        why = f"it was measured with {job.library_version}, and the version here is {version}"
         raise TargetError(job.target, "unavailable", why)
     return session
 
@@ -218,7 +218,7 @@ def _explain(job: Job, session: AnySession, answer: Answer) -> None:
         if (now := len(found[-1].differing)) != stored:
             answer.failure = (
                 f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
-                f"when it was measured, {now} now; sweep again"
+                f"when it was measured, and {now} do now; run the sweep again"
             )
     known = Revealer()
     wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in found]))

@@ -59,7 +59,7 @@ def explain(
         raise InputError("against", against, "both sides are the same run", "give another value")
     for name, side in (("at", shapes.left), ("against", shapes.right)):
         if side.length is None:
-            raise InputError(name, None, "the length is open", "give --at N, or --length N")
+            raise InputError(name, None, "the length is not given", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
         found = compared(shapes, first, second, zeros=zeros)
@@ -260,9 +260,11 @@ def _reached(side: Run, position: int, group: int) -> str:
             more = f" and {len(one.inputs) - SOME} more" if len(one.inputs) > SOME else ""
             return ("0 * " if one.exact else "0 * one of ") + ", ".join(named) + more
     if side.reach.padding[position].any():
-        return "0 * a weight that meets padding"
+        return "0 * a weight at padding"
     return (
-        "0 * a weight of another filter" if side.reach.weights[position].any() else "0 * an input"
+        "0 * a weight of a different filter"
+        if side.reach.weights[position].any()
+        else "0 * an input"
     )
 
 

@@ -35,7 +35,7 @@ def invariant(
     example: Any = None,
     table: Any = None,
 ) -> tuple[Any, Report]:
-    """A model whose answer for a sample does not depend on its neighbours, and what that rests on.
+    """Returns a model whose result for a sample does not depend on its neighbours, and a report.
 
     ``model``: a ``torch.nn.Module`` in evaluation mode; the answer shares its weights. ``sizes``:
     the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
@@ -53,7 +53,9 @@ def invariant(
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
     if not type(model).__module__.partition(".")[0] or not hasattr(model, "named_modules"):
         name = type(model).__name__
-        raise InputError("model", name, "only PyTorch's modules so far", "give a torch.nn.Module")
+        raise InputError(
+            "model", name, "only PyTorch modules are supported", "give a torch.nn.Module"
+        )
     from probe.invariant import torch_model
 
     return torch_model.made(model, _sizes(sizes), like, strict, example, table)

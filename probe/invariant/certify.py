@@ -72,7 +72,7 @@ def certify(operation: Rows, entry: Entry, threads: int, budget: int = certifica
     case = case_of(operation)
     said = "not certified: "
     if case is None or not usable or not entry.chosen:
-        said += "no sum that can be asked" if case is None else "no size was checked"
+        said += "no sum that can be tested" if case is None else "no size was checked"
     else:
         sizes = sorted(
             {min(usable), max(size for size in usable if size <= max(AT_MOST, min(usable)))}
@@ -89,7 +89,7 @@ def _asked(case: Case, sizes: list[int], threads: int, budget: int) -> str:
             for size in sizes:
                 at = case.with_(batch=size)
                 if size * at.filters * at.summands > OUTPUTS * at.summands:
-                    return f"not certified: a call of {size} has too many outputs to be asked"
+                    return f"not certified: a call of {size} has too many outputs to test"
                 known = found[0].summations if found else ()
                 found.append(reveal(session, at, known, budget=budget))
     except ProbeError as error:
@@ -113,5 +113,5 @@ def _agreed(found: list[Orders], sizes: list[int]) -> str:
         for place, row in enumerate(orders.index):
             mine = [orders.summations[number] if number >= 0 else None for number in row]
             if mine != wanted[place % each]:
-                return f"not certified: at sizes {said} some outputs add in another order"
-    return f"certified: all outputs of sizes {said} were asked for every addition and fusion"
+                return f"not certified: at sizes {said} some outputs are added in a different order"
+    return f"certified: all outputs of sizes {said} were tested for every addition and fusion"

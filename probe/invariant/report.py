@@ -106,7 +106,7 @@ class Report:
         certified = {row.operation for row in rows if row.certified.startswith("certified")}
         first = f"{len(keys)} operations keep their bits, {len(certified)} of them certified; "
         named = ", ".join(self.left) or "none"
-        limits = "; ".join(dict.fromkeys(self.limited.values())) or "nothing else was met"
+        limits = "; ".join(dict.fromkeys(self.limited.values())) or "none"
         return "\n".join(
             [
                 f"{first}{checked} sizes checked, like={self.table.like}",

@@ -106,7 +106,9 @@ def made(
     """As ``probe.invariant.invariant``, of checked sizes."""
     if not isinstance(model, torch.nn.Module):
         name = type(model).__name__
-        raise InputError("model", name, "only PyTorch's modules so far", "give a torch.nn.Module")
+        raise InputError(
+            "model", name, "only PyTorch modules are supported", "give a torch.nn.Module"
+        )
     require_evaluation(model)
     kept = Table(like, sizes, torch.get_num_threads())
     if table is not None and Path(table).is_file():

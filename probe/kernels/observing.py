@@ -49,7 +49,7 @@ def _ask(question: Question) -> list[Kernel]:
 def _answers(session: Session) -> list[Kernel]:
     header, _ = session.request({"do": "kernels", "key": KEY})
     said = header["kernels"].items()
-    return [Kernel.of(source, names, "the library names none") for source, names in said]
+    return [Kernel.of(source, names, "the library reports no kernel") for source, names in said]
 
 
 SOURCES: dict[str, Source] = {

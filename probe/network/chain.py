@@ -101,7 +101,9 @@ class Layer(operation.Layer):
         if self.op == "dense":
             return Case("matmul", length=int(np.prod(sizes)), **common)
         if not self.operation.windows:
-            raise InputError("layer", self.name, f"{self.op} has no windows", "ask another layer")
+            raise InputError(
+                "layer", self.name, f"{self.op} has no windows", "choose a different layer"
+            )
         if self.pool:
             common |= {"ceil_mode": self.ceil_mode, "pad_with": self.pad_with}
         return Case(
@@ -250,7 +252,7 @@ class Network:
 
     def __post_init__(self) -> None:
         if not self.layers:
-            why = "there is no layer to examine"
+            why = "no layer is supported"
             todo = "give a chain that begins with convolutions"
             if self.suffix:
                 why, todo = f"{why}: {self.suffix.text}", self.suffix.todo or todo
@@ -269,7 +271,7 @@ class Network:
         for one, two in zip(self.layers, self.layers[1:], strict=False):
             if one.filters != two.in_channels:
                 why = f"it takes {two.in_channels} channels, and {one.name} gives {one.filters}"
-                raise InputError("layer", two.name, why, "fix the chain")
+                raise InputError("layer", two.name, why, "correct the chain")
         self.sizes(self.shortest)
 
     @classmethod
@@ -300,18 +302,18 @@ class Network:
     def part(self) -> str:
         """What every answer about a model that is read in part says first; empty for a whole one.
 
-        ``layers 1 to 6 of 19; what follows from `add` on is not judged``.
+        ``layers 1 to 6 of 19; the layers from `add` on are not examined``.
         """
         if self.suffix is None:
             return ""
-        rest = f"what follows from `{self.suffix.name}` on is not judged"
+        rest = f"the layers from `{self.suffix.name}` on are not examined"
         if self.examined is None:
             return f"its first layers; {rest}"
         if not self.examined:
             return f"a part of its first layer; {rest}"
         read = "layer 1" if self.examined == 1 else f"layers 1 to {self.examined}"
         if self.operations_total is None:
-            return f"{read} of more that can't be counted; {rest}"
+            return f"{read} of an unknown number; {rest}"
         if self.examined >= self.operations_total:
             rest = f"{self.suffix.name} {self.suffix.why}"
         return f"{read} of {self.operations_total}; {rest}"
@@ -332,7 +334,8 @@ class Network:
         for layer in self.layers:
             found.append(layer.output_sizes(found[-1]))
             if min(found[-1]) < 1:
-                why = f"{layer.name} ({layer.label}) gets {by(found[-2])}, and no window fits"
+                why = f"{layer.name} ({layer.label}) gets an input of size {by(found[-2])}"
+                why += ", which is smaller than its kernel"
                 raise InputError("length", length, why, f"use {self.shortest} or more")
         return found
 

@@ -60,7 +60,7 @@ def from_json(source: str | Mapping[str, Any], height: tuple[int, ...] | None = 
     )
     for words in given["layers"]:
         if not isinstance(words, Mapping) or "op" not in words:
-            raise InputError("layer", repr(words)[:40], "it needs an op", 'write {"op": "conv1d"}')
+            raise InputError("layer", repr(words)[:40], "it has no op", 'write {"op": "conv1d"}')
         _refuse("layer", words, WORDS)
         writer.add(**words)
     own = given.get("height", [1] * (rank - 1))
@@ -82,7 +82,7 @@ def _part(given: Any) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InputError("part", repr(given)[:40], "not an object", "leave it out")
+        raise InputError("part", repr(given)[:40], "it is not an object", "leave it out")
     _refuse("part", given, PART)
     counts: dict[str, Any] = {
         name: count(name, given[name], least=0) for name in PART[-2:] if given.get(name) is not None
@@ -135,7 +135,7 @@ class Writer:
         if op == "pad":
             pairs = arguments.padding(words.get("padding", 0), self.rank)
             if isinstance(pairs, str):
-                raise InputError("padding", pairs, "pad takes numbers", "write N or L:R an axis")
+                raise InputError("padding", pairs, "pad must be numbers", "write N or L:R an axis")
             numbers = dict(words.get("parameters", {}))
             return Layer(name, op, self.channels, self.channels, padding=pairs, parameters=numbers)
         return self._elementwise(op, name, words)
@@ -208,7 +208,9 @@ class Writer:
                 why = f"{values.size} numbers for a shape of {by(shape)}"
                 raise InputError(name, f"({values.size} numbers)", why, "give all, row by row")
             if not np.isfinite(values).all():
-                raise InputError(name, "(numbers)", "not all are finite", "give finite numbers")
+                raise InputError(
+                    name, "(numbers)", "some numbers are not finite", "give finite numbers"
+                )
         made: np.ndarray = values.reshape(shape).astype(self.dtype)
         return made
 
@@ -261,7 +263,9 @@ def parse(text: str) -> Network:
     for word in filter(None, words.split(",")):
         found = re.fullmatch(r"(\w+)=(\w+)", word.strip())
         if not found or found[1] not in (*NUMBERS, "activation", "padding"):
-            raise InputError("network", text, f"{word!r} is not part of it", f"write {FORM}")
+            raise InputError(
+                "network", text, f"{word!r} is not a part of this name", f"write {FORM}"
+            )
         name, value = found[1], found[2]
         least = 0 if name in ("seed", "blocks") else 1
         given[name] = count(name, value, least) if name in NUMBERS else value

@@ -274,7 +274,7 @@ class Geometry:
     def check(self, content: int) -> None:
         """InputError where the content is longer than the fixed length, or empty."""
         if not 1 <= content <= self.fixed:
-            why = f"the fixed length is {self.fixed}"
+            why = f"the full length is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
 
     def requirement(self, content: int, padded: int | None = None) -> Requirement:

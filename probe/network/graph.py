@@ -207,7 +207,7 @@ class Graph:
     def check(self, content: int) -> None:
         """InputError where content doesn't fit."""
         if not 1 <= content <= self.fixed:
-            why = f"the fixed size is {self.fixed}"
+            why = f"the full size is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
 
     def checked(self, content: int) -> None:
@@ -249,7 +249,7 @@ class Graph:
 
     def own(self, content: int) -> Serves:
         """The fixed run serves itself."""
-        why = "the fixed run itself"
+        why = "the full-size run itself"
         return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
 
     def hopeless(self, content: int) -> Serves | None:
@@ -259,7 +259,7 @@ class Graph:
         """
         size = self.fixed - 1
         if size < content:
-            return Serves(False, lacking=True, why="the content fills the fixed size")
+            return Serves(False, lacking=True, why="the valid part fills the full size")
         try:
             side = self.side(content, size)
         except InputError:
@@ -279,7 +279,7 @@ class Graph:
         inner = first[0].meaning if first else getattr(meaning, "first", meaning)
         if isinstance(inner, SLIDING) or (not name and not self._carried(content, side)):
             return None
-        why = "its outputs read all of the padded axis, so they follow the padded size itself"
+        why = "its outputs read the whole padded axis, so they depend on the padded size"
         return Serves(False, "unknown", name, why, lacking=True)
 
     def _carried(self, content: int, side: Held) -> bool:
@@ -311,7 +311,7 @@ class Graph:
         boxes = self._kept(content, side, followed)
         if boxes is None:
             name, _ = self._lost(content, size, followed)
-            why = "outputs that read content read something else at this size"
+            why = "outputs of the valid part read different values at this size"
             return Serves(False, "unknown", name, why, lacking=True)
         if not self._alike(content, size, boxes):
             if not named:
@@ -354,7 +354,7 @@ class Graph:
         where one is."""
         told = self._judged(content, size, boxes)
         if told.serves:
-            why = "each operation agrees alone, but the runs have different bits"
+            why = "each operation by itself agrees, but the runs have different bits"
             return Serves(False, "unknown", "", why, boxes=boxes)
         return told
 
@@ -366,7 +366,7 @@ class Graph:
             name, why, order = self._culprit(content, side, found.told)
             return Serves(False, order, name, why, boxes=boxes)
         doubts = [(each.one.name, each.found.why) for each in found.told if each.found.why]
-        doubts += [(name, "it runs at one of the sizes alone") for name in found.alone]
+        doubts += [(name, "it runs at only one of the sizes") for name in found.alone]
         doubts += [("the whole run", self.doubt)] * bool(self.doubt)
         certified = not doubts and all(
             each.found.certified for each in found.told if each.found.how != "exact"
@@ -390,7 +390,7 @@ class Graph:
         how = one.found.how
         what = {
             "order": "outputs are added differently",
-            "place": "outputs are computed differently at their places",
+            "place": "outputs are computed differently at their positions",
         }.get(how, "outputs have different bits")
         return one.one.name, f"{one.found.differing:,} {what}", "differs"
 

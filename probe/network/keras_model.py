@@ -24,8 +24,8 @@ from probe.network.reading import BRANCHED, Progress, Stop, chain, other_dtype, 
 from probe.progress import without_stderr
 from probe.trust import missing
 
-CUSTOM_FUNCTION = "is a function of its own, and what it computes is not known"
-TRAINS = "is called with training=True, and then computes something else than in use"
+CUSTOM_FUNCTION = "is a custom function, so what it computes is unknown"
+TRAINS = "is called with training=True, so it computes something different from inference"
 IDLE = (
     *("InputLayer", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
     *("GaussianNoise", "GaussianDropout", "AlphaDropout", "ActivityRegularization", "Identity"),

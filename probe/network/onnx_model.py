@@ -68,8 +68,10 @@ def from_object(model: Any, height: tuple[int, ...] | None) -> Network:
     last = _starts_last(nodes, rank)
     channels = shape[-1 if last else 1] if rank in (1, 2, 3) else None
     if channels is None:
-        why = "its input is not (batch, channels, positions), or with more axes"
-        raise InputError("network", name, why, "export it with such a shape and known channels")
+        why = "its input is not of shape (batch, channels, positions), or with more axes"
+        raise InputError(
+            "network", name, why, "export it with this shape and a fixed number of channels"
+        )
     writer, suffix, progress = Writer(rank, channels), None, Progress(len(nodes))
     try:
         _Walk(writer, constants, last, progress, _opset(model)).through(nodes, given[0].name, graph)
@@ -232,7 +234,7 @@ class _Walk:
     def _pad(self, name: str, words: dict[str, Any], arrays: list[Any]) -> None:
         sizes = words.get("pads") if len(arrays) < 2 else arrays[1]
         if sizes is None or len(sizes) != 2 * (self.writer.rank + 2) or min(sizes) < 0:
-            raise Stop(name, "Pad", "has sizes that are not known here, or crops")
+            raise Stop(name, "Pad", "has sizes that are unknown before it runs, or crops")
         pairs = list(zip(sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :], strict=True))
         spatial = pairs[1:-1] if self.last else pairs[2:]
         if sum(map(sum, pairs)) != sum(map(sum, spatial)):

@@ -122,8 +122,8 @@ class Plan:
 
 def refused(name: str, value: object, part: str) -> InputError:
     """Returns why there is no plan for a model that was read in part."""
-    why = f"a plan is for whole models, and this one is read in part: {part}"
-    todo = "leave out --target, so that the whole graph is followed in its own library"
+    why = f"a plan is for whole models, and only a part of this one is supported: {part}"
+    todo = "leave out --target, so that its own library runs the whole graph"
     return InputError(name, value, why, todo)
 
 

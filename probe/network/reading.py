@@ -32,15 +32,15 @@ OBJECTS = {"keras": "keras_model", "torch": "torch_module", "onnx": "onnx_model"
 
 HOW = f"give a file ({', '.join(FILES)}, .json), a model of these libraries, or {NAME}"
 
-WHOLE = "reads all positions, so its window is as long as the input"
-STEPS = "carries a state from position to position, so its window has no end"
-PAIRS = "weighs every position by every other one, so its window is as long as the input"
-UNKNOWN = "is not supported, so what it reads is not known"
-JOINS = "joins several branches, so that it is no layer of a chain"
-FORKS = "takes what an earlier layer gives, a second branch, so that it is no layer of a chain"
-CUSTOM = "is a class of its own, and what it computes is not known"
-OUTPUTS = "is another output of the model; the last layer's alone is judged"
-HOOKED = "runs code of its own around the layer (a hook)"
+WHOLE = "reads all positions, so its receptive field is the whole input"
+STEPS = "carries a state from position to position, so its receptive field is unbounded"
+PAIRS = "relates every position to all others, so its receptive field is the whole input"
+UNKNOWN = "is not supported, so its receptive field is unknown"
+JOINS = "joins several branches, and only linear chains of layers are supported here"
+FORKS = "reads a second branch, and only linear chains of layers are supported here"
+CUSTOM = "is a custom class, so what it computes is unknown"
+OUTPUTS = "is a second output of the model; only the last layer's is examined"
+HOOKED = "runs custom code around the layer (a hook)"
 
 BRANCHED = "probe network follows every graph in its own library: leave out --target"
 BEHIND = "probe network follows it in its own library: leave out --target"
@@ -85,7 +85,7 @@ def read(source: Any, height: tuple[int, ...] | None, trust: bool = False) -> Ne
     for parent in type(source).__mro__:
         if reader := OBJECTS.get(parent.__module__.split(".")[0]):
             return _reader(reader).from_object(source, height)
-    raise InputError("network", type(source).__name__, "this is no model", HOW)
+    raise InputError("network", type(source).__name__, "this is not a model", HOW)
 
 
 def _file(source: str | Path, height: tuple[int, ...] | None, trust: bool) -> Network:
@@ -115,7 +115,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not a text file"
+        why = getattr(error, "strerror", None) or "it is not a text file"
         raise InputError("network", path, str(why), "give a JSON file") from None
 
 
@@ -184,5 +184,5 @@ def height_of(own: tuple[int | None, ...], given: tuple[int, ...] | None) -> tup
             raise InputError("height", "x".join(map(str, given)), why, "give one size for each")
         return given
     if any(size is None for size in own):
-        raise InputError("height", None, "the model leaves it open", "give --height N")
+        raise InputError("height", None, "the model does not define it", "give --height N")
     return tuple(int(size) for size in own if size is not None)

@@ -289,7 +289,7 @@ class SafeLengths:
         if layer.op == "activation":
             return self._by_place(number, size, shift)
         if layer.pool:
-            self.by_bits.setdefault(number, f"{layer.label} is no sum of products")
+            self.by_bits.setdefault(number, f"{layer.label} is not a sum of products")
         masks = [self._in(word, number, size, shift) for word in self._words_of(number)]
         return np.logical_and.reduce(masks)
 
@@ -326,7 +326,7 @@ class SafeLengths:
         known = self._known[number, word]
         for pattern in (short, fixed):
             if pattern.unknown or not pattern.steady or not pattern.whole:
-                evidence = known.evidence or "too large to look at every output"
+                evidence = known.evidence or "too large to examine every output"
                 self.by_bits[number] = evidence
                 return None
         lines = int(np.prod(self._heights[number + 1], dtype=int))

@@ -74,7 +74,7 @@ def from_file(path: Path, height: tuple[int, ...] | None, trust: bool) -> Networ
     except Exception as error:
         raise unreadable(path, error) from None
     if not isinstance(module, torch.nn.Module):
-        why = f"it holds {type(module).__name__}, and weights alone say no architecture"
+        why = f"it holds {type(module).__name__}, and weights alone do not define an architecture"
         raise InputError("network", path, why, WHOLE_MODULE)
     return from_object(module, height).with_(name=path.name)
 
@@ -110,7 +110,7 @@ def _in_training(parts: list[tuple[str, Any]]) -> str:
     if not names:
         return ""
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"judged as in evaluation, though in training mode: {shown}"
+    return f"examined in evaluation mode, although the model is in training mode: {shown}"
 
 
 def _trains(part: Any) -> bool:
@@ -254,7 +254,7 @@ def _input(module: Any, parts: list[tuple[str, Any]]) -> tuple[int, int]:
         if kind in ("Conv1d", "Conv2d", "Conv3d"):
             return int(kind[4]), part.in_channels
     name, first = parts[0] if parts else ("", None)
-    why = "it has no convolution, which would say the axes and channels of the input"
+    why = "it has no convolution, from which the axes and channels of the input would follow"
     if (kind := type(first).__name__) in ENDLESS:
         why = f"there is no layer to examine: {name} ({kind}) {ENDLESS[kind]}"
     raise InputError("network", type(module).__name__, why, "give a chain of convolutions")
@@ -325,7 +325,7 @@ def _pool(writer: Writer, name: str, part: Any, kind: str) -> None:
     rank = int(kind[-2])
     every = _each(part.padding, rank)
     if kind.startswith("Avg") and getattr(part, "divisor_override", None):
-        raise Stop(name, kind, "divides by a number of its own")
+        raise Stop(name, kind, "has its own divisor")
     counted = kind.startswith("Avg") and part.count_include_pad and any(every)
     words = {
         "kernel": _each(part.kernel_size, rank),

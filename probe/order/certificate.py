@@ -65,8 +65,8 @@ KEEPING = {"shortened"}
 def words(refuted: str) -> str:
     """What a promise rests on, in words; ``refuted``: what was not asked, empty if all was."""
     if not refuted:
-        return "certified: every addition and every fusion was asked"
-    return f"not refuted, but not certified: {refuted}"
+        return "certified: every addition and every fusion was tested"
+    return f"not contradicted, but not certified: {refuted}"
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,10 @@ class _Questions:
         if unknown := set_ - ASKED:
             raise Uncertifiable(f"nothing is asked about {', '.join(sorted(unknown))}")
         if any(len(children) > 2 for children in summation.tree.nodes):
-            raise Uncertifiable("some node adds three or more at once")
+            raise Uncertifiable("some node adds three or more summands at once")
         self.flushes = bool(set_ & FLUSHING)
         if self.flushes and summation.rounding.flushed_sums != EVERYWHERE and summation.tree.nodes:
-            raise Uncertifiable("not every subnormal sum becomes zero, and each was not asked")
+            raise Uncertifiable("only some subnormal sums become zero, and not each was tested")
         self.tree = _numbered(summation.tree, summands)
         self.rows = [one for one in self._of_products() if len(one.rows)]
         self.weighted = list(self._of_sums())
@@ -190,7 +190,7 @@ class _Questions:
         while rows := list(islice(asked, AT_ONCE)):
             weights, ideal = np.array([row for row, _ in rows]), np.array([one for _, one in rows])
             if (self.model.outputs(1.0, weights) != ideal).any():
-                raise Uncertifiable("its own partial sums would not tell")
+                raise Uncertifiable("its partial sums would not show it")
             self._spend(len(rows))
             yield weights, ideal
 
@@ -204,13 +204,13 @@ class _Questions:
             return
         precision = floats.format_of(str(given.accumulator_format)).precision
         if precision > WIDEST[self.dtype]:
-            raise Uncertifiable(f"sums of {given.accumulator_format} are too wide to be asked")
+            raise Uncertifiable(f"sums of {given.accumulator_format} are too wide to be tested")
         if not given.rounded:
             yield from asked.kept(nodes)
             yield from asked.lost(precision, nodes)
             return
         if not given.rounded.issubset(range(len(self.tree.nodes))):
-            raise Uncertifiable("it is not known which of its partial sums are rounded")
+            raise Uncertifiable("it is unknown which of its partial sums are rounded")
         quarter = floats.eps(self.dtype) / 4
         for node in nodes:  # one by one: what comes out of a node would be lost in another
             yield asked.alone(node, quarter), 0.0 if node in given.rounded else quarter
@@ -262,14 +262,14 @@ class _Questions:
         model = Masks(self.model)
         expected = question(model, rows[:, None])[:, 0, 0] if len(rows) else np.zeros(0, int)
         if ideal is not None and (expected != ideal).any():
-            raise Uncertifiable("its own answers about fusion would not tell")
+            raise Uncertifiable("its results would not show fusion")
         self._spend(model.calls)
         return _Rows(question, rows, expected, model.calls)
 
     def _spend(self, calls: int) -> None:
         self.left -= calls
         if self.left < 0:
-            raise Uncertifiable("it takes more questions than are allowed")
+            raise Uncertifiable("it takes more calls than are allowed")
 
 
 _kept = lru_cache(maxsize=32)(_Questions)

@@ -107,7 +107,7 @@ def container(y: Any, dtype: str) -> np.ndarray | str:
     rounded = floats.round_to(values, dtype)
     kept = floats.widen(rounded, dtype)
     if kept[0] != values[0] and not np.isnan(values[0]):
-        return f"it returned {float(values[0])!r}, which is no {dtype}"
+        return f"it returned {float(values[0])!r}, which is not a {dtype}"
     return rounded
 
 

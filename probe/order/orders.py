@@ -73,7 +73,7 @@ class Orders:
     def doubts(self) -> str:
         """How many outputs are not certified, and why; empty if all are."""
         count = int((~self.sure).sum())
-        why = self.uncertified or ("" if self.certified is not None else "--certify asks")
+        why = self.uncertified or ("" if self.certified is not None else "--certify tests")
         told = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
         return told * bool(count)
 
@@ -211,7 +211,7 @@ def reveal(
     that is no sum of its products (Winograd, FFT) is marked so, never given a tree that replays.
     """
     if case.pool:
-        raise NotASum(f"{case.op} has no weights: `probe window` reads what its windows hold")
+        raise NotASum(f"{case.op} has no weights: `probe window` reveals its windows")
     started = time.perf_counter()
     work = _Work(SessionOperator(session, case), wanted, zeros == "differ")
     for summation in known if case.summands > SHORT else ():
@@ -314,7 +314,8 @@ class _Work:
         if wrong.any():
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
             seen, read = float(counted[position, filt]), expected[position]
-            self._refuse(wrong, f"units at all leaves add up to {seen!r}, the window reads {read}")
+            told = f"{read} products of 1 add up to {seen!r}"
+            self._refuse(wrong, told)
 
     def _refuse(self, which: np.ndarray, evidence: str) -> None:
         self.result.not_a_sum |= which
@@ -395,7 +396,9 @@ class _Work:
             self.judge()
             refuted = self._certify(budget, refuted)
         if refuted.any():
-            self.result.uncertified = "an output answers otherwise than the tree found for it"
+            self.result.uncertified = (
+                "an output gives results that do not fit the tree found for it"
+            )
 
     def _certify(self, budget: int, which: np.ndarray) -> np.ndarray:
         """Notes which of these outputs are certified; those that were asked and are not."""
@@ -439,11 +442,15 @@ class _Work:
                 return
             wrong = doubtful & self._mixes(number)
             if wrong.any():
-                self._refuse(wrong, "with all weights zero but one, outputs are not its product")
+                self._refuse(
+                    wrong, "with all weights but one zero, outputs are not products of that weight"
+                )
                 doubtful &= ~wrong
         unproved = int(doubtful.sum())
         if unproved and not self.result.evidence:
-            self.result.evidence = f"{unproved} outputs answer like a tree that does not replay"
+            self.result.evidence = (
+                f"{unproved} outputs agree with a tree whose replay gives different bits"
+            )
 
     def _mixes(self, number: int) -> np.ndarray:
         """Outputs that are not the one product whose weight isn't zero: (positions, filters)."""
@@ -492,5 +499,5 @@ def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
 def require_length(case: Case) -> Case:
     """The case itself; InputError if its length is open."""
     if case.length is None:
-        raise InputError("length", None, "an order belongs to one shape", "give --length N")
+        raise InputError("length", None, "the order depends on the shape", "give --length N")
     return case

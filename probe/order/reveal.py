@@ -245,7 +245,7 @@ def _absorb(group: _Group) -> str:
 def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
     """Hangs the path from the task's first leaf to its root; queues what branches off it."""
     first, rest = int(task.leaves[0]), task.leaves[1:]
-    pair = f"+M at leaf {first}, -M at leaf {{}} left {{:g}} of {len(group.read)} units"
+    pair = f"with p{first} = +M, p{{}} = -M and all other products 1 the output is {{:g}}"
     valid = (sizes >= 2) & (sizes <= len(group.read)) & (sizes == np.rint(sizes))
     if not valid.all():
         bad = int(np.argmin(valid))
@@ -259,7 +259,7 @@ def _grow(group: _Group, task: _Task, sizes: np.ndarray) -> str:
         if size != below + len(branch):
             return (
                 pair.format(branch[0], len(group.read) - size)
-                + f", so {size:g} leaves meet there; other answers say {below + len(branch)}"
+                + f", and the other outputs predict {len(group.read) - below - len(branch)}"
             )
         group.children.append([current])
         node = len(group.children) - 1

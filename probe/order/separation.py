@@ -107,17 +107,17 @@ def questions(tree: Tree, size: int, dtype: str, budget: int) -> Iterator[tuple[
     binades or digits for it, or there are more than ``budget`` questions.
     """
     if any(len(children) > 2 for children in tree.nodes):
-        raise Uncertifiable("some node adds three or more at once")
+        raise Uncertifiable("some node adds three or more summands at once")
     rounds = list(_rounds(tree))
     largest = max((len(item) for paths in rounds for path in paths for item in path), default=0)
     sizes = [(bits, 2**span) for bits in range(2, 14) for span in range(2, bits + 1)]
     layouts = [_Layout.of(dtype, bits, span) for bits, span in sizes if largest < 2**bits]
     fitting = [layout for layout in layouts if layout]
     if not fitting:
-        raise Uncertifiable(f"{dtype} has too few digits to mask {largest} leaves")
+        raise Uncertifiable(f"{dtype} has too few significant bits to mask {largest} leaves")
     layout = min(fitting, key=lambda one: _cost(rounds, one))
     if (cost := _cost(rounds, layout)) > budget:
-        raise Uncertifiable(f"its tree takes {cost} questions, and {budget} are allowed")
+        raise Uncertifiable(f"its tree takes {cost} calls, and {budget} are allowed")
     return _laid_out(rounds, layout, size)
 
 

@@ -98,7 +98,7 @@ class Rounding:
         "cut",
         rare=True,
         text="{} truncated (toward zero)",
-        apart="one side truncates what the other rounds to nearest",
+        apart="one side truncates where the other rounds to nearest",
     )
     intermediate_format: str | None = _format(
         "through", rare=True, sums=True, text="every sum rounded to {} first"
@@ -252,12 +252,12 @@ class Summation(NamedTuple):
         if not self.tree.nodes:
             first = "one product, added to nothing, rounded once"
         elif self.style == "none":
-            first = "every product rounded, then added (no FMA)"
+            first = "every product is rounded, then added (no FMA)"
         elif self.style == "all":
-            first = "every product fused into its addition (FMA)"
+            first = "every product is fused into its addition (FMA)"
         else:
             shown = (listed or _listed)(leaves)
-            first = f"fused (FMA): products {shown}; the others rounded first"
+            first = f"fused (FMA): products {shown}; the others are rounded first"
         return [first, *self.formats(dtype)]
 
     def formats(self, dtype: str) -> list[str]:

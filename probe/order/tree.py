@@ -93,7 +93,7 @@ class Tree:
             part = group[0] if len(group) == 1 else _append(nodes, tuple(group))
             total = part if total is None else _append(nodes, (total, part))
         if total is None:
-            raise InputError("leaves", list(groups), "a sum needs a leaf", "give at least one")
+            raise InputError("leaves", list(groups), "a sum must have a leaf", "give at least one")
         return cls.from_nodes(nodes, leaf=max(total, 0))
 
     @classmethod
@@ -283,7 +283,9 @@ def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
     used: set[int] = set()
     for place, node in enumerate(nodes):
         if len(node) < 2:
-            raise _wrong(node, f"node {place} has {len(node)} children", "a sum needs two or more")
+            raise _wrong(
+                node, f"node {place} has {len(node)} children", "a sum must have two or more"
+            )
         for child in node:
             if child in used:
                 kind = f"leaf {child}" if child >= 0 else f"node {~child}"
@@ -294,7 +296,9 @@ def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
             first.setdefault(child, child)
         first[~place] = min(first[child] for child in node)
     if len(used - {leaf for leaf in used if leaf >= 0}) != len(nodes) - 1:
-        raise _wrong(nodes[-1], "some node is added nowhere", "only the last node is the root")
+        raise _wrong(
+            nodes[-1], "some node is not added to anything", "only the last node is the root"
+        )
     return first
 
 

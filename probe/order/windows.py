@@ -56,7 +56,7 @@ def _named(operator: SessionOperator, base: int, doubt: float) -> np.ndarray:
         found += weight * _digit(operator, names // weight % base, doubt)
         weight *= base
     if found.min() < 0 or found.max() > names.size:
-        raise NotASum("a single weight of 1 gives an output that is no element of the input")
+        raise NotASum("a single weight of 1 gives an output that is not an element of the input")
     return (found - 1).astype(np.int32)
 
 
@@ -72,7 +72,9 @@ def _digit(operator: SessionOperator, digits: np.ndarray, doubt: float) -> np.nd
     template = np.zeros(n + int(operator.bias))
     answers = operator.run(digits.astype(np.float64), template, leaves, np.ones(1))
     if not (np.abs(answers - np.rint(answers)) <= doubt).all():
-        raise NotASum("a single weight of 1 gives an output that is no integer, from integers")
+        raise NotASum(
+            "a single weight of 1 gives an output that is not an integer, from integer inputs"
+        )
     split = answers.reshape(calls, operator.positions, case.groups, width)
     return (
         split.transpose(2, 1, 0, 3)

@@ -119,7 +119,7 @@ def leaf_kinds(summation: Summation) -> dict[int, str]:
 def kinds_legend(axes: Axes | Figure, **options: Any) -> None:
     """Draws what the three colours of products mean."""
     named = {
-        FUSED: "fused: enters the addition whole",
+        FUSED: "fused: added without being rounded first",
         ROUNDED: "rounded, then added",
         FIRST: "begins a sum",
     }
@@ -246,7 +246,7 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
         axes.set_title("\n".join(title), fontsize=11)
     if leaves <= DRAWN:
         if leaves > 1:
-            told = "red: sums that the other side does not have"
+            told = "red: partial sums that the other side does not have"
             made.suptitle(told, fontsize=9, color=DIFFERS)
         kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return made

@@ -148,7 +148,7 @@ def walked(found: Walk, lines: Sequence[str]) -> Figure:
     patches: list[Any] = [Patch(color=COLOURS[name], label=WORDS[name]) for name in there]
     if any(row.own for row in rows):
         dot: dict[str, Any] = {"marker": "o", "ls": "", "color": COLOURS["source"]}
-        patches.append(Line2D([], [], **dot, label="differs by itself too, on inputs that agree"))
+        patches.append(Line2D([], [], **dot, label="also differs if its inputs are made to agree"))
     figure.legend(handles=patches, loc="outside lower left", ncols=min(2, len(patches)), fontsize=8)
     return figure
 

@@ -70,7 +70,9 @@ def _message(tokens: Iterator[str], end: str) -> Fields:
         if name in (";", ","):
             continue
         if not re.fullmatch(r"\w+", name):
-            raise InputError("prototxt", name, "no field's name", "check the file's text")
+            raise InputError(
+                "prototxt", name, "it is not the name of a field", "check the file's text"
+            )
         value = next(tokens, "")
         if value == ":":
             value = next(tokens, "")

@@ -57,7 +57,7 @@ class Recorder:
     def __init__(self, function: Callable[[], Any]) -> None:
         if Base is None or not hasattr(core, "set_current_trace"):
             raise InputError(
-                *("jax", jax.__version__, "its operations can't be watched in this release"),
+                *("jax", jax.__version__, "its operations can't be recorded with this release"),
                 "install jax 0.5 or newer",
             )
         self.function = function

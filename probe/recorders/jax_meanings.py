@@ -65,7 +65,7 @@ def meaning(one: Equation) -> Meaning:
     """What an equation computes; ``Unknown`` where no row of the table says it."""
     row = ROWS.get(one.primitive.name)
     if row is None:
-        return Unknown(f"{one.primitive.name} has no description here")
+        return Unknown(f"{one.primitive.name} is not described in probe")
     return row(one)
 
 

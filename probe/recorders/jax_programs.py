@@ -180,7 +180,7 @@ class Program(Meaning):
         else:
             found = walk.loop(self.primitive.name, self.params, given[:count])
         if found is None:
-            return Unknown("a loop whose steps are not known").labels(reads, shapes, what)
+            return Unknown("a loop whose steps are unknown").labels(reads, shapes, what)
         return [one.labels for one in found]
 
     def written(self, reads: Shapes, gives: Shapes) -> Meaning:

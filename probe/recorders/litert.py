@@ -351,7 +351,7 @@ class Opened:
     def _declared(self, number: int) -> Input:
         tensor, name = self.file.tensors[number], self.file.name(number)
         if tensor.type not in DTYPES:
-            raise InputError("network", name, "this input is no array", "export it with arrays")
+            raise InputError("network", name, "this input is not an array", "export it with arrays")
         sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
         sizes = [] if sizes is None else list(sizes)
         return Input(name, tuple(None if n < 0 else int(n) for n in sizes), self.file.dtype(number))

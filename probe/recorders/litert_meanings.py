@@ -105,14 +105,14 @@ def meaning(
     such input; ``gives``: the shapes of its outputs."""
     row = MEANINGS.get(op)
     if row is None:
-        return Unknown(f"nobody said what {op} computes")
+        return Unknown(f"{op} is not described in probe")
     call = Call(op, "", words, list(reads), list(gives), 0)
     try:
         return _activated(call, row(call))
     except NotSettled as error:
         return Unknown(str(error))
     except (KeyError, IndexError, ValueError, TypeError):
-        return Unknown(f"{op} is written in a way that is not known here")
+        return Unknown(f"{op} has attributes that are not described in probe")
 
 
 def _activated(call: Call, first: Meaning) -> Meaning:

@@ -234,7 +234,9 @@ class Watched(np.ndarray):
         if method != "__call__":
             function = getattr(ufunc, method)
             name = f"{ufunc.__name__}.{method}"
-            return run.done(name, function, args, words, Unknown(f"{name} has no description"))
+            return run.done(
+                name, function, args, words, Unknown(f"{name} is not described in probe")
+            )
         name = ufunc.__name__
         means = UFUNCS[name](*args, **words) if name in UFUNCS else Unknown(name)
         if into is None:
@@ -243,7 +245,10 @@ class Watched(np.ndarray):
         if into is args[0]:  # x += y
             return self._in_place(run, name, function, args, words, means)
         raise InputError(
-            "out", name, "results into another array are not watched", "leave out out="
+            "out",
+            name,
+            "results that are written into an existing array are not recorded",
+            "leave out out=",
         )
 
     def _in_place(
@@ -266,7 +271,7 @@ class Watched(np.ndarray):
         if name in QUERIES:
             return func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
         row = FUNCTIONS.get(name)
-        means = row(*args, **words) if row else Unknown(f"{name} has no description")
+        means = row(*args, **words) if row else Unknown(f"{name} is not described in probe")
         return run.done(name, func, args, words, means)
 
     def __getitem__(self, key: Any) -> Any:

@@ -37,13 +37,13 @@ def meaning(
     call = Call(op, domain, words, list(reads), list(gives), opset)
     row = MEANINGS.get(op)
     if row is None or domain not in DOMAINS:
-        return Unknown(f"nobody said what {op} computes")
+        return Unknown(f"{op} is not described in probe")
     try:
         return row(call)
     except NotSettled as error:
         return Unknown(str(error))
     except (KeyError, IndexError, ValueError, TypeError):
-        return Unknown(f"{op} is written in a way that is not known here")
+        return Unknown(f"{op} has attributes that are not described in probe")
 
 
 __all__ = ["Fact", "meaning"]

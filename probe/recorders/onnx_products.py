@@ -24,13 +24,13 @@ def _matmul(call: Call) -> Meaning:
     one, two = call.rank(0), call.rank(1)
     words = call.words
     if words.get("transBatchA", 0) or words.get("transBatchB", 0):
-        return Unknown("its batch axes are turned")
+        return Unknown("its batch axes are permuted")
     first = "k" if one == 1 else "...km" if words.get("transA", 0) else "...mk"
     second = "k" if two == 1 else "...nk" if words.get("transB", 0) else "...kn"
     out = "..." + "m" * (one > 1) + "n" * (two > 1)
     product = Contracts(f"{first},{second}->{out}", (call.at(0), call.at(1)))
     if call.has(2):
-        return Unknown("it has an input that nobody described")
+        return Unknown("it has an input that is not described in probe")
     return _scaled(call, product, float(words.get("alpha", 1.0)))
 
 
@@ -178,7 +178,7 @@ def _einsum(call: Call) -> Meaning:
     equation = str(call.words["equation"]).replace(" ", "")
     ins = equation.partition("->")[0].split(",")
     if "->" not in equation or len(ins) != 2 or any(len(set(one)) < len(one) for one in ins):
-        return Unknown("its equation is no product of two")
+        return Unknown("its equation is not a product of two operands")
     if "." in equation or not equation.partition("->")[2]:
         return Unknown("its equation has dots, or gives one number")
     return Contracts(equation.lower(), (0, 1))

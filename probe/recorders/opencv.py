@@ -40,7 +40,9 @@ def opened(path: str | os.PathLike[str], trust: bool = False) -> Opened:
     try:
         text = texts[0].read_text()
     except UnicodeDecodeError:
-        raise InputError("model", given.name, "it is no text", "give a Caffe prototxt") from None
+        raise InputError(
+            "model", given.name, "it is not a text file", "give a Caffe prototxt"
+        ) from None
     return Opened(text, weights.read_bytes() if weights.is_file() else b"")
 
 

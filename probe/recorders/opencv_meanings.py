@@ -178,5 +178,5 @@ def meaning(layer: Layer, weights: int, shape: tuple[int, ...]) -> Meaning:
     """What a layer computes; ``Unknown`` where no row says it."""
     row = ROWS.get(layer.kind)
     if row is None:
-        return Unknown(f"{layer.kind} has no description here")
+        return Unknown(f"{layer.kind} is not described in probe")
     return row(layer, weights, shape)

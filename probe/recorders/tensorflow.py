@@ -63,7 +63,7 @@ class Recorder:
         said = list(watch.said)
         pairs = zip(outputs, self.expected or (), strict=True)
         if not all(digest(one) == digest(two) for one, two in pairs):
-            said.append("the watched run gave bits that the run before it did not")
+            said.append("the recorded run gave different bits from the run before it")
         self.note = "; ".join(dict.fromkeys(said))
 
 

@@ -104,7 +104,7 @@ def _declared(name: str, shape: Any, dtype: Any) -> Input:
 
 def _saved_model(path: Path, trusted: bool) -> Loaded:
     if not (path / "saved_model.pb").is_file():
-        why = "the folder has no saved_model.pb, so it is no SavedModel"
+        why = "the folder has no saved_model.pb, so it is not a SavedModel"
         raise InputError("network", path.name, why, "check the name")
     if not trusted:
         _check(path)
@@ -115,7 +115,7 @@ def _saved_model(path: Path, trusted: bool) -> Loaded:
         raise _unreadable(path, error, AGAIN) from None
     signatures = dict(model.signatures)
     if not signatures:
-        why = "it has no signature, so nothing says what it takes"
+        why = "it has no signature, so its inputs are unknown"
         raise InputError("network", path.name, why, "save it with signatures=...")
     function = signatures.get("serving_default") or signatures[min(signatures)]
     specs = function.structured_input_signature[1]

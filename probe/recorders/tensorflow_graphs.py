@@ -428,4 +428,4 @@ def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
         if key in live.numbers:
             operands.setdefault(live.numbers[key], number)
     made = inlined.steps(plain, operands, len(inner.keys), plain.outputs)
-    return made or Unknown("one of its nodes holds what labels don't know")
+    return made or Unknown("one of its nodes has values that labels can't describe")

@@ -125,8 +125,8 @@ def meaning(call: Call) -> Meaning:
     try:
         made = ROWS[op](call) if op in ROWS else None
     except (KeyError, IndexError, ValueError, TypeError):
-        return Unknown(f"{op} is called in a way that is not known here")
-    return made or Unknown(f"TensorFlow's {op}, as it is called here, is not described")
+        return Unknown(f"{op} has arguments that are not described in probe")
+    return made or Unknown(f"TensorFlow's {op} with these arguments is not described in probe")
 
 
 def _numbers(call: Call) -> tuple[Any, ...]:
@@ -318,7 +318,7 @@ def _fused(call: Call, first: Meaning) -> Meaning:
         elif name in ("GeluExact", "GeluApproximate"):
             behind.append((Each({"GeluExact": "gelu"}.get(name, "gelu_tanh"), "stays"), ()))
         else:
-            return Unknown(f"{call.op} with {name}: nobody said what this computes")
+            return Unknown(f"{call.op} with {name} is not described in probe")
     if isinstance(first, Contracts) and len(behind) == 1 and at == 3:
         return Contracts(first.equation, bias=2)
     return _steps(call, first, (0, 1), behind)

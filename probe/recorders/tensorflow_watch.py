@@ -291,7 +291,7 @@ class Watching:
             gives = [self.seen(outputs[0], path)]
             self._moved(op, path, every, gives, lambda *parts: np.stack(parts))
         elif op not in ("TensorListLength", "TensorListElementShape"):
-            self.said.append(f"{op}: what it gives is taken as an input")
+            self.said.append(f"{op}: its result is treated as an input")
 
     def _element(self, inputs: list[Any]) -> Seen | None:
         held = self.lists.get(inputs[0]._id)

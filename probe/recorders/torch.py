@@ -203,7 +203,7 @@ class _Mode(TorchDispatchMode):
         gives = [values.given(one) for one in fresh]
         for one in written:
             values.written(one)
-        why = "it is compiled, and what happens inside can't be watched"
+        why = "it is compiled, so its operations can't be recorded"
         self.visit(Event("compiled", path, seen, gives, Compiled(why)))
         return given
 

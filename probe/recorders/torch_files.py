@@ -174,7 +174,7 @@ def _script(path: Path) -> Opened:
 def _pickled(path: Path) -> Opened:
     model = torch.load(str(path), map_location="cpu", weights_only=False)
     if not isinstance(model, torch.nn.Module):
-        why = f"it holds a {type(model).__name__}, and weights alone say no architecture"
+        why = f"it holds a {type(model).__name__}, and weights alone do not define an architecture"
         raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
     parameters = inspect.signature(model.forward).parameters.values()
     plain = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]

@@ -61,7 +61,7 @@ def meaning(call: Call) -> Meaning:
         return found(call)
     if torch.Tag.pointwise in call.func.tags:
         return _each(call)
-    return Unknown(f"nobody has said what {call.op} computes")
+    return Unknown(f"{call.op} is not described in probe")
 
 
 def written(call: Call) -> list[torch.Tensor]:
@@ -192,7 +192,7 @@ def _addmm(call: Call) -> Meaning:
 @row("convolution", "_convolution", "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward")
 def _convolution(call: Call) -> Meaning:
     if call.name not in ("convolution", "_convolution"):
-        return Unknown(f"nobody has said what {call.op} computes")
+        return Unknown(f"{call.op} is not described in probe")
     weight, rank = call["weight"], len(call["weight"].shape) - 2
     transposed = bool(call["transposed"])
     kernel = tuple(weight.shape[2:])
@@ -363,7 +363,7 @@ def _encoder_layer(call: Call) -> Meaning:
 @row("_native_multi_head_attention")
 def _native_attention(call: Call) -> Meaning:
     if call["query"] is None or call["mask"] is not None or call["key"] != call["query"]:
-        return Unknown("attention with a mask or with other keys than queries")
+        return Unknown("attention with a mask or with keys that differ from the queries")
     return Whole(((0, 0),), "multi_head_attention", call.numbers())
 
 

@@ -136,7 +136,7 @@ class Alone:
         steady = [all(_same(runs[0], one, dtype) for one in runs) for runs in filled.values()]
         one, other = (runs[0] for runs in filled.values())
         if all(steady) and not (_same(one, other, dtype) and _same(one, plain[0], dtype)):
-            why = "its outputs follow what freed memory was filled with before it ran"
+            why = "its outputs depend on the contents of freed memory"
             return "uninitialised", f"on the {where}, {why}: it reads memory that was not written"
         if not all(_same(plain[0], one, dtype) for one in plain):
             why = "alone, on the same operands, it gives different bits from run to run"

@@ -166,7 +166,7 @@ class Trusted(Stored):
         self.session: Session | None = None
 
     def __enter__(self) -> Self:
-        where = f"{self.folder.name}: its operations are not run again"
+        where = f"{self.folder.name}: its operations can't be run again"
         try:
             found = Target.parse(self.recording.target)
             if why := target.unavailable(found):
@@ -240,8 +240,8 @@ def check(where: Target, model: str) -> dict[str, str]:
     operation, and so does not reach a model.
     """
     if where.version or target.emulated(where) or _elsewhere(where):
-        why = "models are recorded by this Python, with the releases that are installed here"
-        todo = "install probe there too, then: probe record, and probe diff of the two folders"
+        why = "models are recorded in this Python environment, with its releases"
+        todo = "install probe in that environment, run probe record there, then probe diff"
         raise InputError("target", where.text, why, todo)
     if not is_function(model):
         library = library_of(Path(model))
@@ -253,8 +253,8 @@ def check(where: Target, model: str) -> dict[str, str]:
     sessions = where.name in ("onnxruntime", "litert") and not is_function(model)
     if outside and not sessions:
         key, text = next(iter(outside.items()))
-        why = f"{key}={text} says how probe runs single operations, and does not reach a model"
-        todo = "leave it out, and write a function that runs the model so: module:function"
+        why = f"{key}={text} changes how probe runs single operations, and has no effect on a model"
+        todo = "leave it out, or set it in a function that runs the model: module:function"
         raise InputError("target", where.text, why, todo)
     return switches if sessions else {}
 

@@ -75,18 +75,18 @@ def _in_the_way(difference: Difference, one: Aligned) -> str:
     """Why nothing can be said of an operation; empty if something can."""
     meaning = _meaning(difference, one)
     if isinstance(meaning, Unknown):
-        return "it isn't known what it computes"
+        return "it is unknown what it computes"
     if isinstance(meaning, Exact):
         return ""
     if one.left is None or one.right is None:
-        return "it runs on one side alone"
+        return "it exists in one run only"
     if one.groups is not None:
-        return "it is one of several operations that compute the same together"
+        return "it is one of several operations that together match several others"
     if not one.compared:
-        return "" if all(pair.known for pair in one.gives) else "it isn't known what must agree"
+        return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"
     if adds(meaning) or settled(meaning):
         return ""
-    return "its result may depend on the place, and it is not known how"
+    return "its result may depend on the position in an unknown manner"
 
 
 def _asked(one: Aligned, left: Side, right: Side, known: Known) -> ByOrder:

@@ -49,7 +49,7 @@ def parts_of(
         elif isinstance(each, Each) and not others:
             functions.append((each.word, each.numbers))
         else:
-            raise InputError("operation", each.word, "it is computed behind the sum", "")
+            raise InputError("operation", each.word, "it is computed after the sum", "")
     return first, tuple(functions)
 
 
@@ -85,7 +85,9 @@ def as_cases(
         used = meaning.reads if not meaning.pool else (0,)
     mixed = {dtypes[n] for n in (*used, *others)} | {dtypes[-1]}
     if len(mixed) > 1:
-        raise InputError("dtype", "+".join(sorted(mixed)), "operands of several formats", "")
+        raise InputError(
+            "dtype", "+".join(sorted(mixed)), "its operands have different formats", ""
+        )
     if isinstance(meaning, Contracts):
         found = _product(meaning, shapes, outputs[0], dtypes[-1])
     elif isinstance(meaning, Windows) and meaning.kind == "transposed":
@@ -96,7 +98,7 @@ def as_cases(
     elif isinstance(meaning, Reduces):
         found = _reduced(meaning, shapes[0], outputs[0], dtypes[-1])
     else:
-        raise InputError("operation", type(meaning).__name__, "it is no sum of products", "")
+        raise InputError("operation", type(meaning).__name__, "it is not a sum of products", "")
     return [replace(found, functions=functions)]
 
 
@@ -196,7 +198,7 @@ def _fits(bias: tuple[int, ...], axes: _Axes, filters: str) -> bool:
 def _reduced(meaning: Reduces, shape: tuple[int, ...], out: tuple[int, ...], dtype: str) -> AsCase:
     """A sum or a mean along some axes."""
     if meaning.word not in ("sum", "mean"):
-        raise InputError("operation", meaning.word, "it is no sum", "")
+        raise InputError("operation", meaning.word, "it is not a sum", "")
     axes = sorted(axis % len(shape) for axis in meaning.axes)
     rest = [axis for axis in range(len(shape)) if axis not in axes]
     count, rows = prod(shape[axis] for axis in axes), prod(shape[axis] for axis in rest)

@@ -124,7 +124,7 @@ def _meaning(run: Recording, inside: Sequence[Operation], read: tuple[int, ...])
         if isinstance(one.meaning, Unknown):
             return one.meaning
         if isinstance(one.meaning, Steps) or len(one.gives) != 1:
-            return Unknown(f"{one.op} is a part of it, which is several operations itself")
+            return Unknown(f"{one.op} is a part of it that consists of several operations itself")
         shape = run.values[one.gives[0]].shape
         steps.append(Step(one.meaning, tuple(numbers[n] for n in one.reads), shape))
         numbers[one.gives[0]] = len(read) + len(steps) - 1

@@ -335,7 +335,7 @@ def _grouped(
     texts = [counterparts.named(*each) for each in sides]
     made.op = " against ".join(dict.fromkeys(texts))
     made.path = made.path if len(one.operations) == 1 else ""
-    made.note = f"labels say that the right's {texts[1]} computes the same"
+    made.note = f"by its labels, the right run's {texts[1]} computes the same"
 
 
 def selected(chosen: Selection, shape: tuple[int, ...]) -> int:

@@ -226,26 +226,26 @@ class Stored:
             IndexError,
             OverflowError,
         ) as error:
-            why = f"{FILE} does not say what a recording says ({type(error).__name__}: {error})"
+            why = f"{FILE} does not describe a recording ({type(error).__name__}: {error})"
             raise self.broken(why[:200]) from None
 
     def _read(self) -> dict[str, Any]:
         path = self.folder / FILE
         if not path.is_file() or path.is_symlink():
-            why = f"there is no {FILE} in it, so it is no recording"
+            why = f"there is no {FILE} in it, so it is not a recording"
             raise InputError("recording", self.folder, why, "make one with probe record")
         if path.stat().st_size > MOST_JSON:
             raise self.broken(f"{FILE} has {path.stat().st_size:,} bytes")
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise self.broken(f"{FILE} is no JSON ({str(error)[:80]})") from None
+            raise self.broken(f"{FILE} is not JSON ({str(error)[:80]})") from None
         if not isinstance(told, dict) or told.get("format") != FORMAT:
             found = told.get("format") if isinstance(told, dict) else None
             why = f"its format is {found!r}, this release reads {FORMAT}"
             raise InputError("recording", self.folder, why, ANEW)
         if told.get("digest_of_0_to_6") != digest(CHECKED):
-            why = "its digests are of another kind than this release's"
+            why = "its digests are of a different kind from this release's"
             raise InputError("recording", self.folder, why, ANEW)
         return told
 
@@ -307,7 +307,7 @@ class Stored:
         for number, one in enumerate(run.operations):
             early = all(run.values[n].given < number for n in one.reads)
             if not early or any(run.values[n].given != number for n in one.gives):
-                raise self.broken(f"operation {one.name!r} reads what is not there yet")
+                raise self.broken(f"operation {one.name!r} reads a value that does not exist yet")
         known = {n for one in run.operations for n in one.gives}
         if any(v.given >= 0 and n not in known for n, v in enumerate(run.values)):
             raise self.broken("a value is given by no operation")
@@ -319,26 +319,26 @@ class Stored:
         dtype, name = str(one["dtype"]), str(one["digest"])
         container(dtype)
         if not NAME.fullmatch(f"{name}.npy"):
-            raise self.broken(f"{name[:40]!r} is no digest")
+            raise self.broken(f"{name[:40]!r} is not a digest")
         given = int(one.get("given", -1))
         return Value(shape, dtype, name, given, str(one.get("role", "")), str(one.get("name", "")))
 
     def file(self, name: str) -> np.ndarray:
         """Returns the array of a file of the folder. InputError: it is not what its name says."""
         if not NAME.fullmatch(name):
-            raise self.broken(f"{name[:80]!r} is no file of a recording")
+            raise self.broken(f"{name[:80]!r} is not a file of a recording")
         path = self.folder / name
         if path.is_symlink() or not path.is_file():
             raise self.broken(f"{name} is missing, or it is a link")
         try:
             found = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # tokenize's, struct's: whatever is damaged
-            raise self.broken(f"{name} is no array ({str(error)[:80]})") from None
+            raise self.broken(f"{name} is not an array ({str(error)[:80]})") from None
         if not isinstance(found, np.ndarray) or found.nbytes > path.stat().st_size:
-            raise self.broken(f"{name} is not as large as it says")
+            raise self.broken(f"{name} has a different size from the recorded one")
         array = np.asarray(found)
         if digest(array) != name.removesuffix(".npy"):
-            raise self.broken(f"{name} has different bits than when it was recorded")
+            raise self.broken(f"{name} has different bits from when it was recorded")
         return array
 
     def bits(self, name: str) -> np.ndarray:
@@ -357,7 +357,7 @@ class Stored:
             return np.zeros(value.shape, kind)
         array = self.bits(f"{value.digest}.npy")
         if array.nbytes != int(np.prod(value.shape, dtype=int)) * kind.itemsize:
-            raise self.broken(f"{value.digest}.npy is not as large as the value that it holds")
+            raise self.broken(f"{value.digest}.npy has a different size from its value")
         return array.view(kind).reshape(value.shape)
 
     def digests(self, wanted: Sequence[Part], side: int) -> list[str | None]:

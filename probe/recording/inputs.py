@@ -59,7 +59,7 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         except ValueError:
             found[name] = (-1,)
         if any(size < 0 for size in found[name]):
-            raise InputError("shape", text, "no shape", "write name=1x3x224x224")
+            raise InputError("shape", text, "it is not a shape", "write name=1x3x224x224")
     return found
 
 
@@ -98,7 +98,8 @@ def generated(
     sizes that are left open, and how they are given.
     """
     if inputs and not shapes and not any(one.dtype for one in inputs):
-        why = f"the file says no shapes of its inputs ({', '.join(one.name for one in inputs)})"
+        why = "the file does not define the shapes of its inputs "
+        why += f"({', '.join(one.name for one in inputs)})"
         todo = f"give --inputs FILE.npz, or --shape {inputs[0].name}=8x64 for float32 numbers"
         raise InputError("inputs", "(none)", why, todo)
     known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
@@ -125,7 +126,7 @@ def generated(
             found[one.name] = drawn(one, shape, seed + STEP * number)
     if missing:
         names = ", ".join(one.name for one in missing)
-        why = "the model leaves sizes open: " + ", ".join(_open(one) for one in missing)
+        why = "the model does not define all sizes: " + ", ".join(_open(one) for one in missing)
         todo = " ".join(_how(one, vary, most) for one in missing)
         raise InputError("shape", names, why, f"{todo}, or --inputs FILE.npz")
     return found
@@ -170,7 +171,9 @@ def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
     if math.prod(shape) > MOST:
         sizes = "x".join(map(str, shape))
-        raise InputError("shape", f"{one.name}={sizes}", "no memory holds it", "ask for less")
+        raise InputError(
+            "shape", f"{one.name}={sizes}", "it does not fit into memory", "choose a smaller shape"
+        )
     if one.dtype in floats.FORMATS:
         return floats.round_to(operands.normal(seed, "x", shape), one.dtype)
     kind = np.dtype(one.dtype)
@@ -189,7 +192,7 @@ def named(vary: str) -> list[tuple[str, int]]:
     for part in vary.split(","):
         name, _, axis = part.strip().rpartition(":")
         if not name or not (axis.isascii() and axis.isdigit()):
-            raise InputError("vary", vary, "no axis", HOW)
+            raise InputError("vary", vary, "it is not an axis", HOW)
         found.append((name, int(axis)))
     return found
 
@@ -210,8 +213,8 @@ def axes(vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -
     found = _batch(arrays, declared) if vary == "batch" else _length(arrays, declared)
     if not found:
         sizes = ", ".join(_open(one) for one in inputs) or "its inputs have no such axis"
-        why = f"the model leaves no {vary} open: {sizes}"
-        todo = "export it with this axis open, or name the axis: --vary NAME:AXIS"
+        why = f"the model has a fixed {vary}: {sizes}"
+        todo = "export it with a variable size along this axis, or name the axis: --vary NAME:AXIS"
         raise InputError("vary", vary, why, todo)
     return found
 

@@ -174,10 +174,10 @@ def judged(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
 
 def _unexplained(meaning: Meaning) -> str:
     if isinstance(meaning, Unknown):
-        return f"it isn't known what it computes ({meaning.why})" * bool(meaning.why) or (
-            "it isn't known what it computes"
+        return f"it is unknown what it computes ({meaning.why})" * bool(meaning.why) or (
+            "it is unknown what it computes"
         )
-    return "there are no questions for what it computes"
+    return "there is no test for what it computes"
 
 
 def _sides(one: Aligned, left: Side, right: Side, output: int, pair: Pair) -> list[Alone]:
@@ -211,7 +211,7 @@ def judged_sums(one: Aligned, left: Side, right: Side, known: Known) -> Judged:
                 if told.unknown or told.left.orders is None or told.right.orders is None:
                     some = told.unknown or len(told.pairs)
                     why = (
-                        f"of {some} of {len(told.pairs)} outputs it isn't known how they are added"
+                        f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"
                     )
                     return Judged("", why)
                 for some_apart in told.apart.values():
@@ -244,7 +244,7 @@ def _over(one: Aligned, left: Side, right: Side, compare: Compare, how: str, why
             made.apart.append(compare(_sides(one, left, right, output, pair), one.reads))
         except Exception as error:  # a library raises what it likes
             said = " ".join(str(getattr(error, "why", error)).split())[:120]
-            return Judged("", f"it could not be asked: {said or type(error).__name__}")
+            return Judged("", f"it could not be tested: {said or type(error).__name__}")
     return made
 
 

@@ -83,7 +83,7 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     found = _asked(sides, apart)
     if found.word or found.replayed < found.examined:
         return found
-    found.why = "each side computes all of its rows alike; what is done within a row isn't known"
+    found.why = "each side computes all of its rows alike; the order within a row is unknown"
     return found
 
 
@@ -144,7 +144,7 @@ class _Function(_Asked):
             try:
                 self.wide.append(np.broadcast_to(lying, self.shape))
             except ValueError:
-                self.why = "what it reads does not stand at the outputs' places"
+                self.why = "its inputs are not at the positions of its outputs"
 
     def key(self, place: int) -> bytes:
         at = np.unravel_index(place, self.shape)
@@ -191,7 +191,7 @@ class _Rows(_Asked):
         super().__init__(alone)
         self.axes = axes
         if alone.reads[0].shape != self.shape:
-            self.why = "its outputs do not stand at the places of what it reads"
+            self.why = "its outputs are not at the positions of its inputs"
 
     def _row(self, place: int) -> np.ndarray:
         at = np.unravel_index(place, self.shape)
@@ -237,7 +237,7 @@ def _asked(sides: tuple[_Asked, _Asked], apart: np.ndarray) -> Placed:
         replayed += right
     made = Placed("", "", len(chosen), replayed)
     if replayed < len(chosen):
-        made.why = "its outputs do not follow from their own number and place alone"
+        made.why = "its outputs depend on more than their own input and position"
         return made
     told = [
         f"{word}: {_classes(side)}"

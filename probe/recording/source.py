@@ -164,8 +164,8 @@ def _unlike(sides: list[Alone], reads: list[Pair]) -> tuple[str, str]:
             return ("" if kind == "other" else kind), why
     for one in sides:
         if one.reads_more(reads):
-            why = "its outputs follow operands that they were not said to read"
-            return "", f"on the {('left', 'right')[one.place]}, {why}: this is no source"
+            why = "its outputs depend on operands that it was not expected to read"
+            return "", f"on the {('left', 'right')[one.place]}, {why}: this is not a source"
     return "", ""
 
 
@@ -183,7 +183,7 @@ def _other_operands(sides: list[Alone], reads: list[Pair]) -> str:
         mixed = one.selection.put(other, one.selection.taken(mine, 0), 1)
         dtype = sides[1].side.recording.values[one.right].dtype
         if not same(other, mixed.reshape(other.shape), dtype):
-            return "the operands that were taken to agree do not: this is no source"
+            return "the operands were assumed to agree, but differ: this is not a source"
     return ""
 
 
@@ -200,7 +200,7 @@ def _classed(made: Cause, sides: list[Alone], most: int, known: Known) -> Cause:
     elif isinstance(meaning, Normalises):
         found = place.of_rows(sides[0], sides[1], meaning, apart)
     else:
-        why = meaning.why if isinstance(meaning, Unknown) else "there are no questions for it yet"
+        why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         found = place.Placed("", f"not explained yet: {why}")
     made.kind, made.why = found.word, found.why
     made.examined, made.replayed = found.examined, found.replayed
@@ -344,9 +344,12 @@ def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
     elif refused.count("not-a-sum") == 1:
         made.kind, made.causes = "algorithm", {"algorithm": made.examined}
         side = ("left", "right")[refused.index("not-a-sum")]
-        made.why = f"the {side} side does not add the products, the other one does: {evidence}"
+        made.why = (
+            f"the {side} side does not add the products (Winograd or FFT, for example), the other "
+            f"side does: {evidence}"
+        )
     elif refused.count("not-a-sum") == 2:
-        made.why = f"neither side adds the products one by one: {evidence}"
+        made.why = f"neither side adds the products (Winograd or FFT, for example): {evidence}"
     else:
         _of_orders(made, told, counted)
 
@@ -355,7 +358,7 @@ def _of_orders(made: Cause, told: Comparison, counted: Counter[str]) -> None:
     explained = [name for name in counted if name not in ("unexplained", "not-a-sum")]
     if not explained:
         evidence = told.left.evidence or told.right.evidence
-        made.why = "no summation that was revealed gives both sides' bits"
+        made.why = "no revealed summation gives the bits of both sides"
         made.why += f": {evidence}" if evidence else ""
         return
     made.kind = max(explained, key=lambda name: counted[name])
@@ -366,10 +369,10 @@ def _of_orders(made: Cause, told: Comparison, counted: Counter[str]) -> None:
 
 SAID = {
     "order": "the products are added in different orders",
-    "rounding": "the same order, and different products are fused into their additions",
+    "rounding": "the order is the same, but different products are fused into their additions",
     "order+rounding": "the products are added in different orders and fused differently",
     "precision": "operands or partial sums are kept in different formats",
     "flush": "one side flushes subnormal numbers to zero",
-    "reach": "one side reads inputs that have no weight",
+    "reach": "one side reads inputs outside of the window",
 }
 """What a class says of two sums."""

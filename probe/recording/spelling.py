@@ -47,7 +47,7 @@ VOCABULARY: dict[str, type[Meaning]] = {
 }
 """Meanings that a folder has by name."""
 
-WORDLESS = {"is": "Unknown", "why": "a recording on disk has no word for what it computes"}
+WORDLESS = {"is": "Unknown", "why": "a recording on disk can't describe what it computes"}
 
 
 def spelled(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _held(told: Mapping[str, Any], stored: Folder) -> np.ndarray | None:
     """The array of ``_kept``; None where there was no room for it. Raises InputError."""
     kind, shape = str(told["dtype"]), tuple(int(n) for n in told["shape"])
     if not KIND.fullmatch(kind):
-        raise stored.broken(f"{kind[:40]!r} is no type of an array")
+        raise stored.broken(f"{kind[:40]!r} is not a type of arrays")
     if told["file"] is None:
         return None
     size = int(np.prod(shape, dtype=object)) if all(n >= 0 for n in shape) else -1
@@ -158,7 +158,7 @@ def meant(told: Mapping[str, Any], shapes: Shapes, stored: Folder) -> Meaning:
         )
     found = VOCABULARY.get(kind)
     if found is None:
-        return Unknown(f"this release has no word {kind[:40]!r}")
+        return Unknown(f"this release does not know {kind[:40]!r}")
     known = {each.name for each in dataclasses.fields(found)}  # type: ignore[arg-type]
     return found(**{k: _field(v, shapes, stored) for k, v in told.items() if k in known - {"move"}})
 

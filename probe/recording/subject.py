@@ -58,7 +58,7 @@ def opened(model: Any, trust: bool = False, switches: Mapping[str, str] | None =
     if hasattr(model, "plain") and hasattr(model, "record"):
         return _Fixed(model)
     if not callable(model):
-        why = f"{type(model).__name__} is no model, no function and no file"
+        why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
     return Called(model)
 
@@ -77,7 +77,9 @@ def library_of(path: Path) -> str:
     if not path.exists():
         raise InputError("model", path, "there is no such file", f"give a file ({ENDINGS})")
     if path.suffix.lower() not in FILES:
-        ending = f"unsupported file type {path.suffix}" if path.suffix else "it has no ending"
+        ending = (
+            f"unsupported file type {path.suffix}" if path.suffix else "the file has no extension"
+        )
         raise InputError("model", path, ending, f"give a file ({ENDINGS})")
     return FILES[path.suffix.lower()]
 
@@ -85,7 +87,7 @@ def library_of(path: Path) -> str:
 def recorders(library: str) -> Any:
     """Returns the module that watches a library. Raises InputError."""
     if library not in RECORDERS:
-        raise InputError("library", library, "it can't be watched", one_of(library, RECORDERS))
+        raise InputError("library", library, "it can't be recorded", one_of(library, RECORDERS))
     try:
         with (
             without_stderr()
@@ -255,7 +257,7 @@ class Guarded:
             raise
         except SystemExit:
             self.plain()
-            raise RuntimeError("it ends Python while it is watched") from None
+            raise RuntimeError("it ends Python while it is recorded") from None
 
 
 def guarded(call: Callable[[], Any], target: str) -> Any:
@@ -295,7 +297,7 @@ def of_function(
     if any(isinstance(one, np.ndarray | np.generic) for one in leaves):
         if bare is not None and bare[1] and (plain := _of_numpy(*bare)):
             return plain
-        why = "it returns NumPy arrays, which do not say which library computed them"
+        why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
             "NumPy itself, take the arrays as arguments: inputs=(x,)"

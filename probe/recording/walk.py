@@ -41,7 +41,7 @@ NAMES = ("left", "right")
 MOVING = (Moves, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
-CHANGED = "watching changes its outputs"
+CHANGED = "recording changes its outputs"
 
 FILLS = (0x7F, 0x3C)
 """What freed memory is filled with before a first and a second run: NaN, and small numbers."""
@@ -117,8 +117,8 @@ def watched(recorder: Recorder, what: str) -> tuple[Live, list[str]]:
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
     if [digest(one) for one in side.outputs] != plain:
         notes.append(
-            f"{what}: {CHANGED} (a fused or compiled piece runs otherwise when "
-            "it is watched), so what is said of single operations holds for the watched run alone"
+            f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
+            "the results for single operations hold for the recorded run only"
         )
     return side, notes
 
@@ -163,7 +163,7 @@ def unsteady(recorder: Recorder, what: str) -> Nondeterministic:
         name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
         return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
     if number is None:
-        return Nondeterministic(f"{start}, but not while it is watched; {FIX}")
+        return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
     op = ours.operations[number]
     where = f"{op.op} at {op.path}" if op.path else op.op
     return Nondeterministic(
@@ -237,8 +237,8 @@ def _all_outputs(found: Walk) -> None:
     judge(found.left, found.right, pairs)
     if pairs:
         found.notes.append(
-            "the two sides run different operations on the same inputs: all of their outputs are "
-            "taken to be the same thing"
+            "the two sides run different operations on the same inputs; all of their outputs are "
+            "assumed to mean the same"
         )
 
 

@@ -19,7 +19,9 @@ def windows(
     if meaning.kind in ("average", "sum"):
         return _pool(meaning, shapes[0], out, dtype)
     if meaning.kind != "convolution":
-        raise InputError("kind", meaning.kind, "only sums of products in windows have a case", "")
+        raise InputError(
+            "kind", meaning.kind, "only sums of products in windows can be written as a case", ""
+        )
     number, weights = meaning.reads[0], meaning.reads[1]
     shape, rank = shapes[number], len(meaning.spatial)
     batch = [a for a in range(len(shape)) if a not in meaning.spatial and a != meaning.channels]

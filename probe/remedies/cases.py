@@ -217,11 +217,13 @@ def _check_case(case: Case, lengths: Sequence[int]) -> None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
     if not case.spatial_rank:
-        why = "remedies are compared by length, and its rows are its batch"
+        why = "remedies are compared by length, and it has only rows (its batch)"
         raise InputError("op", case.op, why, "use probe.stable for dense layers")
     if len(set(lengths)) < 2:
         text = ",".join(map(str, lengths))
-        raise InputError("lengths", text, "one length can't differ from itself", "give two or more")
+        raise InputError(
+            "lengths", text, "a single length has nothing to differ from", "give two or more"
+        )
 
 
 class _OfCase(Work):

@@ -18,9 +18,9 @@ TURNS = 7
 """Runs of each way, in turns, whose median is told."""
 
 DOCS = {
-    "default": "inputs padded to the least size that has the outputs",
+    "default": "inputs padded to the least size that has all outputs",
     "pad": "inputs padded to the least size that changes no bit",
-    "fixed": "inputs always padded to the fixed size",
+    "fixed": "inputs always padded to the full size",
 }
 
 

@@ -51,7 +51,7 @@ def measure_network(
     """
     fixed = network.fixed if fixed is None else fixed
     if fixed is None:
-        why = "the model does not say for which size it was made"
+        why = "the model does not define its full size"
         raise InputError("fixed", "(none)", why, "give --fixed N")
     geometry = network.geometry(fixed)
     at = at or max(fixed // 10, 1)
@@ -142,7 +142,7 @@ class _OfNetwork(Work):
 
     def layerwise(self, name: str, on: Remedy, safe: SafeLengths) -> Found:
         """Pads every layer by itself with what it computes of padding alone."""
-        found = Found(replace(on, name=name, doc="constants put in before every layer"))
+        found = Found(replace(on, name=name, doc="constants inserted before every layer"))
         found.compared, found.sizes = len(self.contents), self.contents
         plans = Layerwise(safe)
         for one in self.contents:

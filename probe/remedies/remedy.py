@@ -24,7 +24,7 @@ CHUNKS = (64, 256)
 
 SWITCHES = (
     ("threads", "1", "one thread"),
-    ("deterministic", "1", "run-to-run determinism, which promises nothing about lengths"),
+    ("deterministic", "1", "run-to-run determinism, which makes no promise about lengths"),
     ("onednn", "0", "without oneDNN"),
     ("onednn", "1", "with oneDNN"),
     ("mkldnn", "0", "without oneDNN"),
@@ -182,7 +182,7 @@ class Measured:
     def refusal(self, one: Found) -> str:
         """Returns why a remedy can't be used, or why its verdict is not known."""
         if self.part and one.verdict == "exact":
-            return f"exact in the part that was read alone: {self.part}"
+            return f"exact, but only in the supported part: {self.part}"
         return one.refusal
 
     @property
@@ -233,7 +233,9 @@ def advise(measured: Measured) -> Advice:
     keeping = _cheapest(measured, [one for one in exact if one.keeps])
     kept = None if keeping is None else keeping.remedy.name
     if measured.default.verdict == "exact":
-        text = "no remedy is needed: all of these lengths add every output in the same way"
+        text = (
+            "no remedy is needed: every output is added in the same order at all of these lengths"
+        )
         return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
     best = _cheapest(measured, exact)
     if best is None:

@@ -41,9 +41,9 @@ def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
     words = {
         "order": "the products are added in a different order",
         "rounding": evidence.left.summation.rounded_apart(evidence.right.summation)
-        or "products are rounded elsewhere",
+        or "products are rounded at different points",
         "precision": "products or sums are kept in a different precision",
-        "flush": "one side makes zeros of subnormal numbers that the other keeps",
+        "flush": "one side flushes subnormal numbers to zero that the other keeps",
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
     sides = [
@@ -81,8 +81,8 @@ def _no_order(found: Comparison) -> str:
         return ""
     if found.left.case.op.partition("_pool")[1]:
         return (
-            "The averages are added, or rounded, in other ways. Their orders are not revealed: "
-            f"{found.left.case.op} has no weights to reveal them with."
+            "The averages are added in different orders or with different roundings. The orders "
+            f"are not revealed, because {found.left.case.op} has no weights."
         )
     return (
         "No order of additions gives these outputs: as with algorithms that do not form the "

@@ -185,7 +185,7 @@ def stored_finding(path: Path, row: int | None = None) -> Stored:
     if row is None:
         differing = table[table["differing"] > 0]
         if not len(differing):
-            raise StoreError(f"store={path}: no stored comparison differs; sweep other shapes")
+            raise StoreError(f"store={path}: no stored comparison differs; sweep different shapes")
         worst = differing["max_scaled"].fillna(0.0)
         row = int(differing.index[int(worst.to_numpy(float).argmax())])
     if not 0 <= row < len(table):
@@ -193,7 +193,7 @@ def stored_finding(path: Path, row: int | None = None) -> Stored:
         raise InputError("row", row, why, f"give 0 to {len(table) - 1}")
     chosen = table.iloc[row].to_dict()
     if not chosen["differing"]:
-        raise InputError("row", row, "its outputs agree, bit for bit", "give one that differs")
+        raise InputError("row", row, "its outputs agree bit for bit", "give one that differs")
     case = case_of(results, chosen["case_id"])
     found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
     others = tuple(_elsewhere(results, chosen))

@@ -87,7 +87,7 @@ def text(
             arrays[name] = places @ np.array([side.case.filters, 1])
     size = sum(array.nbytes for array in arrays.values())
     if size > LARGEST:
-        why = f"operands and outputs are {size >> 20} MiB, more than a Python file should hold"
+        why = f"operands and outputs are {size >> 20} MiB, too much for a Python file"
         raise InputError("case", sides[0].case.label, why, "take a shorter length or fewer filters")
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     stored = io.BytesIO()
@@ -105,8 +105,10 @@ def _template() -> str:
 def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns what is told of one side, and its arrays."""
     if side.orders is None:
-        why = f"its outputs are {side.refusal}: there is no order to replay"
-        raise InputError("target", side.target.text, why, "take another target, or a nearby length")
+        why = f"its outputs are {side.refusal}, so there is no order to replay"
+        raise InputError(
+            "target", side.target.text, why, "take a different target, or a nearby length"
+        )
     case, operands, orders = side.case, side.operands, side.orders
     kept = side.replays & ~side.reached
     for place in side.variants:
@@ -114,7 +116,7 @@ def _run(side: Run, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray
     index = _index(orders, kept)
     missing = int((index == -1).sum())
     if missing and not partial:
-        why = f"{missing} of {index.size} outputs did not replay"
+        why = f"{missing} of {index.size} outputs have different bits when they are replayed"
         raise InputError("case", case.label, why, "save the others with partial=True (--partial)")
     arrays = {"x": operands.x, "w": operands.w, "y": operands.y, "index": _small(index)}
     arrays |= {} if operands.b is None else {"b": operands.b}

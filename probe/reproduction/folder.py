@@ -137,7 +137,11 @@ def add_emulated(made: Reproduction) -> None:
         return
     right, made.shown, some = proof.replays(made.emulated, made.ran.bits)
     if not right or not some:
-        why = "NumPy does not give the library's bits" if not right else "they are no sums"
+        why = (
+            "the replay in NumPy gives different bits from the library's"
+            if not right
+            else "they are not sums"
+        )
         made.emulated, made.not_emulated, made.shown = "", f"{why}, where the two differ", None
 
 
@@ -172,7 +176,7 @@ def shrunken(
     )
     failed.revive()
     if found is None:
-        why = "the outputs that must agree do, bit for bit"
+        why = "the outputs that must agree do agree, bit for bit"
         todo = "give other lengths, --operands cancel, or --by order; `probe sweep` finds some"
         raise InputError("case", finding.label, why, todo)
     return found
@@ -236,7 +240,7 @@ def emulated(found: Comparison) -> tuple[str, str]:
 def fresh(out: Path, force: bool = False) -> None:
     """Refuses a folder that has files. InputError."""
     if not force and out.is_dir() and any(out.iterdir()):
-        why = "it has files, and they would be overwritten"
+        why = "the folder has files that would be overwritten"
         raise InputError("out", out, why, "give another folder, or --force")
 
 

@@ -112,7 +112,7 @@ def reproduce(
     """
     fixed = fixed or network.fixed
     if fixed is None:
-        raise InputError("fixed", None, "the model does not say a length", "give --against N")
+        raise InputError("fixed", None, "the model does not define a length", "give --against N")
     with open_session(target).start() as session:
         comparer = Comparer(session, network.geometry(fixed), value)
         found = comparer.compare(length, to, seed, whole=False)
@@ -128,7 +128,9 @@ def reproduce(
                 if first is None
                 else (f"{first.name} differs, and no sum: {', '.join(first.causes)}")
             )
-            raise InputError("network", network.name, why, "give another content or padded length")
+            raise InputError(
+                "network", network.name, why, "give a different valid or padded length"
+            )
         cut = network.with_(layers=network.layers[: first.number + 1])
         finding = Padded(cut, content(cut, length, seed), found.padded, fixed, value)
         blocks = _blocks(found, finding.axes)
@@ -241,7 +243,9 @@ class _Layers:
     def whole(self) -> Library:
         """The library, with everything that any layer imports."""
         if not self.libraries:
-            raise InputError("network", self.finding.network.name, "no layer is a call", "add one")
+            raise InputError(
+                "network", self.finding.network.name, "no layer calls the library", "add one"
+            )
         first = self.libraries[0]
         imports = dict.fromkeys(line for one in self.libraries for line in one.imports)
         standard = {name for one in self.libraries for name in one.standard} | self.standard

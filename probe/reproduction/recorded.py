@@ -95,7 +95,7 @@ def _sides(left: Side, right: Side, aligned: Aligned) -> tuple[Alone, Alone]:
     output = next((n for n, one in enumerate(aligned.gives) if not one.equal), None)
     if aligned.left is None or aligned.right is None or output is None:
         raise InputError(
-            "operation", scripts.shown(aligned.name), "it differs nowhere", "give a source"
+            "operation", scripts.shown(aligned.name), "no output of it differs", "give a source"
         )
     pair = aligned.gives[output]
     numbers = ((left, aligned.left), (right, aligned.right))
@@ -116,7 +116,7 @@ def _proved(
     if any(event is None or event.lines is None for event in events):
         made.why = "the recorder of this library writes no lines for this operation"
         if any(type(one.side) is Stored for one in sides):
-            made.why = "a recording's operations are run with --trust (Python: trust=True) alone"
+            made.why = "a recording's operations are run only with --trust (Python: trust=True)"
         scripts.store(work / scripts.OPERANDS, sides)
         made.files.append(scripts.OPERANDS)
         return made
@@ -126,7 +126,7 @@ def _proved(
         try:
             script = scripts.script(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
         except SyntaxError as error:
-            made.why = f"its recorder's lines are no Python: {error.msg}"
+            made.why = f"its recorded code is not valid Python: {error.msg}"
             break
         ran = _run(work, script, times)
         if ran.verdict == proof.VERDICTS[proof.DIFFERS] and _told(ran, expected):
@@ -278,7 +278,7 @@ def _report(
 
 
 def _why(cause: Cause, drawn: bool) -> list[str]:
-    kind = cause.kind or "no word for it yet"
+    kind = cause.kind or "not classified yet"
     found = [f"Class: {kind}. {cause.why[:1].upper()}{cause.why[1:]}."]
     found.append(
         f"Alone, on its recorded operands, it gives the recorded bits: "

@@ -134,7 +134,7 @@ def _title(made: Reproduction) -> str:
     if set(made.explanation.causes) != {"reach"} or targets[0] != targets[1]:
         return program.title(made.finding, targets, *_named(made))
     at = sides[int(made.explanation.right.reached.any())]
-    what = f"{made.finding.case.op} lets NaN and infinities into outputs that don't read them"
+    what = f"{made.finding.case.op} lets NaN and infinities reach outputs that do not read them"
     return f"{made.names[0]} {made.versions[0]}: {what}, at {at}"
 
 
@@ -188,12 +188,16 @@ def _finding(made: Reproduction) -> str:
         head = head if before is None else _effect(before)
         return f"{head}. {_expected(made)} {_example(made)}".rstrip()
     text = f"{_effect(before)}. {_expected(made)} "
-    text += f"Made smaller in {shrunk.calls} tries"
-    text += ", until no single step kept it, to" if shrunk.ended == "minimal" else " to"
+    text += f"Reduced in {shrunk.calls} tries"
+    text += (
+        ", until any further step would make the difference disappear, to"
+        if shrunk.ended == "minimal"
+        else " to"
+    )
     text += f" {finding.label} ({here}, {far}). {_example(made)}"
     kept = made.kept or {}
     if kept.get("cause") is False:
-        text += f" The cause is another one there: {', '.join(found.causes)}."
+        text += f" The cause of the smaller case is different: {', '.join(found.causes)}."
     if kept.get("kernels") is False:
         text += " Different kernels run there."
     if shrunk.near is not None:
@@ -228,7 +232,7 @@ def _ran(kernels: Kernels) -> str:
 
 
 def _far(ulp: int | None) -> str:
-    return "not by numbers" if ulp is None else f"by up to {ulp:,} ulp"
+    return "not by a number of ulps" if ulp is None else f"by up to {ulp:,} ulp"
 
 
 def _example(made: Reproduction) -> str:

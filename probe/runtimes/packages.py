@@ -213,7 +213,7 @@ def missing(version: str) -> str:
     """What to say where :func:`interpreter` gives None: what is needed and how people get it."""
     by_uv = tuple(int(part) for part in version.split(".")) >= UV_OLDEST
     ways = ([f"uv python install {version}"] if by_uv else []) + [f"pyenv install {version}"]
-    where = "it is not this Python, and not on PATH, in pyenv or in uv"
+    where = "it is not this Python, and was not found on PATH, in pyenv or in uv"
     return f"it needs Python {version}, and {where}; {' or '.join(ways)}"
 
 
@@ -321,5 +321,5 @@ def complaint(printed: str) -> str:
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]
     full = [FULL] if FULL in text else []
     errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal|cause:)", line)]
-    said = full[:1] or errors[:2] or lines[-3:] or ["it failed and said nothing"]
+    said = full[:1] or errors[:2] or lines[-3:] or ["it failed without a message"]
     return " ".join(said)[:300]

@@ -58,7 +58,7 @@ def provide(given: Path | None = None) -> Path:
 def _make(root: Path) -> None:
     for program in ("apt-get", "dpkg"):
         if shutil.which(program) is None:
-            why = f"an arm64 root folder is made by {program}, which this system hasn't"
+            why = f"an arm64 root folder is made by {program}, which this system does not have"
             raise Failed(f"{why}; give one with --sysroot")
     shutil.rmtree(root, ignore_errors=True)
     work = root / "apt"

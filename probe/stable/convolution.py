@@ -14,7 +14,7 @@ WIDER = {
 
 
 def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
-    """A prefix-stable convolution of ``x``, in the layout and by the operations of its own library.
+    """Computes a prefix-stable convolution of ``x``, in the layout of its library.
 
     TensorFlow: x (batch, *spatial, channels), w (*kernel, channels / groups, filters).
     PyTorch: x (batch, channels, *spatial), w (filters, channels / groups, *kernel).
@@ -30,7 +30,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
 
 
 def dense(x, w, b=None, accumulate=None):
-    """A dense layer whose rows don't depend on each other: ``x @ w + b`` (PyTorch: ``w.T``).
+    """Computes a dense layer whose rows don't depend on each other: ``x @ w + b`` (torch: ``w.T``).
 
     x (..., in_channels); w (in_channels, filters) in TensorFlow, (filters, in_channels) in PyTorch;
     b (filters,) or None. Products are added in the order of the channels, the bias last.

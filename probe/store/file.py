@@ -246,7 +246,7 @@ def footer(path: Path) -> pa.Schema:
         raise StoreError(f"file={path.name}: not written by probe; move it out of the store")
     if int(version) > schema.VERSION:
         raise StoreError(
-            f"schema_version={version}: {path.name} is of a newer format than this probe's "
+            f"schema_version={version}: {path.name} is in a newer format than this probe's "
             f"{schema.VERSION}; update probe to read it"
         )
     return found
@@ -286,7 +286,7 @@ def state(path: Path) -> tuple[int, int, int]:
 def same(path: Path, before: tuple[int, int, int]) -> None:
     """FileNotFoundError where the file was replaced since."""
     if state(path) != before:
-        raise FileNotFoundError(2, "replaced meanwhile", str(path))
+        raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 
 
 @lru_cache(4096)
@@ -303,7 +303,7 @@ def _verified(path: Path, *_: int) -> bool:
         raise
     except OSError as error:
         raise damaged(path, error) from error
-    raise damaged(path, ValueError("its bytes are not those that were written"))
+    raise damaged(path, ValueError("its bytes have changed since it was written"))
 
 
 def _opened(path: Path) -> pq.ParquetFile:

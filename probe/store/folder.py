@@ -29,7 +29,7 @@ _Chunk: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 
 
 class Store:
-    """A machine's folder of tables, to be written; a context manager.
+    """Writes the tables of a machine's folder; a context manager.
 
     It flushes on leaving (also by Ctrl-C or an error), and by itself after ``flush_rows`` rows or
     ``flush_seconds``: no more than that is lost to a power cut. May be shared by threads. Several
@@ -52,7 +52,7 @@ class Store:
 
     @classmethod
     def here(cls, experiment: str | Path, **options: Any) -> Store:
-        """The store of this machine in an experiment's folder: ``results/NAME/<machine>``."""
+        """Returns this machine's store in an experiment's folder: ``results/NAME/<machine>``."""
         return cls(Path(experiment) / machine.label(), **options)
 
     def _open(self) -> None:

@@ -226,6 +226,8 @@ def of_machines(sources: Sequence[Path], out: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for source in sources:
         if (out / source.name).resolve() == source:
-            raise StoreError(f"out={out}: is one of the merged folders; choose another folder")
+            raise StoreError(
+                f"out={out}: this is one of the merged folders; choose a different folder"
+            )
         found.setdefault(source.name, []).append(source)
     return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """The stored tables of one or more machine folders.
+    """Reads the stored tables of one or more machine folders.
 
     Every table of ``schema.TABLES`` is an attribute, a pandas frame read when first asked for:
     ``results.comparisons``. Tables other than :data:`CONTENT` have a column ``machine``, the
@@ -72,7 +72,7 @@ class Results:
 
     @functools.cached_property
     def machines(self) -> list[str]:
-        """Names of the machine folders, each once."""
+        """Returns the names of the machine folders, each once."""
         return list(dict.fromkeys(folder.name for folder in self.folders))
 
     def arrow(self, name: str) -> pa.Table:
@@ -109,7 +109,7 @@ class Results:
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that have a file."""
+        """Returns the names of the tables that have a file."""
         return [name for name in schema.TABLES if self.stored(None).files(name)]
 
     def count(self, name: str) -> int:
@@ -131,7 +131,7 @@ class Results:
 
 
 def load(*paths: str | Path, tolerant: bool = False) -> Results:
-    """Stored results under the given folders, which may be copies from several machines.
+    """Returns the stored results under the given folders, which may be of several machines.
 
     ``tolerant``: files that are damaged or of a newer format are ``left_out``, for which every file
     is read once. Errors (StoreError, one line): no such folder, no store in it, else a damaged
@@ -141,7 +141,9 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
     for path in paths:
         found = machine_folders(Path(path))
         if not found:
-            raise StoreError(f"path={path}: holds no stored results; `probe sweep` or `run` first")
+            raise StoreError(
+                f"path={path}: there are no stored results; run `probe sweep` or `probe run` first"
+            )
         folders.extend(folder for folder in found if folder not in folders)
     left_out: dict[Path, str] = {}
     for path in dict.fromkeys(path for folder in folders for path in _files(folder)):
@@ -149,7 +151,7 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
             file.verify(path) if tolerant else file.footer(path)
         except FileNotFoundError:
             if tolerant and path.is_symlink():
-                left_out[path] = f"file={path.name}: a link to nothing; fix it"
+                left_out[path] = f"file={path.name}: the link leads to no file; correct it"
             continue  # another process has just compacted it away
         except StoreError as error:
             if not tolerant:

@@ -85,7 +85,9 @@ def _checked(duckdb: Any, sql: str) -> None:
     except duckdb.Error as error:
         raise _wrong(sql, error) from None
     if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
-        raise InputError("sql", _short(sql), "it is not one query that reads", "write one SELECT")
+        raise InputError(
+            "sql", _short(sql), "it is not a single query that only reads", "write one SELECT"
+        )
 
 
 def _wrong(sql: str, error: Exception) -> InputError:

@@ -303,7 +303,7 @@ class _CaseSweep:
             except TargetError as error:
                 self._after(error)
         if self.once is not None:
-            self._fail(self.once, None, "it went well when it was run again")
+            self._fail(self.once, None, "it succeeded when it was run again")
 
     def _attempt(self) -> None:
         plan = self.plan

@@ -36,7 +36,7 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
         why = "a sweep compares each value with the longest"
         raise InputError(f"{vary} values", shown, why, "give two or more, such as 5..64")
     if distinct[0] < 1:
-        raise InputError(f"{vary} values", shown, "must be 1 or more", "leave out the others")
+        raise InputError(f"{vary} values", shown, "they must be 1 or more", "leave out the others")
     return distinct[:-1], distinct[-1]
 
 
@@ -46,7 +46,9 @@ def _layouts(values: list[int]) -> tuple[list[int], int]:
     others = [value for value in values if value != own]
     if not others:
         why = "a sweep compares each layout with contiguous"
-        raise InputError("layouts", layout.CONTIGUOUS, why, "give others, such as transposed")
+        raise InputError(
+            "layouts", layout.CONTIGUOUS, why, "give different ones, such as transposed"
+        )
     for value in others:
         window.shown("layout", value)
     return others, own
@@ -175,7 +177,7 @@ def nonsense(
         return "its columns are not of one length"
     asked = [*arrays["at"].tolist(), *(at for at, *_ in header["failures"])]
     if len(set(asked)) < len(asked) or not set(asked) <= set(wanted):
-        return "it answers what was not asked"
+        return "it answers a different question"
     for at, compared, differing in zip(
         *(arrays[name].tolist() for name in ("at", "compared", "differing")), strict=True
     ):

@@ -27,7 +27,7 @@ from probe.target import Target
 from probe.thresholds import by_order
 
 WHAT = ("bits", "order", "stability")
-ASSUMPTION = "what changed between the two ends changed once"
+ASSUMPTION = "only one change happened between the two releases"
 
 Tell = Callable[[str], None]
 
@@ -90,7 +90,7 @@ def first_change(releases: Sequence[str], ask: Callable[[str], Step]) -> Found:
     ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
     for end in ends:
         if end.seen is None:
-            raise InputError("release", end.version, end.why, "take another end")
+            raise InputError("release", end.version, end.why, "take a different release")
     if ends[0].seen == ends[1].seen:
         return Found(None, None, list(steps.values()))
     low, high = 0, len(releases) - 1
@@ -111,9 +111,9 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
     for end in (left, right):
         if end.version is None:
             todo = f"write {end.name}==1.2.3"
-            raise InputError("target", end.text, "it names no release", todo)
+            raise InputError("target", end.text, "it does not name a release", todo)
     if left.with_(version=None) != right.with_(version=None):
-        why = f"{left.text} is another target, not another release"
+        why = f"{left.text} is a different target, not only a different release"
         raise InputError("and", right.text, why, "use one library, device and set of switches")
     known = list(given) or RELEASED.get(left.name, ())
     if not known:
@@ -122,7 +122,7 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
     ends = [str(left.version), str(right.version)]
     low, high = sorted(number(end) for end in ends)
     if low == high:
-        raise InputError("and", right.text, "both ends are one release", "take another one")
+        raise InputError("and", right.text, "both are the same release", "take a different one")
     inner = [one for one in known if low < number(one) < high]
     order = sorted({*ends, *inner}, key=number)
     return order if number(ends[0]) == low else order[::-1]
@@ -238,6 +238,6 @@ def bisect(
     Errors: InputError; StoreError.
     """
     if what not in WHAT:
-        raise InputError("what", what, "there is no such thing to ask", f"use {' or '.join(WHAT)}")
+        raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
     between = releases_between(left, right, releases)
     return first_change(between, Question(case, left, lengths, what, store, keep, tell))

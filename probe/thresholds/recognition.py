@@ -34,7 +34,7 @@ TRIES = 3  # lengths in a row at which nothing could be revealed, before it isn'
 UNKNOWN = -1
 NOTHING = -2  # a window that reads padding only: there is nothing to add
 
-NOT_ASKED = "summations were recognised by the bits of a few calls alone"
+NOT_ASKED = "summations were recognised by the bits of a few calls only"
 BUDGET = 1024  # questions that a length may cost to certify its outputs
 
 Kind = tuple[int, ...]
@@ -114,7 +114,9 @@ class Recogniser:
             call.certify(budget)
         if call.open.any():
             self.failed += 1
-            self.evidence = self.evidence or "the answers fit a tree that does not replay"
+            self.evidence = (
+                self.evidence or "the results agree with a tree whose replay gives different bits"
+            )
         else:
             self.failed = 0
         self.popular.sort(key=lambda number: -call.count_of(number))
@@ -335,7 +337,7 @@ class _Call:
     def certify(self, budget: int) -> None:
         """Asks every output for all of its summation; reveals those apart that answer otherwise."""
         if not self.whole:
-            self.uncertified = "not every output was looked at"
+            self.uncertified = "not every output was examined"
             return
         self.uncertified, refuted = "", self._refuted(budget, ~self.open)
         if refuted.any():

@@ -171,10 +171,10 @@ def find(
     """
     if not case.spatial_rank:
         todo = "sweep its batch by order: probe sweep --vary batch --by order --values 1..64"
-        raise InputError("op", case.op, "it has no length to search", todo)
+        raise InputError("op", case.op, "it has no length", todo)
     first = max(case.shortest_length, case.effective_kernel[-1])
     if upto < first:
-        why = f"the shortest length at which a window meets no padding is {first}"
+        why = f"the shortest length with a window without padding is {first}"
         raise InputError("upto", upto, why, "raise it")
     search = _Search(session, case, seconds, progress)
     search.result.limited = _fit(search, upto, memory)
@@ -355,7 +355,7 @@ class _Search:
         result.assumed.append("operands are finite; `probe window` asks what NaN gets into")
         if any(not found.whole for found in self.seen.values()):
             result.assumed.append(
-                f"calls of more than {ALL} outputs: rows that were not looked at are like the "
+                f"calls of more than {ALL} outputs: rows that were not examined are like the "
                 f"{ENDS} at either end, in the middle and scattered"
             )
 

@@ -247,9 +247,11 @@ def _reason(left: _Side, right: _Side, vary: str) -> str:
     for axis, stride in enumerate(left.windows.windows.stride):
         ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
         if (theirs - ours) % stride:
-            return f"{ours} and {theirs} zeros before: no multiple of the stride {stride} apart"
+            return (
+                f"{ours} and {theirs} zeros before: this is not a multiple of the stride {stride}"
+            )
     if vary == "filters" and left.windows.groups > 1:
-        return "filters moved to another group, or the other side has fewer"
+        return "filters are in a different group, or the other side has fewer"
     if vary == "length" or left.windows.around != right.windows.around:
-        return "windows meet the padding at another place, or the other side has none like them"
+        return "windows contain padding at a different place, or the other side has no such windows"
     return f"the other side has fewer {'filters' if vary == 'filters' else 'batch entries'}"

@@ -33,18 +33,18 @@ FRAMEWORKS = {
 """Frameworks by name, and the target that runs each here. A target's name is taken too."""
 
 PLAIN = {
-    "torch": "PyTorch pads both sides alike",
-    "tensorflow": "tf.nn pads by VALID and SAME, or as it is told",
-    "keras": "a Keras layer knows valid and same alone",
+    "torch": "PyTorch pads both ends equally",
+    "tensorflow": "tf.nn pads by VALID, SAME or explicit numbers",
+    "keras": "a Keras layer supports only valid and same",
     "jax": "JAX takes any padding",
     "onnx": "ONNX takes any padding: all numbers before, then all after",
-    "caffe": "Caffe pads both sides alike",
+    "caffe": "Caffe pads both ends equally",
 }
 
 
 @dataclass(frozen=True)
 class Equivalent:
-    """How ``framework`` reads the windows of a case; :func:`equivalent` makes it.
+    """Says how ``framework`` reads the windows of a case; :func:`equivalent` makes it.
 
     ``padding``: zeros (or, in pooling, what stands for padding) before and after each axis, what is
     asked of the framework itself or added by hand. ``ceil_mode``: whether pooling must round sizes
@@ -76,20 +76,20 @@ def equivalent(case: Case, framework: str) -> Equivalent:
     choice("framework", framework, FRAMEWORKS)
     what = case.operation
     if not what.windows:
-        raise InputError("op", case.op, "has no windows", "use a convolution or pooling")
+        raise InputError("op", case.op, "it has no windows", "use a convolution or pooling")
     pairs = case.pads()
     if framework == "caffe":
         return _caffe(case, pairs)
     if framework == "keras" and not what.depthwise and max(case.stride) > 1 < max(case.dilation):
         why = "Keras refuses strides together with dilations"
-        raise InputError("dilation", by(case.dilation), why, "use another framework")
+        raise InputError("dilation", by(case.dilation), why, "use a different framework")
     resolved = case.with_(padding=pairs, ceil_mode=case.rounds_up)
     note = "; ".join(filter(None, (PLAIN[framework], _sizes(case, pairs), _pooling(case))))
     whole = (slice(None),) * case.spatial_rank
     try:
         lines = _written(framework, case, pairs)
     except Unsupported as error:
-        raise InputError("framework", framework, str(error), "use another framework") from None
+        raise InputError("framework", framework, str(error), "use a different framework") from None
     return Equivalent(
         *(framework, FRAMEWORKS[framework], pairs, case.rounds_up, lines, note),
         *(_kept_word(case, lines) or resolved, whole),
@@ -148,7 +148,7 @@ def _pooling(case: Case) -> str:
     pool = case.pool
     if not pool:
         return ""
-    parts = ["a last window reaches beyond the input"] if case.rounds_up else []
+    parts = ["the last window reaches beyond the input"] if case.rounds_up else []
     if pool == "max":
         parts.append("padding is " + ("zeros" if case.pad_with == "zeros" else "-inf, not 0"))
     else:
@@ -170,7 +170,7 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     changes = {"ceil_mode": True, "pad_with": "zeros" if pool == "avg" else "nothing"}
     resolved = case.with_(padding=around, **(changes if pool else {}))
     said = (
-        *(PLAIN["caffe"], "the outputs that are not wanted are cropped" if cropped else ""),
+        *(PLAIN["caffe"], "the extra outputs are cropped" if cropped else ""),
         *("pooling rounds sizes up" if pool else "", _sizes(case, pairs), _pooling(case)),
     )
     note = "; ".join(filter(None, said))
@@ -199,7 +199,7 @@ def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) 
     pool, padded = case.pool, any(map(any, pairs))
     if not pool:
         return
-    todo = "pad the input by another layer, or use another framework"
+    todo = "pad the input in a separate layer, or use a different framework"
     zeros = case.pad_with == "zeros"
     if any(pad >= extent for (pad, _), extent in zip(around, case.effective_kernel, strict=True)):
         why = "Caffe's pooling padding must be smaller than its window"
@@ -207,5 +207,5 @@ def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) 
     if pool == "max" and zeros and padded:
         raise InputError("pad_with", "zeros", "Caffe's maximum leaves padding out", todo)
     if pool == "avg" and around != (pairs if zeros else ((0, 0),) * len(pairs)):
-        why = "Caffe's average counts its own symmetric padding and no other"
+        why = "Caffe's average counts only its own symmetric padding"
         raise InputError("padding", case.padding_text, why, todo)

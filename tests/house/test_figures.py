@@ -47,7 +47,7 @@ def padded_network():
     assert crossed == 0
     return [
         (README, f"{crossed} of {taken:,} decisions"),
-        (EXPERIMENTS, f"exact at all {len(lengths):,} contents"),
+        (EXPERIMENTS, f"exact at all {len(lengths):,} valid lengths"),
         (EXPERIMENTS, f"of {taken:,} decisions none changed"),
     ]
 

@@ -183,12 +183,14 @@ def test_wrong_input_is_an_input_error():
         "target=refrence: there is no such library; did you mean reference": lambda: probe.order(
             CASE.with_(length=9), "refrence"
         ),
-        "length=None: an order belongs": lambda: probe.order(CASE, "reference"),
-        r"lengths=5..9: not whole numbers; write range\(5, 41\)": lambda: probe.sweep(CASE, "5..9"),
+        "length=None: the order depends": lambda: probe.order(CASE, "reference"),
+        r"lengths=5..9: these are not whole numbers; write range\(5, 41\)": lambda: probe.sweep(
+            CASE, "5..9"
+        ),
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
         "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
-        "fixed=None: the model does not say a length; give --fixed N: the length that content": (
+        "fixed=None: the model does not define a length; give --fixed N: the full": (
             lambda: probe.network(
                 {"rank": 1, "in_channels": 1, "layers": [{"op": "conv1d", "kernel": 3}]},
                 "reference",
@@ -236,7 +238,7 @@ def test_what_is_no_case_no_number_or_no_count_is_refused():
         lambda: probe.sweep("conv1d", [5, 9], "reference"),
         lambda: probe.reproduce("conv1d", "reference", 5, 9, out="nowhere"),
     ):
-        with pytest.raises(InputError, match=r"no probe\.Case"):
+        with pytest.raises(InputError, match=r"not a probe\.Case"):
             ask()
     with pytest.raises(InputError, match="NoneType, not a number"):
         probe.order(lambda x: None, 9)

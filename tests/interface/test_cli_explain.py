@@ -92,7 +92,7 @@ def test_what_does_not_repeat_itself_is_said(capsys):
     words = "--op conv1d --kernel 3 --in-channels 4 --length 8 --target reference,algorithm=random"
     found, text = ran(capsys, f"order {words} --fail-on finding", status=1)
     assert found["refusal"] == "nondeterministic" and found["orders"] == []
-    assert "nondeterministic: the same shape again gives different bits" in text
+    assert "nondeterministic: the same shape, run again, gives different bits" in text
 
 
 def test_the_orders_of_one_shape(capsys):
@@ -116,7 +116,7 @@ def test_windows_as_predicted(capsys):
     assert [one["reads"] for one in found["windows"]] == [
         *([None, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, None])
     ]
-    assert "out[0] reads x[-] x[0] x[1]" in text and "all where padding=same says" in text
+    assert "out[0] reads x[-] x[0] x[1]" in text and "all are where padding=same puts them" in text
 
 
 def test_windows_of_groups_and_a_batch(capsys):

@@ -48,12 +48,12 @@ def test_exit_statuses_are_in_the_help(capsys):
 def test_what_fixed_means_is_said(capsys):
     for command in ("network", "remedies"):
         out = " ".join(ran(capsys, f"{command} --help")[1].split())
-        assert "the one that content is padded to where" in out
+        assert "to which inputs are usually padded" in out
 
 
 ERRORS = {
     "order --op cnov1d --kernel 5 --length 9": ("op", "cnov1d", "unknown", "input", 2),
-    "order --op conv1d --kernel 5": ("length", None, "an order belongs", "input", 2),
+    "order --op conv1d --kernel 5": ("length", None, "the order depends", "input", 2),
     "explian": ("command", "explian", "there is no such command", "input", 2),
     "targets --colour": ("option", "--colour", "there is no such option", "input", 2),
     "order --op sum --length 9 --target reference==9": (
@@ -219,4 +219,7 @@ def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, caps
 
     monkeypatch.setattr("probe.machine.facts", lacks)
     assert shell.run(["machine"]) == 2
-    assert capsys.readouterr().err == "probe: package=jinja2: this needs it; pip install jinja2\n"
+    assert (
+        capsys.readouterr().err
+        == "probe: package=jinja2: it is not installed; run pip install jinja2\n"
+    )

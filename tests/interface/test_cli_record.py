@@ -100,7 +100,7 @@ def test_nothing_known_is_unknown_and_a_finding():
 
     found = probe.first_difference(strange(X[:2]), strange(X), explain=False)
     assert found.verdict == "unknown" and found.finding
-    assert "it isn't known which must agree" in repr(found)
+    assert "it is not known which outputs must agree" in repr(found)
 
 
 def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
@@ -114,7 +114,7 @@ def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
     found.reproduce("report", "block.first")
     assert [str(one[0]) for one in written] == ["report"] * 2
     assert written[0][3] is found.first and written[0][4].kind == "order"
-    with pytest.raises(InputError, match="source=head: this operation is no source"):
+    with pytest.raises(InputError, match="source=head: this operation is not a source"):
         found.reproduce("report", "head")
 
 
@@ -134,20 +134,20 @@ REFUSED = {
     "record tapes:noisy --out run": (3, "the run gives different bits each time"),
     "record tapes:nothing --out run": (2, "model=tapes:nothing: AttributeError"),
     "record nowhere.onnx --out run": (2, "there is no such file"),
-    "record tapes:left": (2, "out=(none): it is needed"),
-    "record tapes:left --out run --most lots": (2, "most=lots: no number of bytes"),
+    "record tapes:left": (2, "out=(none): it is required"),
+    "record tapes:left --out run --most lots": (2, "most=lots: it is not a number of bytes"),
     "record tapes:left --out .": (2, "out=.: it exists already"),
-    "record tapes:left --out run --shape x": (2, "shape=x: no shape"),
+    "record tapes:left --out run --shape x": (2, "shape=x: it is not a shape"),
     "record tapes:left --out run --target reference,algorithm=pairwise": (
-        *(2, "algorithm=pairwise says how probe runs single operations"),
+        *(2, "algorithm=pairwise changes how probe runs single operations"),
     ),
-    "record tapes:left --out run --target reference==9": (2, "recorded by this Python"),
+    "record tapes:left --out run --target reference==9": (2, "recorded in this Python"),
     "diff here there": (2, "recording=here: there is no recording.json in it"),
     "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
-    "network tapes:left --vary batch": (2, "at=(none): the left side's size is needed"),
+    "network tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
     "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
     "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
-    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it is for padding"),
+    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it compares padded lengths"),
     "network nine-layers --at 1 --against 3": (2, "there is no such file"),
 }
 

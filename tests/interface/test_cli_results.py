@@ -130,7 +130,7 @@ def test_stores_are_merged_by_machine(capsys):
     assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
     assert ran(capsys, "results all")[0] == ran(capsys, "results results")[0]
     assert shell.run("merge all --out all".split()) == 2
-    assert "choose another folder" in capsys.readouterr().err
+    assert "choose a different folder" in capsys.readouterr().err
 
 
 def test_a_store_is_explained(capsys):
@@ -217,6 +217,6 @@ def test_a_cell_that_fails_is_one_line(checkout):
 def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
     assert shell.run(["run", "demo"]) == 0
     out, err = capfd.readouterr()
-    assert "results in results/demo" in out and "there is no notebooks/demo.ipynb" in err
+    assert "results in results/demo" in out and "notebooks/demo.ipynb does not exist" in err
     assert shell.run(["run", "other"]) == 2
     assert "run one of demo\n" in capfd.readouterr().err

@@ -106,9 +106,9 @@ def test_the_text_says_what_to_do_next(capsys):
 
 def test_no_difference_is_not_called_stable(capsys):
     words = "--lengths 5..9 --target reference --no-store"
-    assert "chosen to show a changed order" in swept(capsys, words, json_too=False)[1]
+    assert "that show nearly every change of order" in swept(capsys, words, json_too=False)[1]
     words += " --operands normal"
-    assert "another order may show with others" in swept(capsys, words, json_too=False)[1]
+    assert "The orders may still differ" in swept(capsys, words, json_too=False)[1]
 
 
 @pytest.mark.parametrize("store", ["file/x", "file"])

@@ -134,7 +134,7 @@ def test_what_reads_all_of_the_axis_is_named():
     )
     found = graph(lambda x: mean(residual()(x))).sized(4)
     assert (found.least, found.safe) == (FIXED, FIXED)
-    assert found.at_least.name == "mean" and "read all of the padded axis" in found.at_least.why
+    assert found.at_least.name == "mean" and "read the whole padded axis" in found.at_least.why
 
 
 def test_a_state_that_is_carried_keeps_the_places_of_content():
@@ -245,7 +245,7 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
     assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
     assert "certified" in repr(found) and found.picture() is None
-    with pytest.raises(InputError, match="content=25: the fixed size is 24"):
+    with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
         answered(residual(), lengths=[5], padded=3)

@@ -165,7 +165,7 @@ def test_a_description_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"layers": []}, "network=network: there is no layer"),
+        ({"layers": []}, "network=network: no layer"),
         ({"layers": [{"op": "conv1d", "kernal": 3}]}, "kernal=3: a layer has no such word"),
         ({"layers": [{"op": "lstm"}]}, "op=lstm: .*use one of|op=lstm: "),
         ({"layers": [{"op": "conv2d"}]}, "op=conv2d: it has 2 spatial axes.*conv2d_1"),
@@ -181,9 +181,9 @@ def test_descriptions_that_are_none(given, message):
 
 def test_content_longer_than_the_fixed_length_is_refused():
     geometry = nine_layers(width=1).geometry(2400)
-    with pytest.raises(InputError, match="content=2401: the fixed length is 2400"):
+    with pytest.raises(InputError, match="content=2401: the full length is 2400"):
         geometry.requirement(2401)
     with pytest.raises(
-        InputError, match="length=100: conv5 .* gets 1x2, and no window fits; use 2300 or more"
+        InputError, match="length=100: conv5 .* of size 1x2, which is smaller .*; use 2300 or more"
     ):
         nine_layers(width=1).sizes(100)

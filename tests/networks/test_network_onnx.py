@@ -166,10 +166,10 @@ def test_the_model_that_a_network_runs_as_is_read_as_the_network(rank):
     ("node", "why"),
     [
         (("Transpose", ["y"], {"perm": [0, 2, 1, 3]}), "other axes"),
-        (("MatMul", ["y", "d"], {}), "not known"),
+        (("MatMul", ["y", "d"], {}), "unknown"),
         (("Pad", ["y", "pads"], {}), "channels"),
         (("Pad", ["y", "crops"], {}), "crops"),
-        (("Mul", ["y", "wide"], {}), "not known"),
+        (("Mul", ["y", "wide"], {}), "unknown"),
     ],
 )
 def test_what_is_no_layer_of_ours_ends_the_chain_with_the_reason(node, why):

@@ -143,7 +143,7 @@ def test_a_reader_says_how_much_of_a_model_it_read(parts, name):
     assert (found.examined, found.operations_total) == (examined, total)
     assert found.suffix is not None and found.suffix.name == stop and found.suffix.todo
     assert found.part == f"layer{'s 1 to' if examined > 1 else ''} {examined} of {total}; " + (
-        f"what follows from `{stop}` on is not judged"
+        f"the layers from `{stop}` on are not examined"
     )
     if name.endswith("add"):
         assert "joins several branches" in found.suffix.why and found.suffix.todo == BRANCHED
@@ -222,9 +222,9 @@ def test_a_difference_inside_the_part_is_still_a_finding(tmp_path, run):
     part.save(tmp_path / "part.json")
     words = ["--network", tmp_path / "part.json", "--length", 2, "--target", SWITCHES, "--times", 1]
     text = run("reproduce", *words, "--kernels", "none", "--out", tmp_path / "report")
-    assert text.splitlines()[0].startswith("layer 1 of 3; what follows from `add` on")
+    assert text.splitlines()[0].startswith("layer 1 of 3; the layers from `add` on")
     text = run("network", tmp_path / "part.json", "--lengths", 2, "--target", SWITCHES)
-    assert text.startswith("network: layer 1 of 3; what follows from `add` on is not judged")
+    assert text.startswith("network: layer 1 of 3; the layers from `add` on are not examined")
     assert "whether the outputs of the whole model differ is unknown" in " ".join(text.split())
 
 
@@ -305,9 +305,9 @@ def test_a_keras_model_with_two_outputs_or_layers_of_the_users_is_read_in_part()
     a = layers.Conv1D(4, 3, name="a")(entry)
     b = layers.Conv1D(4, 3, name="b")(a)
     found = Network.load(keras.Model(entry, [a, b]))
-    assert found.suffix.name == "a" and "another output" in found.part
+    assert found.suffix.name == "a" and "a second output" in found.part
     found = Network.load(keras.Model(entry, Conv1D(2, 3, name="own")(a)))
-    assert found.suffix.name == "own" and "class of its own" in found.suffix.why
+    assert found.suffix.name == "own" and "custom class" in found.suffix.why
 
 
 def test_what_keras_computes_beside_its_layers_ends_the_chain():
@@ -329,14 +329,14 @@ def test_what_keras_computes_beside_its_layers_ends_the_chain():
         (keras.Model(entry, a * 2.0), "is not supported", 1),
         (scaled, "is not supported", 1),
         (keras.Model(other, keras.Model(entry, a * 2.0)(other)), "is not supported", 1),
-        (keras.Model(other, layers.ReLU()(inner(other)[0])), "another output", 2),
+        (keras.Model(other, layers.ReLU()(inner(other)[0])), "a second output", 2),
         (keras.Model(entry, normal), "training=True", 1),
-        (keras.Sequential([entry, layers.Conv1D(4, 3, activation=relu)]), "of its own", 0),
+        (keras.Sequential([entry, layers.Conv1D(4, 3, activation=relu)]), "custom class", 0),
     ):
         found = Network.load(model)
         assert found.suffix is not None and why in found.suffix.why, why
         assert found.examined == examined
-        assert found.operations_total > examined or why == "another output"
+        assert found.operations_total > examined or why == "a second output"
 
 
 def test_names_that_mean_something_else_end_a_chain():
@@ -354,7 +354,7 @@ def test_names_that_mean_something_else_end_a_chain():
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
     assert Network.load(model(17, "Relu")).suffix is None
-    assert "of its own" in Network.load(model(17, "Relu", domain="mine")).suffix.why
+    assert "custom class" in Network.load(model(17, "Relu", domain="mine")).suffix.why
     assert Network.load(model(17, "Softmax", axis=1)).suffix is None
     for words in ({"axis": 1}, {}):  # all axes from this one on
         assert Network.load(model(11, "Softmax", **words)).suffix.name == "last"
@@ -367,7 +367,7 @@ def test_names_that_mean_something_else_end_a_chain():
 def test_three_lines_in_python_do_not_call_a_part_exact_or_equal():
     model = onnx_model()
     examined = probe.network(model, SWITCHES, fixed=24, lengths=[2], safe=False)
-    assert "; what follows from `sum` on is not judged" in repr(examined).splitlines()[0]
+    assert "; the layers from `sum` on are not examined" in repr(examined).splitlines()[0]
     assert f"{SWITCHES}: unknown; in the part:" in repr(examined).splitlines()[1]
     found = repr(probe.remedies(model, [2], SWITCHES, fixed=24, only=["pad"])).splitlines()
     assert "not judged" in found[0] and "exact" not in found[1]

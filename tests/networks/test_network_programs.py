@@ -232,7 +232,7 @@ def test_the_command_says_why_there_is_no_program(tmp_path):
     path = tmp_path / "small.json"
     described(LAYERS["products"]).save(path)
     words = [str(path), "--fixed", "20", "--lengths", "3", "--target", "reference"]
-    assert "not run as one program: no program" in CliRunner().invoke(command, words).output
+    assert "not run end to end: no program" in CliRunner().invoke(command, words).output
     told = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
     (one,) = told["targets"]["reference"]["comparisons"]
     assert one["end_to_end"] is None and one["no_program"].startswith("no program")

@@ -120,7 +120,8 @@ def test_layers_in_training_mode_are_named_and_negative_padding_ends_the_chain()
     layers = nn.Conv1d(2, 3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3), nn.Dropout(0.0), nn.ReLU()
     module = nn.Sequential(*layers, nn.ConstantPad1d((-1, 2), 0.0), nn.Conv1d(3, 2, 3))
     network = Network.load(module)
-    assert network.note.endswith("though in training mode: 1 (Dropout), 2 (BatchNorm1d)")
+    said = "although the model is in training mode: 1 (Dropout), 2 (BatchNorm1d)"
+    assert network.note.endswith(said)
     assert network.suffix.name == "5" and network.suffix.why == "crops (its padding is negative)"
     assert report.described(network, 32)["note"] == network.note
     evaluated = Network.load(module.eval())

@@ -129,7 +129,7 @@ def test_a_chain_computes_what_its_layers_say(text):
 def test_the_first_divergence_is_the_layer_that_changes_its_order(switching):
     geometry = SMALL.geometry(80)
     found = Comparer(switching, geometry).compare(3)
-    # conv3 gives one output, below the switch at 9, and 13 at the fixed length
+    # conv3 gives one output, below the switch at 9, and 13 at the full length
     assert found.verdict == "rounding" and found.lacking == 0
     assert [layer.name for layer in found.own] == ["conv3"]
     assert found.own[0].causes == {"order": found.own[0].own}
@@ -147,7 +147,7 @@ def test_what_is_inherited_is_no_difference_of_the_layers_below(switching):
         {"op": "dense", "filters": 2},
     ]
     geometry = from_json({"layers": layers, "seed": 2}).geometry(40)
-    # 4 outputs: the convolution adds in sequence there, and in pairs at the fixed length
+    # 4 outputs: the convolution adds in sequence there, and in pairs at the full length
     found = Comparer(switching, geometry).compare(6, 8)
     conv, relu, dense = found.layers
     assert [layer.name for layer in found.own] == ["conv1d_1"] and found.explained
@@ -293,7 +293,7 @@ def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
     ("words", "message"),
     [
         (["nine-layers:width=2", "--fixed", "2400", "--lengths", "2401"], "content=2401"),
-        (["nine-layers:wide=2"], "'wide=2' is not part of it"),
+        (["nine-layers:wide=2"], "'wide=2' is not a part of this name"),
         (["nothing.onnx"], "there is no such file"),
         (["nine-layers:width=1", "--fixed", "100"], "length=100: "),
     ],
@@ -366,7 +366,7 @@ def test_a_module_of_pytorch_and_its_onnx_export_are_the_same_chain(tmp_path):
     exported = Network.load(path)
     assert [layer.op for layer in exported.layers] == [layer.op for layer in found.layers]
     torch.save(module.state_dict(), tmp_path / "weights.pt")
-    with pytest.raises(InputError, match="weights alone say no architecture"):
+    with pytest.raises(InputError, match="weights alone do not define an architecture"):
         Network.load(tmp_path / "weights.pt")
 
 

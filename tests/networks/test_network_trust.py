@@ -100,7 +100,7 @@ def test_weights_torchscript_and_exported_programs_are_refused_for_what_they_are
         for zipped in (True, False):
             torch.save(held, path, _use_new_zipfile_serialization=zipped)
             for trust in (True, False):
-                assert "weights alone say no architecture" in refusal(path, trust=trust)
+                assert "weights alone do not define an architecture" in refusal(path, trust=trust)
     module = module.float()
     torch.jit.save(torch.jit.trace(module, torch.zeros(1, 2, 9)), path)
     assert "TorchScript" in refusal(path) and "TorchScript" in refusal(path, trust=True)
@@ -143,7 +143,7 @@ def test_a_lambda_layer_needs_trust(tmp_path, ending, capsys):
         status, error = run(words, capsys)
         assert status == 2 and "layer twice" in error and error.count("\n") == 1
     found = Network.load(path, trust=True)
-    assert found.part == "layer 1 of 2; what follows from `twice` on is not judged"
+    assert found.part == "layer 1 of 2; the layers from `twice` on are not examined"
 
 
 def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monkeypatch):

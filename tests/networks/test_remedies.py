@@ -289,10 +289,10 @@ def test_the_command_prints_a_table_or_json(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*CONV[:-2], "--only", "nonsense"), "only=nonsense: no remedy has this name; use default"),
+        ((*CONV[:-2], "--only", "nonsense"), "only=nonsense: there is no such remedy; use default"),
         ((*CONV, "--fixed", "9"), "fixed=9: a case is compared with its largest length"),
-        ((*CONV[:5], "9", *CONV[6:]), "lengths=9: one length can't differ from itself"),
-        (("nine-layers", "--op", "conv1d", "--lengths", "1,2"), "op=conv1d: the model says"),
+        ((*CONV[:5], "9", *CONV[6:]), "lengths=9: a single length has nothing to differ from"),
+        (("nine-layers", "--op", "conv1d", "--lengths", "1,2"), "op=conv1d: the model defines"),
     ],
 )
 def test_wrong_words_are_told_in_one_line(capsys, words, said):

@@ -103,7 +103,7 @@ def test_operands_have_the_dtype_of_the_case(dtype):
 
 
 WRONG = [
-    ({"kernel": None}, "kernel=None: a case needs it; write kernel=N"),
+    ({"kernel": None}, "kernel=None: it is required; write kernel=N"),
     ({"op": "matmul"}, "kernel=5: matmul has none; leave it out"),
     ({"op": "matmul", "kernel": 1, "stride": 2}, "stride=2: matmul has none"),
     ({"op": "matmul", "kernel": 1, "padding": "same"}, "padding=same: matmul has none"),
@@ -115,7 +115,7 @@ WRONG = [
     ({"op": "sum", "kernel": 1, "filters": 2}, "filters=2: sum has none"),
     ({"op": "sum", "kernel": 1, "bias": 1}, "bias=1.0: sum has none"),
     ({"in_channels": 4, "split": 4}, "split=4: there are 4 channels, .*; use fewer"),
-    ({"in_channels": 4, "split": 0}, "split=0: less than 1"),
+    ({"in_channels": 4, "split": 0}, "split=0: it is less than 1"),
     (
         {"in_channels": 4, "filters": 2, "groups": 2, "split": 1},
         "split=1: the channels of 2 groups",
@@ -131,32 +131,35 @@ WRONG = [
         "filters=6: not divisible by",
     ),
     ({"op": "depthwise_conv2d", "in_channels": 4, "groups": 2}, "groups=2: a depthwise operator"),
-    ({"kernel": -5}, "kernel=-5: less than 1"),
-    ({"kernel": 0}, "kernel=0: less than 1"),
-    ({"kernel": 2.5}, "kernel=2.5: not a whole number"),
+    ({"kernel": -5}, "kernel=-5: it is less than 1"),
+    ({"kernel": 0}, "kernel=0: it is less than 1"),
+    ({"kernel": 2.5}, "kernel=2.5: it is not a whole number"),
     ({"kernel": "1x5"}, "kernel=1x5: 2 sizes for 1 axes; write kernel=N"),
-    ({"op": "conv2d", "kernel": "axb"}, "kernel=a: not a whole number"),
-    ({"stride": -1}, "stride=-1: less than 1"),
-    ({"dilation": 0}, "dilation=0: less than 1"),
-    ({"filters": 0}, "filters=0: less than 1"),
-    ({"batch": -1}, "batch=-1: less than 1"),
-    ({"batch": True}, "batch=True: not a whole number"),
-    ({"seed": -1}, "seed=-1: less than 0"),
-    ({"seed": 2**63}, "seed=9223372036854775808: needs more than 63 bits"),
-    ({"height": 3}, "height=3: this operator has one spatial axis only"),
+    ({"op": "conv2d", "kernel": "axb"}, "kernel=a: it is not a whole number"),
+    ({"stride": -1}, "stride=-1: it is less than 1"),
+    ({"dilation": 0}, "dilation=0: it is less than 1"),
+    ({"filters": 0}, "filters=0: it is less than 1"),
+    ({"batch": -1}, "batch=-1: it is less than 1"),
+    ({"batch": True}, "batch=True: it is not a whole number"),
+    ({"seed": -1}, "seed=-1: it is less than 0"),
+    ({"seed": 2**63}, "seed=9223372036854775808: it has more than 63 bits"),
+    ({"height": 3}, "height=3: this operation has one spatial axis only"),
     ({"padding": -1}, "padding=-1: padding can't be negative"),
-    ({"padding": "some"}, "padding=some: some is not a whole number or pair; use valid, same"),
+    (
+        {"padding": "some"},
+        "padding=some: some is not a whole number or pair; use valid, same",
+    ),
     ({"padding": 1.5}, "padding=1.5: 1.5 is not a whole number"),
     ({"padding": "1:2:3"}, "padding=1:2:3: .* is not a pair"),
     ({"padding": "0:1,2:2"}, "padding=0:1,2:2: 2 entries for 1 spatial axes"),
     ({"dtype": "int8"}, "dtype=int8: unknown; use one of float16, bfloat16, float32, float64"),
     ({"operands": "random"}, "operands=random: unknown; use one of normal"),
     ({"weights": "1,2"}, r"weights=\(2 numbers\): 2 weights for a kernel of shape 5 x 1 x 1"),
-    ({"weights": "1,a"}, "weights=1,a: not a list of numbers"),
+    ({"weights": "1,a"}, "weights=1,a: it is not a list of numbers"),
     ({"weights": [1, 2, 3, 4, 1e39]}, r"weights=1e\+39: no finite float32"),
     ({"weights": [1, 2, 3, 4, np.nan]}, "weights=nan: no finite float32"),
     ({"bias": [1, 2]}, r"bias=\(1.0, 2.0\): 2 numbers for 1 filters"),
-    ({"bias": "norm"}, "bias=norm: not a list of numbers"),
+    ({"bias": "norm"}, "bias=norm: it is not a list of numbers"),
 ]
 
 
@@ -170,17 +173,19 @@ def test_wrong_input_is_one_line_that_says_what_to_do(change, message):
 def test_what_needs_a_length_says_so():
     case = Case("conv1d", 5)
     for use in (case.spatial, case.input_shape, case.output_shape, case.operands):
-        with pytest.raises(InputError, match="length=None: this case has no length yet"):
+        with pytest.raises(InputError, match="length=None: the case has no length"):
             use()
     assert case.output_shape(9) == (1, 5, 1)
 
 
 def test_unknown_and_missing_keys_are_refused():
-    with pytest.raises(InputError, match="size=4: a case has no such argument; use op, kernel"):
+    with pytest.raises(
+        InputError, match="size=4: there is no such argument of a case; use op, kernel"
+    ):
         Case.from_json({"op": "conv1d", "kernel": 3, "size": 4})
-    with pytest.raises(InputError, match="kernel=None: a case needs it"):
+    with pytest.raises(InputError, match="kernel=None: it is required"):
         Case.from_json({"op": "conv1d"})
-    with pytest.raises(InputError, match="strides=2: a case has no such argument"):
+    with pytest.raises(InputError, match="strides=2: there is no such argument of a case"):
         Case("conv1d", 3).with_(strides=2)
 
 
@@ -197,7 +202,7 @@ def test_a_case_file(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         Case.from_file(tmp_path / "none.json")
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a text file"):
+    with pytest.raises(InputError, match="it is not a text file"):
         Case.from_file(path)
 
 
@@ -228,7 +233,7 @@ def test_matrix_products_and_sums_need_no_kernel():
     assert [a.shape for a in product.operands()] == [(2, 5, 64), (1, 64, 3), (3,)]
     assert product.label == "matmul, 64 -> 3, batch 2, length 5"
     assert Case.from_json(product.to_json()) == product == product.with_(kernel=1)
-    with pytest.raises(InputError, match="kernel=None: a case needs it"):
+    with pytest.raises(InputError, match="kernel=None: it is required"):
         product.with_(op="conv1d", kernel=None)
 
 
@@ -328,7 +333,7 @@ def test_values_are_put_where_a_case_says():
     [
         ("x[0]", "names no operand and value"),
         ("y[0]=1", "names no operand and value"),
-        ("x[0]=nought", "is no index=number"),
+        ("x[0]=nought", "is not index=number"),
         ("b[0]=1", "the case has no b"),
         ("x[0, 1, 2, 3]=1", "4 numbers for the 3 axes of x"),
     ],

@@ -121,7 +121,11 @@ def test_every_picture_is_drawn(stored):
     alike = diagrams.verdict(read("reference", FOUR), read("reference", FOUR))
     other = diagrams.verdict(read("reference", FOUR.with_(padding=1)), read("reference", FOUR))
     words = pd.DataFrame([[alike, other, diagrams.verdict(None, read("reference", FOUR))]])
-    assert words.iloc[0].tolist() == ["the same windows", "another number of outputs", "refused"]
+    assert words.iloc[0].tolist() == [
+        "the same windows",
+        "a different number of outputs",
+        "refused",
+    ]
     diagrams.verdicts(axes[1, 1], words, words.map(len))
     diagrams.shares(axes[1, 2], {"a": {"refused": 3, "the same windows": 1}})
     diagrams.verdict_legend(figure)

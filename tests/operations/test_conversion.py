@@ -187,7 +187,7 @@ def test_caffe_pads_more_and_crops_where_padding_is_not_symmetric():
 
 def test_what_caffe_has_no_layer_for_is_an_error_that_says_so():
     same = Case("avg_pool2d", 3, height=6, length=6, **SAME, pad_with="nothing").with_(stride=1)
-    with pytest.raises(InputError, match="Caffe's average counts its own symmetric padding"):
+    with pytest.raises(InputError, match="Caffe's average counts only its own symmetric padding"):
         equivalent(same, "caffe")
 
 
@@ -206,7 +206,7 @@ def test_maxima_are_padded_with_infinity_and_not_with_zeros():
     ("case", "framework", "why"),
     [
         (Case("conv1d", 3, length=9), "theano", "use one of torch, tensorflow"),
-        (Case("matmul", in_channels=3, length=2), "torch", "has no windows"),
+        (Case("matmul", in_channels=3, length=2), "torch", "it has no windows"),
         (Case("conv1d", 3), "torch", "give one, length=N"),
     ],
 )

@@ -144,10 +144,10 @@ def test_shapes_are_rows_and_linear_is_the_same():
     ("changed", "said"),
     [
         ({"length": 5}, "length=5: dense has no length: its rows are its batch"),
-        ({"kernel": 3}, "kernel=3: this operator has no spatial axis"),
-        ({"stride": 2}, "stride=2: this operator has no spatial axis"),
+        ({"kernel": 3}, "kernel=3: this operation has no spatial axis"),
+        ({"stride": 2}, "stride=2: this operation has no spatial axis"),
         ({"padding": "same"}, "padding=same: dense has none"),
-        ({"height": 2}, "height=2: this operator has no spatial axis"),
+        ({"height": 2}, "height=2: this operation has no spatial axis"),
     ],
 )
 def test_what_rows_do_not_have_is_refused(changed, said):

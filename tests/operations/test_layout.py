@@ -54,9 +54,9 @@ def test_a_case_without_a_layout_is_stored_as_it_was():
     ("word", "given", "said"),
     [
         ("rows", {}, "unknown; use contiguous"),
-        ("offset:", {}, "no number of bytes"),
-        ("offset:-4", {}, "no number of bytes"),
-        ("offset:5000", {}, "no number of bytes from 0 to 4096"),
+        ("offset:", {}, "not a number of bytes"),
+        ("offset:-4", {}, "not a number of bytes"),
+        ("offset:5000", {}, "not a number of bytes from 0 to 4096"),
         ("offset:6", {}, "elements of float32 have 4 bytes; use a multiple of 4"),
         ("offset:4", {"dtype": "float64"}, "elements of float64 have 8 bytes"),
         ("channels_last", {}, "2 or 3 spatial axes, and conv1d has fewer; use transposed"),

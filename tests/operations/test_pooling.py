@@ -142,7 +142,7 @@ def test_pooling_is_by_channel_and_has_no_weights():
         ({"padding": 3}, "a window of 3 would hold padding alone; use 2 or less"),
         ({"padding": "same", "ceil_mode": True}, r"same has ceil\(size / stride\) outputs already"),
         ({"pad_with": "ones"}, "use one of nothing, zeros"),
-        ({"ceil_mode": "perhaps"}, "neither true nor false"),
+        ({"ceil_mode": "perhaps"}, "it is neither true nor false"),
         ({"op": "conv2d", "ceil_mode": True}, "conv2d has none"),
     ],
 )
@@ -160,7 +160,7 @@ def test_pooling_has_no_order_to_reveal():
 
 def test_open_sizes_are_refused():
     spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
-    with pytest.raises(Unsupported, match="need sizes"):
+    with pytest.raises(Unsupported, match="require sizes"):
         pooling.spans(spec, [None])
 
 

@@ -233,7 +233,7 @@ def test_same_with_a_stride_moves_the_partner():
     case = Case("conv1d", 5, padding="same", stride=2)
     found = window.agreement(case, "length", 9, 12)  # padding before is 2 and 1: no partner
     assert (found.compared, found.not_compared) == (0, 5)
-    assert "2 and 1 zeros before: no multiple of the stride 2 apart" in found.reason
+    assert "2 and 1 zeros before: this is not a multiple of the stride 2" in found.reason
     case = Case("conv1d", 9, padding="same", stride=2)
     found = window.agreement(case, "length", 6, 101)  # 3 and 4
     assert found.compared == 0
@@ -265,7 +265,7 @@ def test_case_at_keeps_the_first_explicit_filters():
 def test_what_can_not_be_compared_is_an_error():
     with pytest.raises(InputError, match="length=4: shorter than the kernel"):
         window.agreement(Case("conv1d", 5), "length", 4, 9)
-    with pytest.raises(InputError, match="length=None: this case has no length yet"):
+    with pytest.raises(InputError, match="length=None: the case has no length"):
         window.agreement(Case("conv1d", 5), "batch", 1, 2)
-    with pytest.raises(InputError, match="batch=0: less than 1"):
+    with pytest.raises(InputError, match="batch=0: it is less than 1"):
         window.agreement(Case("conv1d", 5, length=9), "batch", 0, 2)

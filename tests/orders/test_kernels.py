@@ -220,7 +220,7 @@ def test_a_library_that_can_be_asked_names_its_own_sources(monkeypatch):
     assert kernels.observe(reference, CASE) == []
     monkeypatch.setattr(Reference, "kernels", answer)
     found = kernels.observe(reference, CASE, at=9)
-    none = "the library names none"
+    none = "the library reports no kernel"
     assert found == [("backend-choice", "conv1d of 9", None), ("other", None, none)]
     assert kernels.by_source(found) == {"backend-choice": ["conv1d of 9"], "other": [f"({none})"]}
 

@@ -247,4 +247,4 @@ def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
     operator = Winograd(everywhere(Tree.sequential(6)), 6)
     masks = Masks(operator)
     found, refused = reveal_trees(masks, np.zeros(3, int), [np.arange(6)])
-    assert not found and "+M at leaf 0" in refused[0].evidence
+    assert not found and "with p0 = +M" in refused[0].evidence

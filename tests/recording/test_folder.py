@@ -191,10 +191,10 @@ def test_a_pickle_in_the_place_of_a_value_is_never_read(runs, tmp_path):
             return (os.mkdir, (str(tmp_path / "made"),))
 
     (bad / npy(runs)).write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(InputError, match="is no array"):
+    with pytest.raises(InputError, match="is not an array"):
         Stored(bad)
     np.save(bad / npy(runs), np.array([Evil()], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="is no array"):
+    with pytest.raises(InputError, match="is not an array"):
         Stored(bad)
     assert not (tmp_path / "made").exists()
 
@@ -204,10 +204,10 @@ def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
     path = bad / npy(runs)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(InputError, match="different bits than when it was recorded"):
+    with pytest.raises(InputError, match="different bits from when it was recorded"):
         Stored(bad)
     path.write_bytes(whole[:-9])
-    with pytest.raises(InputError, match="is no array"):
+    with pytest.raises(InputError, match="is not an array"):
         Stored(bad)
     path.unlink()
     path.symlink_to(runs / "left" / npy(runs))
@@ -234,11 +234,11 @@ def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
     from probe.recording.apart import Trusted
 
     with Trusted(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
-        assert side.again(1) is None and "operations are not run again" in side.notes[0]
+        assert side.again(1) is None and "operations can't be run again" in side.notes[0]
 
 
 def test_what_is_no_recording_is_said(tmp_path):
-    with pytest.raises(InputError, match="so it is no recording"):
+    with pytest.raises(InputError, match="so it is not a recording"):
         Stored(tmp_path)
     (tmp_path / FILE).write_text("[" * 100_000)
     with pytest.raises(InputError, match="is no JSON"):

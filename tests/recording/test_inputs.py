@@ -37,7 +37,7 @@ def test_open_sizes_are_asked_for_by_name():
     with pytest.raises(InputError) as caught:
         inputs.generated(wide, "batch", 8, {})
     assert str(caught.value) == (
-        "shape=x: the model leaves sizes open: x [?, 3, ?, ?]; "
+        "shape=x: the model does not define all sizes: x [?, 3, ?, ?]; "
         "give --shape x=8x3x64x64, or --inputs FILE.npz"
     )
     shapes = inputs.shapes_of(["x=8x3x16x24"])
@@ -47,7 +47,7 @@ def test_open_sizes_are_asked_for_by_name():
 
 @pytest.mark.parametrize("text", ["x", "x=3xa", "x=-1", "x="])
 def test_what_is_no_shape_is_said(text):
-    with pytest.raises(InputError, match="no shape; write name=1x3x224x224"):
+    with pytest.raises(InputError, match="it is not a shape; write name=1x3x224x224"):
         inputs.shapes_of([text])
 
 
@@ -78,7 +78,7 @@ def test_axes_can_be_named():
     found = cut(AUDIO, arrays, "audio:0,state:1", 1)
     assert found == {"audio": (1, 512), "state": (2, 1, 4)}
     for text, why in {
-        "audio": "no axis; write batch",
+        "audio": "not an axis; write batch",
         "audio:7": "audio has 2 axes",
         "sound:1": "no input has this name; there are audio, state",
     }.items():
@@ -95,7 +95,7 @@ def test_undeclared_inputs_are_cut_along_the_longest_axis_behind_the_batch():
 
 def test_a_fixed_model_is_refused_with_what_to_do():
     for vary in ("batch", "length"):
-        with pytest.raises(InputError, match=rf"no {vary} open: x \[1, 3, 8\]; export it"):
+        with pytest.raises(InputError, match=r"a fixed batch: x \[1, 3, 8\]; export it"):
             inputs.axes(vary, inputs.generated(FIXED, vary, 8, {}), FIXED)
 
 
@@ -135,16 +135,20 @@ def test_a_file_that_says_no_shapes_is_given_inputs():
     assert list(inputs.ordered(SILENT, {"mask": arrays["mask"]})) == ["mask"]
     made = inputs.generated(SILENT, "batch", 8, {"x": (8, 5)})
     assert list(made) == ["x"] and made["x"].dtype == np.float32
-    with pytest.raises(InputError, match=r"says no shapes of its inputs \(x, mask\); give"):
+    with pytest.raises(
+        InputError, match=r"does not define the shapes of its inputs \(x, mask\); give"
+    ):
         inputs.generated(SILENT, "batch", 8, {})
     with pytest.raises(InputError, match="3 are given"):
         inputs.ordered(SILENT, {**arrays, "more": arrays["x"]})
 
 
 def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
-    with pytest.raises(InputError, match="shape=image=.*: no memory holds it; ask for less"):
+    with pytest.raises(
+        InputError, match="shape=image=.*: it does not fit into memory; choose a smaller shape"
+    ):
         inputs.generated(IMAGE, "batch", 10**27, {})
-    with pytest.raises(InputError, match="no axis"):
+    with pytest.raises(InputError, match="not an axis"):
         inputs.named("x:²")
 
 

@@ -320,7 +320,7 @@ class TestAlone:
             {"x": x[:1], "w": w},
             {"x": x, "w": w},
         )
-        assert cause.kind == "" and "not said to read" in cause.why and not cause.alone
+        assert cause.kind == "" and "not expected to read" in cause.why and not cause.alone
 
 
 class TestNoWord:

@@ -52,7 +52,7 @@ def test_functions_that_cannot_be_watched_are_refused(name):
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(InputError, match="it can't be called"):
         subject.of_function(3)
-    with pytest.raises(InputError, match="is no model, no function and no file"):
+    with pytest.raises(InputError, match="is neither a model nor a function nor a file"):
         subject.opened(3)
 
 
@@ -114,7 +114,7 @@ def test_what_a_named_function_raises_is_one_line(module):
         ("given_model:nothing", "AttributeError: module 'given_model' has no attribute"),
         ("no_such_model:f", "ModuleNotFoundError: No module named 'no_such_model'"),
         ("broken_model:f", "ZeroDivisionError: division by zero"),
-        ("given_model:Inner.number", "int is no model, no function and no file"),
+        ("given_model:Inner.number", "int is neither a model nor a function nor a file"),
     ],
 )
 def test_names_that_lead_nowhere_are_one_line(module, text, why):

@@ -108,7 +108,7 @@ class Watched(Taped):
 def test_watching_that_changes_the_bits_is_said():
     program = network(X).program
     found = walk.walk(Watched(program), Taped(program), explain=False)
-    assert len(found.notes) == 1 and "the left side: watching changes" in found.notes[0]
+    assert len(found.notes) == 1 and "the left side: recording changes" in found.notes[0]
 
 
 def test_other_weights_are_refused_by_name():
@@ -166,7 +166,7 @@ def test_other_operations_on_the_same_inputs_have_outputs_compared():
     assert set(verdicts(found)) == {"left", "right"} and found.difference.outputs[0].compared == 144
     apart_ = (Taped(eager).plain()[0] != Taped(fused).plain()[0]).any()
     assert found.difference.verdict == ("differs" if apart_ else "unknown")
-    assert "taken to be the same thing" in found.notes[-1]
+    assert "assumed to mean the same" in found.notes[-1]
 
 
 def test_the_tape_itself_is_watched_without_a_change():

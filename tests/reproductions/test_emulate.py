@@ -156,7 +156,9 @@ def test_two_runs_show_where_they_part(tmp_path) -> None:
 def test_what_did_not_replay_is_refused_or_counted(tmp_path) -> None:
     one = side("reference", Case(op="conv1d", **ROOMY))
     one.replays[0] = False
-    with pytest.raises(InputError, match=r"4 of 28 outputs did not replay; .*partial"):
+    with pytest.raises(
+        InputError, match=r"4 of 28 outputs have different bits when they are replayed; .*partial"
+    ):
         emulate.save(one, tmp_path / "run.py")
     done = ran(emulate.save(one, tmp_path / "run.py", partial=True))
     assert done.returncode == 0

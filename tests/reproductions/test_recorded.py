@@ -94,7 +94,7 @@ def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
     assert first is not None
     made = recorded.write(tmp_path, left, right, first, times=1)
     assert made.ran is not None and made.ran.verdict == "still there"
-    assert "no word for it yet" in (tmp_path / "report.md").read_text()
+    assert "not classified yet" in (tmp_path / "report.md").read_text()
 
 
 def test_a_script_that_says_otherwise_is_not_written(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_folder_with_files_and_a_place_without_a_difference_are_refused(tmp_pa
     with pytest.raises(InputError, match="files"):
         recorded.write(tmp_path, left, right, first, cause)
     equal = Aligned("a", "a", "", 0, 0)
-    with pytest.raises(InputError, match="differs nowhere"):
+    with pytest.raises(InputError, match="no output of it differs"):
         recorded.write(tmp_path / "out", left, right, equal, cause)
 
 

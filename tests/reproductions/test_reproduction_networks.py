@@ -140,7 +140,7 @@ def test_what_does_not_differ_or_has_no_script_is_refused():
     network = Network.load(DESCRIPTION)
     with pytest.raises(InputError, match="no activation differs"):
         networks.reproduce(network, 6, Target.parse("reference"), 40, times=1)
-    with pytest.raises(InputError, match="does not say a length"):
+    with pytest.raises(InputError, match="does not define a length"):
         networks.reproduce(network, 6, SWITCHES)
 
 

@@ -64,7 +64,7 @@ def test_releases_that_cannot_be_asked_are_passed_over():
 
 
 def test_an_end_that_cannot_be_asked():
-    with pytest.raises(InputError, match="release=3: no wheel; take another end"):
+    with pytest.raises(InputError, match="release=3: no wheel; take a different release"):
         search("AAB?")
 
 
@@ -80,10 +80,14 @@ def test_the_releases_between_two():
 @pytest.mark.parametrize(
     ("left", "right", "said"),
     [
-        ("tensorflow", "tensorflow==2.0.0", "it names no release; write tensorflow==1.2.3"),
-        ("tensorflow==1.2.1", "torch==2.0.0", "is another target, not another release"),
+        ("tensorflow", "tensorflow==2.0.0", "it does not name a release; write tensorflow==1.2.3"),
+        (
+            "tensorflow==1.2.1",
+            "torch==2.0.0",
+            "is a different target, not only a different release",
+        ),
         ("tensorflow==2.6.0", "tensorflow==2.7.0,onednn=0", "use one library, device and set"),
-        ("tensorflow==2.6.0", "tensorflow==2.6.0", "both ends are one release"),
+        ("tensorflow==2.6.0", "tensorflow==2.6.0", "both are the same release"),
         ("jax==0.4.30", "jax==0.4.38", "name them: --releases"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_crash_that_does_not_come_back_is_told_apart(tmp_path):
     with Store(tmp_path / "m") as store:
         found = sweep([CASE], [REFERENCE], range(6, 12), store=store, sessions=sessions)
     assert failures(store) == [("crash", None)] and found.targets["reference"].comparisons == 5
-    assert "it went well when it was run again" in found.failures[0].message
+    assert "it succeeded when it was run again" in found.failures[0].message
 
 
 @pytest.mark.parametrize(("fault", "where"), [("11", 11), ("operator", None)])
@@ -359,7 +359,7 @@ def test_a_store_that_fails_ends_the_sweep(tmp_path, monkeypatch):
         (CASE, [4, 9], "length", "length=4: .*shorter than the kernel"),
         (CASE, [9], "length", "give two or more"),
         (CASE, [], "length", "give two or more"),
-        (CASE, [0, 9], "length", "must be 1 or more"),
+        (CASE, [0, 9], "length", "they must be 1 or more"),
         (CASE, [5, 9], "width", "width"),
         (CASE.with_(length=9, groups=2, filters=4), [3, 4], "filters", "filters=3"),
         (CASE, [1, 2], "batch", "length=None"),

@@ -73,7 +73,7 @@ def test_what_a_killed_installation_left_is_taken_away():
     ("script", "said"),
     [
         ("exit 3", "does not answer: its process ended with exit status 3"),
-        ("kill -SEGV $$", "does not answer: its process died of SIGSEGV"),
+        ("kill -SEGV $$", "does not answer: its process was ended by SIGSEGV"),
         ("yes", "does not answer: its worker answered nonsense"),
     ],
 )
@@ -104,7 +104,9 @@ def test_a_full_disk(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(packages, "create", full)
-    check_failure("its folder in the cache: No space left on device; PROBE_CACHE names another")
+    check_failure(
+        "its folder in the cache can't be used: No space left on device; PROBE_CACHE can name"
+    )
 
 
 def test_ctrl_c_leaves_nothing(monkeypatch):
@@ -132,7 +134,7 @@ def test_a_missing_python_is_named(monkeypatch):
 
 
 def test_what_needs_no_installation_says_so():
-    with pytest.raises(InputError, match="it names no release to install; write which"):
+    with pytest.raises(InputError, match="it does not name a release to install; write which"):
         install(Target("reference"))
     with pytest.raises(InputError, match="no recipe installs releases of numpy"):
         install(Target("numpy", "1.0"))

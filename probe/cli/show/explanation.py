@@ -22,16 +22,16 @@ from probe.order.tree import product
 from probe.printing import counted, differ, table
 
 MEANING = {
-    "window": "reads other inputs: a convention (padding, stride, groups), not rounding",
-    "reach": "a NaN or an infinity gets in from an input or a weight that it has no weight for",
-    "order": "adds the same products in another order",
-    "rounding": "fuses other products into their additions (FMA), or cuts its result off",
-    "precision": "keeps products or partial sums in another format",
-    "flush": "makes zeros of subnormal numbers that the other side keeps",
-    "nondeterministic": "does not repeat its own bits: nothing can be said about the rest",
-    "place": "computes a function otherwise where it lies: the remainder of a vectorised loop",
-    "not-a-sum": "does not form the products (Winograd, FFT): there is no order to compare",
-    "unexplained": "not reproduced by replay: we do not know",
+    "window": "reads different inputs: a different padding, stride or groups, not rounding",
+    "reach": "a NaN or an infinity gets in from an input or a weight outside of its window",
+    "order": "adds the same products in a different order",
+    "rounding": "fuses different products into their additions (FMA), or truncates its result",
+    "precision": "keeps products or partial sums in a different format",
+    "flush": "flushes subnormal numbers to zero that the other side keeps",
+    "nondeterministic": "does not repeat its own bits, so no cause can be given",
+    "place": "computes a function differently at this place: the remainder of a vectorised loop",
+    "not-a-sum": "does not add the products (Winograd, FFT), so there is no order to compare",
+    "unexplained": "the replay gave different bits, so the cause is unknown",
 }
 """What each cause says of an output."""
 
@@ -77,7 +77,7 @@ def headline(found: Comparison) -> Text:
     compared, differing = found.compared, len(found.differing)
     text = Text(style="bold")
     if not compared:
-        return text.append("no output of the two sides must agree: all windows differ", "yellow")
+        return text.append("no two outputs must agree: all windows differ", "yellow")
     if differing:
         text.append(differ(differing, compared, found.max_ulp), "red")
         text.append(f": {', '.join(found.causes)}")
@@ -85,11 +85,14 @@ def headline(found: Comparison) -> Text:
         text.append(f"none of {counted(compared, 'output')} differs", "green")
         if found.by_order:
             text.append(
-                f", but {found.by_order:,} are added in another way: other operands will differ",
+                f", but {found.by_order:,} are added in a different order or rounding: they differ "
+                "with different operands",
                 "yellow",
             )
     if found.signed_zero and found.zeros == "equal":
-        text.append(f" ({found.signed_zero:,} are zeros of other signs: --zeros differ)")
+        text.append(
+            f" ({found.signed_zero:,} are zeros of different signs: --zeros differ counts them)"
+        )
     style = "green" if found.replayed == compared else "yellow"
     return text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
 
@@ -181,7 +184,7 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
     """Yields the output's two sides. ``width``: columns of the terminal."""
     left, right = found.left, found.right
     far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
-    head = Text("the smallest one in full: ", "bold")
+    head = Text("the smallest sum in full: ", "bold")
     head.append(
         f"{orders.name(left.output)}={floats.text(left.library, left.dtype)}, against "
         f"{'' if left.output == right.output else orders.name(right.output) + '='}"
@@ -268,9 +271,9 @@ def _sum(side: Added, one: PartialSum) -> Text:
 def _notes(side: Added) -> Iterator[Text]:
     """Yields what the marks beside the sums mean."""
     if side.own:
-        yield Text("> only on this side; ← where they part", "dim")
+        yield Text("> only on this side; ← where the sides begin to differ", "dim")
     if side.summation is not None and side.summation.rounding.fused:
-        yield Text("* fused: its exact product is added", "dim")
+        yield Text("* fused: the product is added without being rounded first", "dim")
 
 
 def _result(side: Added) -> Text:
@@ -291,7 +294,7 @@ def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableT
     head.append(f"replayed {found['replayed']:,}", style)
     lines: list[RenderableType] = [head]
     if before := found["comparisons_explained_before"]:
-        lines.append(Text(f"{before:,} comparisons had been explained before", "dim"))
+        lines.append(Text(f"{before:,} comparisons were explained before", "dim"))
     if found["causes"]:
         lines += ["", causes_table(found["causes"]), "", _causes_by_target(found)]
     failures = found["failures"]
@@ -301,7 +304,7 @@ def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableT
         rest = f"{len(failures) - len(shown)} other failures; --verbose shows them"
         lines.append(Text(rest, "yellow"))
     if found["interrupted"]:
-        lines.append(Text("interrupted: the same command goes on where it stopped", "yellow"))
+        lines.append(Text("interrupted; run the same command again to continue", "yellow"))
     return Group(*lines)
 
 

@@ -62,7 +62,7 @@ def machine(found: Mapping[str, Any]) -> RenderableType:
 def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Returns a row an environment that was installed, and how large it is."""
     if not rows:
-        return "nothing is installed; probe install tensorflow==1.2.1 is one to try"
+        return "nothing is installed; try probe install tensorflow==1.2.1"
     found = table("target", "Python", "NumPy", "MB", right=("MB",))
     for row in rows:
         size = f"{row['bytes'] / 1e6:.0f}"
@@ -72,7 +72,7 @@ def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def installed(found: Mapping[str, Any]) -> str:
     """Returns what answers now, in a sentence."""
-    said = "was there already" if found["already"] else f"answers, after {found['seconds']:g} s"
+    said = "was already installed" if found["already"] else f"answers, after {found['seconds']:g} s"
     library = f"{found['library']} {found['library_version']}"
     return f"{found['target']} {said}: {library}, Python {found['python_version']}"
 
@@ -96,5 +96,5 @@ def examined(found: Examined) -> RenderableType:
         )
         parts += [set_here, note]
     else:
-        parts.append("No variable of the environment is set that changes bits.")
+        parts.append("No environment variable that changes bits is set.")
     return Group(*parts)

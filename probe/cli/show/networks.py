@@ -52,7 +52,7 @@ def networks(
 def heading(told: Mapping[str, Any]) -> Text:
     """Returns the network in two lines; before them, what of the model is not part of it."""
     last, count = told["layers"][-1], len(told["layers"])
-    said = f"{counted(count, 'layer')}, fixed length {told['fixed']:,}"
+    said = f"{counted(count, 'layer')}, full length {told['fixed']:,}"
     if not told["part"]:
         text = Text(f"{told['name']}: {said}")
     else:
@@ -61,7 +61,7 @@ def heading(told: Mapping[str, Any]) -> Text:
         text.append(f"\n{WHOLE}", "default")
     text.append(
         f"\nreceptive field {last['field']:,}, stride {last['jump']:,}; "
-        f"{counted(last['outputs'], 'output')} at the fixed length",
+        f"{counted(last['outputs'], 'output')} at the full length",
         "default",
     )
     if beyond := told["beyond"]:
@@ -76,7 +76,7 @@ def heading(told: Mapping[str, Any]) -> Text:
 def _one(report: Report, width: int) -> Iterator[RenderableType]:
     yield _contents(report.comparisons, report.part)
     for why in dict.fromkeys(one.no_program for one in report.comparisons if one.no_program):
-        yield Text(f"not run as one program: {why}", "dim")
+        yield Text(f"not run end to end: {why}", "dim")
     shown = report.shown or next(
         (one for one in report.comparisons if one.verdict != "equal"), None
     )
@@ -85,7 +85,7 @@ def _one(report: Report, width: int) -> Iterator[RenderableType]:
         yield _layers(shown)
     if report.shown is not None and report.shown.explanation is not None:
         first = report.shown.own[0]
-        yield Text(f"\n{first.name} at content {report.shown.need.content:,}:", "bold")
+        yield Text(f"\n{first.name} at valid length {report.shown.need.content:,}:", "bold")
         yield explained.explanation(report.shown.explanation, report.evidence, width)
     if report.plan is not None:
         yield Text("")
@@ -98,14 +98,14 @@ def _of_part(report: Report) -> str:
     """Returns the verdict for a model that was read in part."""
     if report.of_part == "differs":
         return (
-            "differs within the part that was read; whether the outputs of the whole model differ "
-            "is unknown"
+            "an operation of the supported part differs; whether the outputs of the whole model "
+            "differ is unknown"
         )
-    return f"unknown whether the model is safe: {report.part}"
+    return f"whether the model is safe is unknown: {report.part}"
 
 
 def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableType:
-    right = ("content", "padded to", "compared", "constant")
+    right = ("valid length", "padded to", "compared", "constant")
     rows = table(
         *right, "first to differ", "outputs that differ", "repeat run", "cause", right=right
     )
@@ -127,26 +127,30 @@ def _contents(comparisons: Sequence[PaddedComparison], part: str) -> RenderableT
         )
     if len(comparisons) <= MOST:
         return rows
-    return Group(rows, Text(f"and {len(comparisons) - MOST} contents more; --json has all", "dim"))
+    return Group(
+        rows, Text(f"and {len(comparisons) - MOST} more valid lengths; --json has all", "dim")
+    )
 
 
 def _outputs(one: PaddedComparison, last: AtLayer) -> str:
     text = f"{last.differing:,} of {last.compared:,}"
     text += up_to(last.max_ulp) * bool(last.differing)
     if one.end_to_end is not None:
-        text += f"; {one.end_to_end:,} as one program"
+        text += f"; {one.end_to_end:,} end to end"
     return text
 
 
 def _verdict(one: PaddedComparison) -> str:
     if one.verdict == "padding":
         what = counted(one.lacking, "output")
-        return f"padding: {what} read other values, or are not there; pad to {one.need.padded:,}"
+        return f"padding: {what} are missing or read different values; pad to {one.need.padded:,}"
     if one.verdict == "rounding":
         causes = "+".join(dict.fromkeys(cause for at in one.own for cause in at.causes))
         return f"rounding ({causes or 'not explained'}), {'' if one.explained else 'not '}replayed"
     if one.verdict == "program":
-        return "program: the layers agree one by one, but not as the library's one program"
+        return (
+            "program: the layers agree one by one, but differ when the library runs them end to end"
+        )
     return one.verdict
 
 
@@ -155,14 +159,16 @@ def _layers(one: PaddedComparison) -> RenderableType:
     right = (
         "size",
         "compared",
-        "other window",
+        "different window",
         "differing",
         "max ulp",
         "scaled",
         "own",
         "replayed",
     )
-    head = Text(f"content {one.need.content:,} padded to {one.padded:,}, layer by layer", "bold")
+    head = Text(
+        f"valid length {one.need.content:,} padded to {one.padded:,}, layer by layer", "bold"
+    )
     rows = table("layer", *right, "cause", "repeat run", right=right)
     for at in one.layers:
         causes = ", ".join(f"{name} {count:,}" for name, count in at.causes.items())
@@ -180,7 +186,7 @@ def _layers(one: PaddedComparison) -> RenderableType:
             at.control,
         )
     note = Text(
-        "own: differ though the layer is fed the fixed run's activations; scaled: the largest "
+        "own: differ even if the layer gets the full-length run's activations; scaled: the largest "
         "difference over eps times the layer's largest activation",
         "dim",
     )
@@ -189,26 +195,24 @@ def _layers(one: PaddedComparison) -> RenderableType:
 
 def _plan(plan: Plan) -> RenderableType:
     """Returns the shortest padded lengths that change no bit."""
-    right = ("content", "shortest with all outputs", "shortest without another bit", "keep")
+    right = ("valid length", "shortest with all outputs", "shortest with equal bits", "keep")
     rows = table(*right, right=right)
     for one in plan.stretches[:MOST]:
         span = str(one.first) if one.first == one.last else f"{one.first:,}..{one.last:,}"
         moved = "red" if one.padded > one.least else "default"
         rows.add_row(span, f"{one.least:,}", Text(f"{one.padded:,}", moved), f"{one.kept:,}")
-    head = Text("safe lengths" if not plan.part else "safe for the part that was read", "bold")
-    rule = plan.rule or "no single bound says it, so the table does"
+    head = Text("safe lengths" if not plan.part else "safe for the supported part", "bold")
+    rule = plan.rule or "no single rule describes them; see the table"
     head.append(f": {rule}", "default")
     checked = Text(f"found by order over {plan.tried:,} padded lengths; ")
     if plan.failed:
-        checked.append(f"different bits at content {ranges(plan.failed)}", "red")
+        checked.append(f"different bits at valid length {ranges(plan.failed)}", "red")
     else:
-        checked.append(f"exact on fresh operands at {counted(len(plan.checked), 'content')}")
+        checked.append(f"exact on new operands at {counted(len(plan.checked), 'valid length')}")
     sure = Text(certificate.words(plan.uncertified), "yellow" if plan.uncertified else "green")
     parts: list[RenderableType] = [head, rows, checked, sure]
     if len(plan.stretches) > MOST:
-        parts.append(
-            Text(f"and {len(plan.stretches) - MOST} stretches more; --plan has all", "dim")
-        )
+        parts.append(Text(f"and {len(plan.stretches) - MOST} more ranges; --plan has all", "dim"))
     parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
     return Group(*parts)
 
@@ -218,12 +222,12 @@ COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 
 def remedies(measured: Measured) -> RenderableType:
     """Returns a row for each remedy, then why some are not known, then what to do."""
-    what = "lengths" if isinstance(measured.subject, Case) else "content lengths"
+    what = "lengths" if isinstance(measured.subject, Case) else "valid lengths"
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
     if len(backends.get(measured.target.name).layouts) > 1:
-        lines += f"; they lie in memory as {' or '.join(measured.layouts)}"
+        lines += f"; their memory layout is {' or '.join(measured.layouts)}"
     parts: list[RenderableType] = [Text(lines), "", _remedies(measured)]
     refused = [one for one in measured.found if one.refusal]
     alone = [one for one in measured.found if measured.verdict(one) != one.verdict]
@@ -232,7 +236,9 @@ def remedies(measured: Measured) -> RenderableType:
     parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused]
     if alone:
         names = ", ".join(one.remedy.name for one in alone)
-        parts.append(Text(f"exact in this part, not known for the model: {names}", "yellow"))
+        parts.append(
+            Text(f"exact in the supported part, unknown for the whole model: {names}", "yellow")
+        )
     parts.append("")
     parts.append(Text(advise(measured).text, "bold"))
     return Group(*parts)
@@ -240,7 +246,7 @@ def remedies(measured: Measured) -> RenderableType:
 
 def _remedies(measured: Measured) -> RenderableType:
     unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
-    costs = (f"at {measured.content}", "x default", "of fixed", f"x at {measured.fixed}")
+    costs = (f"at {measured.content}", "x default", "of full", f"x at {measured.fixed}")
     right = (f"differing {unit}", *costs, "error")
     rows = table("remedy", "verdict", *right, "bits", "what it is", right=right)
     best = advise(measured).name
@@ -256,7 +262,7 @@ def _remedies(measured: Measured) -> RenderableType:
             rounded_text(measured.of_fixed(one)),
             rounded_text(measured.ratio(one, measured.fixed)),
             "" if one.error_rms is None else f"{one.error_rms:.2f}",
-            {True: "kept", False: "other", None: ""}[one.keeps],
+            {True: "kept", False: "changed", None: ""}[one.keeps],
             one.remedy.doc,
         )
     return rows

@@ -49,7 +49,7 @@ def outputs(mask: np.ndarray, most: int = 4) -> str:
         return "the output" if found else "none"
     text = "; ".join(_region(region, mask.shape) for region in found[:most])
     more = len(found) - most
-    return f"{text}; and {more} more such blocks" if more > 0 else text or "none"
+    return f"{text}; and {more} more blocks of this kind" if more > 0 else text or "none"
 
 
 def _region(region: Region, shape: tuple[int, ...]) -> str:
@@ -89,9 +89,9 @@ def windows(found: Windows) -> RenderableType:
 
 
 REACHED = {
-    "inputs": "multiply inputs by a zero of their own: an infinity there makes them NaN",
-    "weights": "are reached by the weights of other filters",
-    "padding": "multiply their padding: an infinite weight that meets it gives a NaN",
+    "inputs": "multiply inputs outside of their window by 0: an infinity there gives NaN",
+    "weights": "are reached by the weights of different filters",
+    "padding": "multiply their padding: an infinite weight at padding gives NaN",
 }
 """What ``probe.order.reach`` finds, of outputs."""
 
@@ -99,14 +99,14 @@ REACHED = {
 def _reach(found: Windows) -> Iterator[Text]:
     """Yields what reaches outputs beyond what they read."""
     if found.reach is None:
-        yield Text("this holds for finite operands; infinities and NaN were not asked about", "dim")
+        yield Text("this holds for finite operands; infinities and NaN were not tested", "dim")
         return
     told = found.reach.to_json().get("reach", {})
     for name, count in told.items():
         style = "dim" if name == "padding" else "bold red"
         yield Text(f"{counted(count, 'output')} {REACHED[name]}", style)
     if not found.reach.outputs.any():
-        yield Text("infinities and NaN elsewhere do not reach any output", "green")
+        yield Text("infinities and NaN outside of its window reach no output", "green")
     case = found.case
     for one in found.reach.named[:SHOWN]:
         shape = case.input_shape()
@@ -126,11 +126,11 @@ def _reach(found: Windows) -> Iterator[Text]:
 
 def _windows_read(case: Case, same: np.ndarray) -> Text:
     groups = "" if case.groups == 1 else f" in {case.groups} groups"
-    text = Text(f"{same.size:,} windows{groups} of {case.summands:,} inputs read off; ")
+    text = Text(f"{same.size:,} windows{groups} of {case.summands:,} inputs revealed; ")
     if same.all():
-        return text.append(f"all where padding={case.padding_text} says", "green")
+        return text.append(f"all are where padding={case.padding_text} puts them", "green")
     wrong = int((~same).sum())
-    return text.append(f"{wrong:,} not where padding={case.padding_text} says", "bold red")
+    return text.append(f"{wrong:,} are not where padding={case.padding_text} puts them", "bold red")
 
 
 def _group(
@@ -246,7 +246,7 @@ def _summations(side: Run) -> Iterator[RenderableType]:
         yield summation(found, side.case.dtype, rank < DRAWN)
     if len(ranked) > MOST:
         rest = sum(int(counts[number]) for number in ranked[MOST:])
-        more = f"\nand {len(ranked) - MOST} more summations for {rest:,} outputs; --json has all"
+        more = f"\nand {len(ranked) - MOST} more summations, for {rest:,} outputs; --json has all"
         yield Text(more, "dim")
 
 
@@ -258,11 +258,15 @@ def _unknown(side: Run) -> Iterator[RenderableType]:
     nothing = (orders.index < 0) & orders.replayed
     if nothing.any():
         where = outputs(nothing.reshape(orders.shape))
-        yield Text(f"\n{int(nothing.sum()):,} outputs read padding only and are 0: {where}")
+        yield Text(f"\n{int(nothing.sum()):,} outputs read only padding and are 0: {where}")
     rest = (orders.index < 0) & ~orders.replayed
     if rest.any():
         where = outputs(rest.reshape(orders.shape))
-        kind = "not a sum of their products" if orders.not_a_sum.any() else "not known"
+        kind = (
+            "not a sum of the products (Winograd or FFT, for example)"
+            if orders.not_a_sum.any()
+            else "not known"
+        )
         yield Text(f"\n{int(rest.sum()):,} outputs are {kind}: {where}\n  {orders.evidence}", "red")
 
 

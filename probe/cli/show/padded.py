@@ -21,9 +21,9 @@ MOST = 24
 def padded(found: Padded) -> RenderableType:
     """Returns everything that is said of a padded graph."""
     told = found.report()
-    head = f"{found.model}: {counted(told['operations_total'], 'operation')} of any graph, "
+    head = f"{found.model}: {counted(told['operations_total'], 'operation')} of a graph, "
     unknown = told["operations_total"] - told["examined"]
-    head += f"{counted(unknown, 'operation')} not understood, " * bool(unknown)
+    head += f"{counted(unknown, 'operation')} not supported, " * bool(unknown)
     axes = ", ".join(f"{name} along axis {axis}" for name, axis in found.graph.along.items())
     head += f"padded against {found.vary} {found.graph.fixed:,} ({axes})"
     colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
@@ -53,13 +53,13 @@ def padded(found: Padded) -> RenderableType:
 
 
 MEANS = (
-    "least: the shortest that has all outputs which read content; safe: the shortest at which all "
-    "operations compute them as at the fixed size; proof: of the safe size, whatever the inputs are"
+    "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
+    "which all operations compute them as at the full size; proof: holds for all finite inputs"
 )
 
 
 def _contents(sizes: list[Sized]) -> RenderableType:
-    right = ("content", "least", "safe")
+    right = ("valid size", "least", "safe")
     rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
     for one in sizes[:MOST]:
         least = one.at_least
@@ -75,11 +75,11 @@ def _contents(sizes: list[Sized]) -> RenderableType:
         )
     if len(sizes) <= MOST:
         return rows
-    return Group(rows, Text(f"and {len(sizes) - MOST} contents more; --json has all", "dim"))
+    return Group(rows, Text(f"and {len(sizes) - MOST} more valid sizes; --json has all", "dim"))
 
 
 def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
-    rows = table("remedy", "verdict", "of the fixed size's time", "in the way", "what it does")
+    rows = table("remedy", "verdict", "of the full size's time", "prevented by", "what it does")
     for one in ways:
         verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
         rows.add_row(
@@ -92,7 +92,7 @@ def _word(one: Sized) -> tuple[str, str]:
     if one.at_least.serves:
         return "equal", "green"
     if one.at_least.lacking:
-        return "no shorter length has the outputs", "yellow"
+        return "no shorter size has all outputs", "yellow"
     return one.at_least.by_order, "red"
 
 
@@ -100,8 +100,8 @@ def _proof(one: Serves) -> str:
     if one.by_order == "same" and one.why:
         return one.why
     if one.by_order == "same":
-        return "every addition asked" if one.certified else "by order, not certified"
-    return f"not of {one.name} ({one.why})" if one.name else one.why or one.by_order
+        return "every addition tested" if one.certified else "by order, not certified"
+    return f"unproved: {one.name} ({one.why})" if one.name else one.why or one.by_order
 
 
 def _box(box: Box | None) -> str:
@@ -118,8 +118,8 @@ def _box(box: Box | None) -> str:
 
 def _plan(plan: GraphPlan) -> list[RenderableType]:
     longest = plan.stretches[-1].last
-    text = f"plan: {counted(len(plan.stretches), 'stretch')} up to {longest:,}"
-    text += f"; checked on fresh inputs at {counted(len(plan.checked), 'content')}"
+    text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
+    text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
     text += f", failed at {', '.join(map(str, plan.failed))}" if plan.failed else ", none failed"
     parts: list[RenderableType] = [Text(text, "red" if plan.failed else "default")]
     if plan.over:
@@ -127,6 +127,6 @@ def _plan(plan: GraphPlan) -> list[RenderableType]:
     parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
     for one in plan.between:
         behind = ", ".join(f"{each.operation} from {each.start:,} on" for each in one.splices)
-        said = f"content {one.content:,} padded to {one.size:,} alone keeps the bits too, where "
-        parts.append(Text(f"{said}constants are put in behind {behind}"))
+        said = f"valid size {one.content:,} also keeps the bits when padded only to {one.size:,}, "
+        parts.append(Text(f"{said}if constants are inserted after {behind}"))
     return parts

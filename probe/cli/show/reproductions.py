@@ -14,8 +14,8 @@ from probe.reproduction.report import LIMIT
 
 ENDED = {
     "minimal": "minimal",
-    "budget": "the budget is used up; --most N tries more",
-    "interrupted": "interrupted: the smallest so far",
+    "budget": "the limit of tries is reached; --most N raises it",
+    "interrupted": "interrupted; this is the smallest case so far",
 }
 
 
@@ -26,13 +26,13 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     tried = f"{found['calls']} reductions tried, {found['runs']} runs"
     lines.append(f"{tried}; {ENDED[found['ended']]}")
     counts = ", ".join(f"{n} in {name}" for name, n in found["case"]["not_zero"].items())
-    lines.append(f"operands that are not 0: {counts}")
+    lines.append(f"nonzero operands: {counts}")
     if found["near"]:
         lines.append(f"nearest case that agrees: {found['near']['case']}")
     parts: list[RenderableType] = [head, *map(Text, lines), *_kept(found), _difference(found)]
     parts += [causes_table(found["causes"])] if found["causes"] else []
     if not found["shown"]:
-        parts.append(Text("no operands were found that show it in bits", "yellow"))
+        parts.append(Text("no operands were found for which the bits differ", "yellow"))
     values = found["operands"] or {}
     for name, value in values.items():
         flat = _flat(value)
@@ -49,14 +49,14 @@ def _kept(found: Mapping[str, Any]) -> list[Text]:
     counts = ", ".join(f"{number:,} by {name}" for name, number in before["causes"].items())
     lines = [
         Text(
-            f"it was found as {before['differing']:,} of {counted(before['compared'], 'output')} "
+            f"before: {before['differing']:,} of {counted(before['compared'], 'output')} "
             f"that differ{up_to(before['max_ulp'])}: {counts}"
         )
     ]
     if kept["cause"] is False:
-        lines.append(Text("the smallest case has another cause than that", "yellow"))
+        lines.append(Text("the reduced case has a different cause", "yellow"))
     if kept["kernels"] is False:
-        lines.append(Text("other kernels run the smallest case", "yellow"))
+        lines.append(Text("different kernels run the reduced case", "yellow"))
     return lines
 
 
@@ -86,8 +86,8 @@ def reproduced(found: Mapping[str, Any]) -> RenderableType:
         Text(f"{one['target']} {one['version']}: {one['said']}") for one in found["elsewhere"]
     ]
     if found["not_emulated"]:
-        parts.append(Text(f"no emulated.py: {found['not_emulated']}", "yellow"))
-    parts += [Text(f"what avoids it: {one}") for one in found["avoids"]]
+        parts.append(Text(f"emulated.py was not written: {found['not_emulated']}", "yellow"))
+    parts += [Text(f"this avoids the difference: {one}") for one in found["avoids"]]
     if found["short"]:
         printed = "\n".join(said for _, said in found["short"]["ways"])
         parts += [Text(found["short"]["text"].rstrip()), Text(printed, "red")]
@@ -103,10 +103,10 @@ def verified(found: Mapping[str, Any]) -> RenderableType:
     style = {"still there": "red", "gone": "green"}.get(found["verdict"], "yellow")
     parts = [Text(f"{found['verdict']}: {found['why']}", style)]
     if found["same_bits"] is False:
-        parts.append(Text("with different bits from where it was written"))
+        parts.append(Text("with bits that differ from those that were reported"))
     if found["interpreter"] == "own":
         targets = " and ".join(dict.fromkeys(found["targets"]))
-        parts.append(Text(f"{targets} is not here: this interpreter ran it", "yellow"))
+        parts.append(Text(f"{targets} is not installed here: this Python ran the script", "yellow"))
     return Group(*parts)
 
 

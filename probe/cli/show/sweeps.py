@@ -77,7 +77,7 @@ def _numbers(one: TargetSummary) -> tuple[str, str, str]:
 
 def _verdict(one: TargetSummary) -> Text:
     if one.nondeterministic:
-        return Text("does not repeat itself", "magenta")
+        return Text("does not repeat its own bits", "magenta")
     if one.differing:
         return Text("differs", "bold red")
     if not one.comparisons:
@@ -124,17 +124,17 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
     if found.left_out:
         yield _left_out(found)
     if found.interrupted:
-        yield Text("interrupted: the same command goes on where it stopped", "yellow")
+        yield Text("interrupted; run the same command again to continue", "yellow")
     elif found.differing:
         yield _why(found, case)
     elif any(one.comparisons for one in found.targets.values()) and case.kind != "integers":
         yield Text(
             "No difference so far."
             if found.left_out
-            else "No difference with these operands: another order may show with others "
-            "(probe order, --operands cancel)."
+            else "No difference with these operands. The orders may still differ: try --by order "
+            "or --operands cancel."
             if case.kind != "cancel"
-            else "No difference, with operands chosen to show a changed order.",
+            else "No difference, with operands that show nearly every change of order.",
             "dim",
         )
 
@@ -147,9 +147,11 @@ def _left_out(found: Summary) -> Text:
         for name, one in found.targets.items()
         for values in one.left_out.values()
     ]
-    kept = "the same command goes on with them" if found.store else "give --store to go on later"
+    kept = (
+        "the same command continues with them" if found.store else "give --store to continue later"
+    )
     share = f"{found.left_out:,} of {found.left_out + asked:,} comparisons"
-    return Text(f"the time is up, {share} are left out; {kept}\n{chr(10).join(told)}", "yellow")
+    return Text(f"the time is up: {share} were left out; {kept}\n{chr(10).join(told)}", "yellow")
 
 
 def _why(found: Summary, case: Case) -> Text:
@@ -171,7 +173,7 @@ def bisected(report: Mapping[str, Any]) -> RenderableType:
     rows = table("release", "shows", "")
     for step in report["steps"]:
         told = str(step["says"] if step["seen"] else step["why"])
-        rows.add_row(step["version"], step["seen"] or "(could not be asked)", told)
+        rows.add_row(step["version"], step["seen"] or "(could not be tested)", told)
     return Group(_answer(report), "", rows)
 
 
@@ -179,9 +181,9 @@ def _answer(report: Mapping[str, Any]) -> str:
     what, count = report["what"], report["installed"]
     if report["first"] is None:
         return f"both ends show the same {what}; what changed in between and back is not seen"
-    between = ", or one that could not be asked" if report["skipped"] else ""
+    between = ", or a release that could not be tested" if report["skipped"] else ""
     first = f"{what} changed in {report['first']}{between}; {report['last']} is as the first end"
-    checked = "what was asked agrees"
+    checked = "all tests agree"
     if not report["holds"]:
         checked = "it changed again after that, so search between there and the other end too"
     return f"{first} ({count} installed)\nassumed: {report['assumption']}; {checked}"

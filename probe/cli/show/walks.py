@@ -29,9 +29,9 @@ COLOURS = {
 }
 
 MEANS = (
-    "source: what it reads agrees and its outputs differ; carried: what it reads differs already; "
-    "healed: what it reads differs and its outputs agree; left, right: run on one side alone; own: "
-    "outputs of a carried one that differ also where its inputs are made to agree"
+    "source: its inputs agree and its outputs differ; carried: its inputs differ already; healed: "
+    "its inputs differ and its outputs agree; left, right: it exists in one run only; own: outputs "
+    "of a carried operation that differ even if its inputs are made to agree"
 )
 
 
@@ -82,7 +82,7 @@ def _operations(found: Walked) -> RenderableType | None:
             one.cause or one.note,
         )
     left_out = len(operations) - len(found.found.computed)
-    more = [f"{len(shown) - MOST} rows more"] if len(shown) > MOST else []
+    more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
     if left_out:
         more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
     if not more:
@@ -141,4 +141,4 @@ def recorded(found: Recorded) -> RenderableType:
     """Returns what was recorded."""
     told = found.found.left_out
     more = f"; {counted(told['values'], 'value')} left out" if told["values"] else ""
-    return Group(*map(Text, found.lines()), Text(f"written: {found.found.folder}{more}"))
+    return Group(*map(Text, found.lines()), Text(f"wrote {found.found.folder}{more}"))
