@@ -183,6 +183,7 @@ class Watch:
             gives.append(self.count)
             self.count += 1
         self.done(self.operations, event, reads, tuple(gives))
+        self.now = None, ()  # keeps no array alive
         self.operations += 1
 
     def number(self, seen: Seen) -> int:
