@@ -12,7 +12,8 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -40,9 +41,10 @@ from probe.recording.meaning import Meaning
 from probe.recording.recording import SMALL, digest
 
 try:
-    from jax._src import core, source_info_util
+    from jax._src import array, core, source_info_util
 
     Base: Any = core.EvalTrace
+    ARRAY = array.ArrayImpl
 except (ImportError, AttributeError):  # another release
     Base = None
 
@@ -69,6 +71,8 @@ class Recorder:
         self.decisions: dict[int, Any] = {}
         self.noticed: dict[int, Any] = {}
         self.programs: dict[str, None] = {}
+        self.told: dict[Hashable, Told] = {}
+        self.found: dict[int, Inside] = {}
 
     @property
     def note(self) -> str:
@@ -92,11 +96,20 @@ class Recorder:
 
 def bits(value: Any) -> np.ndarray:
     """An array's bits as a container array; a random key's are its data."""
-    if jax.dtypes.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key):
+    if _is_key(getattr(value, "dtype", np.float32)):
         value = jax.random.key_data(value)
-    if not isinstance(value, jax.Array):  # a number of Python's, in the format that JAX gives it
+    if not _is_array(value):  # a number of Python's, in the format that JAX gives it
         return container(np.asarray(value, dtype=core.typeof(value).dtype))
     return container(np.asarray(value))
+
+
+@functools.cache
+def _is_key(dtype: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is ARRAY or isinstance(value, jax.Array)
 
 
 def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -151,7 +164,7 @@ class _Values:
 
     def key(self, value: Any) -> Hashable:
         """The same for the same value; numbers and NumPy's arrays by their content."""
-        if not isinstance(value, jax.Array):
+        if not _is_array(value):
             array = bits(value)
             return ("content", array.dtype.str, array.shape, digest(array))
         known = self.live.get(id(value))
@@ -165,9 +178,10 @@ class _Values:
         role, name = self.named.get(id(value), (INPUT, ""))
         if weight and role == INPUT and id(value) not in self.live:
             role = WEIGHT
-        if not isinstance(value, jax.Array) and np.ndim(value) == 0:
+        ours = _is_array(value)
+        if not ours and np.ndim(value) == 0:
             role = CONSTANT
-        array = bits(value) if not isinstance(value, jax.Array) else None
+        array = None if ours else bits(value)
         shape, dtype = described(value if array is None else array)
         if array is None and "key" in dtype:
             array = bits(value)
@@ -190,7 +204,30 @@ class _Values:
 
 def small(shape: Sequence[int]) -> bool:
     """Whether values of this shape are kept where they come from integers alone."""
-    return int(np.prod(shape, dtype=int)) <= SMALL
+    return prod(shape) <= SMALL
+
+
+Value = Callable[[int], np.ndarray]
+"""Gives the content of what an operation reads, by number."""
+
+
+class Told(NamedTuple):
+    """What is said of an operation besides its arrays and its place."""
+
+    meaning: Meaning
+    attributes: dict[str, Any]
+    again: Callable[..., list[np.ndarray]] | None
+    lines: Any
+
+
+class Inside(NamedTuple):
+    """A program: its one equation that computes, the arrays that it closed over, its text, and
+    itself, so that nothing else gets its id."""
+
+    only: Any
+    constants: list[Any]
+    lines: Any
+    itself: Any = None
 
 
 class _Trace(Base):  # type: ignore[misc]
@@ -211,7 +248,10 @@ class _Trace(Base):  # type: ignore[misc]
         gives = list(found) if primitive.multiple_results else [found]
         weighs = primitive.name in WEIGHING
         reads = [self.values.seen(one, weighs and n == 1) for n, one in enumerate(args)]
-        self._report(primitive.name, primitive, params, reads, gives, _own(primitive, params, args))
+        told = self._told(
+            primitive, params, args, reads, lambda value: _own(primitive, params, args, value)
+        )
+        self._visit(primitive.name, self._path(), reads, gives, told)
         return found
 
     def stage_value(self, val: Any) -> Any:
@@ -232,8 +272,7 @@ class _Trace(Base):  # type: ignore[misc]
         """Runs a program, reports what is inside if it can be looked into, then the program."""
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives, within = list(found), inner(primitive, params)
-        one = only(within.jaxpr) if within is not None else None
-        behind = constants_of(within, params)
+        one, behind, text, _ = self._looked_into(primitive, params, within, len(args))
         weighs = one is not None and one.primitive.name in WEIGHING
         reads = [
             self.values.seen(value, weighs and n == 1) for n, value in enumerate((*args, *behind))
@@ -244,10 +283,16 @@ class _Trace(Base):  # type: ignore[misc]
             if self.values.plain[seen.key]
         }
         if one is not None and not behind:
-            means: Meaning = Program(primitive, params, behind, contents)
-            if direct(within.jaxpr):
-                means = _own(one.primitive, one.params, args)
-            self._report(one.primitive.name, primitive, params, reads, gives, means)
+
+            def own(value: Value) -> Meaning:
+                if direct(within.jaxpr):
+                    return _own(one.primitive, one.params, args, value)
+                for n in contents:  # it has them, and is another one where they are
+                    value(n)
+                return Program(primitive, params, behind, contents)
+
+            told = self._told(primitive, params, args, reads, own)
+            self._visit(one.primitive.name, self._path(), reads, gives, told)
             return found
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
         call, self.calls = self.calls, self.calls + 1
@@ -259,14 +304,28 @@ class _Trace(Base):  # type: ignore[misc]
                 last = unrolled(primitive, params, args)
         elif isinstance(decision, Opened):
             last = self._inside(decision, args)
+        means: Meaning
         if last is not None:
             reads += [self.values.seen(value) for value in last]
             means = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
             inside = self.recorder.noticed.get(call, {})
             means = Program(primitive, params, behind, contents, inside)
-        self._report(name, primitive, params, reads, gives, means, len(args))
+        again = _alone(primitive, params, [seen.dtype for seen in reads[: len(args)]])
+        told = Told(means, attributes(params), again, text)
+        self._visit(name, self._path(), reads, gives, told)
         return found
+
+    def _looked_into(self, primitive: Any, params: Any, within: Any, count: int) -> Inside:
+        """What there is to know of a program on ``count`` arrays; found out once for each."""
+        if within is None:
+            return Inside(None, constants_of(None, params), None)
+        known = self.recorder.found.get(id(within))
+        if known is None:
+            text = lines(primitive, params, count)
+            known = Inside(only(within.jaxpr), constants_of(within, params), text, within)
+            self.recorder.found[id(within)] = known
+        return known
 
     def _inside(self, opened: Opened, args: list[Any]) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
@@ -287,9 +346,10 @@ class _Trace(Base):  # type: ignore[misc]
                 means: Meaning = Program(primitive, params, behind, contents)
             else:
                 means = meaning(equation(step.one, functools.partial(_nth, given)))
-            path = "/".join(filter(None, (str(source_info_util.current_name_stack()), step.path)))
+            path = "/".join(filter(None, (self._path(), step.path)))
             gives = [values[n] for n in step.gives]
-            self._visit(primitive.name, path, params, reads, gives, means, None, None)
+            told = Told(means, attributes(params), None, None)
+            self._visit(primitive.name, path, reads, gives, told)
         return opened.results(values)
 
     def _decide(
@@ -310,35 +370,59 @@ class _Trace(Base):  # type: ignore[misc]
             if within is not None:
                 self.recorder.noticed[call] = noticed(within, args)
 
-    def _report(
+    @staticmethod
+    def _path() -> str:
+        return str(source_info_util.current_name_stack())
+
+    def _told(
         self,
-        op: str,
         primitive: Any,
         params: Any,
-        reads: list[Seen],
-        gives: list[Any],
-        means: Meaning,
-        taken: int | None = None,
-    ) -> None:
-        self._visit(
-            *(op, str(source_info_util.current_name_stack()), params, reads, gives, means),
-            _alone(primitive, params, [seen.dtype for seen in reads][:taken]),
-            lines(primitive, params, len(reads) if taken is None else taken),
-        )
+        args: Sequence[Any],
+        reads: Sequence[Seen],
+        means: Callable[[Value], Meaning],
+    ) -> Told:
+        """What is said of a call. It is the same for all that are alike, unless ``means`` looks
+        into what is read."""
+        same: Hashable = None
+        try:
+            same = (primitive, tuple(params.items()), *map(core.typeof, args))
+            known = self.recorder.told.get(same)
+        except TypeError:  # a parameter without a hash
+            same, known = None, None
+        if known is not None:
+            return known
+        looked = []
 
-    def _visit(
-        self,
-        op: str,
-        path: str,
-        params: Any,
-        reads: list[Seen],
-        gives: list[Any],
-        means: Meaning,
-        again: Any,
-        text: Any,
-    ) -> None:
+        def value(number: int) -> np.ndarray:
+            looked.append(number)
+            return np.asarray(args[number])
+
+        told = self._made(primitive, params, [seen.dtype for seen in reads], means(value))
+        if same is not None and not looked:
+            self.recorder.told[same] = told
+        return told
+
+    @staticmethod
+    def _made(primitive: Any, params: Any, dtypes: list[str], means: Meaning) -> Told:
+        text = lines(primitive, params, len(dtypes))
+        return Told(means, attributes(params), _alone(primitive, params, dtypes), text)
+
+    def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Told) -> None:
         made = [self.values.gives(one, reads) for one in gives]
-        self.visit(Event(op, path, reads, made, means, attributes(params), again, text, IMPORTS))
+        self.visit(
+            Event(
+                op,
+                path,
+                reads,
+                made,
+                told.meaning,
+                told.attributes,
+                told.again,
+                told.lines,
+                IMPORTS,
+            )
+        )
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
@@ -375,15 +459,11 @@ def constants_of(within: Any, params: Any) -> list[Any]:
     return list(found.values())
 
 
-def _own(primitive: Any, params: Any, args: Sequence[Any]) -> Meaning:
+def _own(primitive: Any, params: Any, args: Sequence[Any], value: Value) -> Meaning:
     """What a primitive on its own inputs means."""
     given = [described(core.typeof(one)) for one in args]
     gives, _ = primitive.abstract_eval(*map(core.typeof, args), **params)
     every = gives if primitive.multiple_results else [gives]
-
-    def value(number: int) -> np.ndarray:
-        return np.asarray(args[number])
-
     return meaning(Equation(primitive, params, given, [described(one) for one in every], value))
 
 

@@ -6,6 +6,7 @@ looked into or not: a compiled function and the same function run eagerly must a
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,9 +89,13 @@ def direct(jaxpr: Any) -> bool:
     return list(one.invars) == list(jaxpr.invars) and list(one.outvars) == list(jaxpr.outvars)
 
 
+named = functools.cache(str)
+"""The name of a dtype, which NumPy puts together anew each time that it is asked."""
+
+
 def described(aval: Any) -> tuple[tuple[int, ...], str]:
     """(shape, dtype's name) of an abstract value."""
-    return tuple(getattr(aval, "shape", ())), str(getattr(aval, "dtype", "token"))
+    return tuple(getattr(aval, "shape", ())), named(getattr(aval, "dtype", "token"))
 
 
 def equation(one: Any, values: Callable[[int], np.ndarray | None]) -> Equation:

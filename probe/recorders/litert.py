@@ -1,9 +1,10 @@
 """LiteRT, watched operator by operator: each as a model of its own, with its constant weights.
 
 The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
-the file runs alone, under the same delegate or without one, which also keeps memory flat. That the
-outputs have the bits of an unwatched run is checked at the first recording; where they don't, the
-whole model is one operation.
+the file runs alone, under the same delegate or without one, which also keeps memory flat; after the
+first recording several in a row run as one model that gives all their results, if these have the
+same bits (:mod:`probe.recorders.litert_rows`). That the outputs have the bits of an unwatched run
+is checked at the first recording; where they don't, the whole model is one operation.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,15 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from probe import ulp
 from probe.errors import InputError
-from probe.recorders.litert_file import DTYPES, File
+from probe.recorders.litert_file import DTYPES, NESTED, File
 from probe.recorders.litert_meanings import meaning
+from probe.recorders.litert_rows import KEPT, Rows, invoked
 from probe.recorders.node import Fact
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.meaning import Unknown
+from probe.recording.recording import digest
 
 ENDINGS = (".tflite",)
-KEPT = 1 << 22
-"""Bytes of inputs, outputs and constants of the operators whose interpreters stay for the next
-run."""
-
 LONGEST = 1 << 15
 """Characters up to which an operator's model is written into a script."""
 
@@ -102,7 +102,12 @@ class Recorder:
         wanted = self.plain()
         try:
             cut = _Cut(File(self.content), self.inputs, self.switches)
-            found = [one.array() for one in cut.run(lambda _: None)]
+            alone, together = list[str](), list[str]()
+            found = [one.array() for one in cut.run(_digests(alone))]
+            cut.join()
+            cut.run(_digests(together))
+            if alone != together:
+                cut.rows = None
         except Exception as error:  # an operator that can't run alone, or a type without arrays
             said = " ".join(str(error).split())[:120] or type(error).__name__
             self._give_up(f"its operators can't be run one by one ({said})")
@@ -128,6 +133,15 @@ class Recorder:
         return gives
 
 
+def _digests(into: list[str]) -> Visit:
+    """Notes the digests of all that operators give."""
+
+    def visit(event: Event) -> None:
+        into.extend(digest(one.array()) for one in event.gives)
+
+    return visit
+
+
 def _of_array(name: str, array: np.ndarray) -> Seen:
     return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
 
@@ -140,13 +154,16 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.array_equal(one, other))
 
 
-def interpreter(model: bytes, switches: Mapping[str, str]) -> Any:
-    """Returns an interpreter: ``threads``, and ``xnnpack``: 0 for the built-in kernels."""
+def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
+    """Returns an interpreter of a model or its file: ``threads``, and ``xnnpack``: 0 for the
+    built-in kernels."""
     words: dict[str, Any] = {}
     if "threads" in switches:
         words["num_threads"] = int(switches["threads"])
     if switches.get("xnnpack") == "0":
         words["experimental_op_resolver_type"] = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    if isinstance(model, Path):
+        return Interpreter(model_path=str(model), **words)
     return Interpreter(model_content=model, **words)
 
 
@@ -164,7 +181,9 @@ class _Cut:
         self.settled = {n for n in self.given if "float" not in file.dtype(n)}
         self.events: list[Event] = []
         self.kept: dict[int, Any] = {}
-        self.size = 0
+        self.size = self.most = 0
+        self.shapes: dict[int, tuple[int, ...]] = {}
+        self.rows: Rows | None = None
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all operators, and returns the outputs."""
@@ -173,15 +192,33 @@ class _Cut:
         for operator in self.operators:
             left.update(self.file.reads(operator))
         for number, operator in enumerate(self.operators):
-            self._compute(number, operator)
+            if self.rows is None or not self.rows.computed(number, self.values):
+                self._compute(number, operator)
             if number == len(self.events):
                 self.events.append(self._event(operator))
+                self.shapes.update((n, self.values[n].shape) for n in self.file.gives(operator))
+                self.most = max(self.most, sum(one.nbytes for one in self.values.values()))
             visit(self.events[number])
             left.subtract(self.file.reads(operator))
             for n in [*self.file.reads(operator), *self.file.gives(operator)]:
                 if left[n] <= 0:
                     self.values.pop(n, None)
         return [self.seen(n) for n in self.outputs]
+
+    def join(self) -> None:
+        """From now on runs operators in a row together, as long as what they give stays small
+        beside what is alive at once in any case."""
+        alone = {n for n, one in enumerate(self.operators) if self._keeps(one)}
+        self.kept.clear()
+        self.size = 0
+        start = partial(_started, switches=self.switches)
+        self.rows = Rows(self.file, self.operators, alone, self.shapes, self.most, start)
+
+    def _keeps(self, operator: Any) -> bool:
+        """Whether an operator keeps a state, or runs others."""
+        return self.file.kind(operator) in NESTED or any(
+            one.isVariable for one in self._tensors(operator)
+        )
 
     def _fed(self, operator: Any) -> dict[int, tuple[int, ...]]:
         reads = self.file.reads(operator)
@@ -191,8 +228,8 @@ class _Cut:
         fed = self._fed(operator)
         made = self.kept.get(number)
         if made is None:
-            made = _started(self.file.piece(operator, fed).content(), self.switches)
-        found = _invoked(made, [self.values[n] for n in fed])
+            made = _started(self.file.piece([operator], fed).content(), self.switches)
+        found = invoked(made, [self.values[n] for n in fed])
         self.values.update(zip(self.file.gives(operator), found, strict=True))
         if number in self.kept or any(t.isVariable for t in self._tensors(operator)):
             return
@@ -255,11 +292,11 @@ class _Cut:
             given = dict(zip(reads, arrays, strict=True))
             held = {n: given[n] for n in given if n not in fed}
             if not last:
-                last[:] = [self.file.piece(operator, fed), b"", None]
+                last[:] = [self.file.piece([operator], fed), b"", None]
             model = last[0].content({n: one for n, one in held.items() if n in last[0].places})
             if last[1] != model:
                 last[1:] = [model, _started(model, self.switches)]
-            return _invoked(last[2], [given[n] for n in fed])
+            return invoked(last[2], [given[n] for n in fed])
 
         return again
 
@@ -273,7 +310,7 @@ class _Cut:
         said += f", experimental_op_resolver_type={plain}" * (self.switches.get("xnnpack") == "0")
 
         def lines(names: Sequence[str], out: str) -> list[str]:
-            own, piece = dict(zip(reads, names, strict=True)), self.file.piece(operator, fed)
+            own, piece = dict(zip(reads, names, strict=True)), self.file.piece([operator], fed)
             held = {n: place for n, place in piece.places.items() if n in own and n not in fed}
             empty = piece.content({n: np.zeros_like(self.file.constants[n]) for n in held})
             model = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(empty), ")))"]
@@ -321,17 +358,10 @@ def _folded(file: File) -> list[Any]:
     return found
 
 
-def _started(model: bytes, switches: Mapping[str, str]) -> Any:
+def _started(model: bytes | Path, switches: Mapping[str, str]) -> Any:
     made = interpreter(model, switches)
     made.allocate_tensors()
     return made
-
-
-def _invoked(made: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    for one, array in zip(made.get_input_details(), arrays, strict=True):
-        made.set_tensor(one["index"], array)
-    made.invoke()
-    return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
 
 class Opened:

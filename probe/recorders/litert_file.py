@@ -1,4 +1,4 @@
-"""A .tflite file's operators, and one of them as a model of its own.
+"""A .tflite file's operators, and one of them, or a few in a row, as a model of their own.
 
 A piece keeps the operator's constants, its options and what the file says of quantisation; what it
 reads else are inputs of the shapes that they have in the run. Its schema is an installed LiteRT's.
@@ -40,7 +40,7 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 
 
 class Piece:
-    """A model of one operator, packed once. ``places``: the numbers of its constants' buffers."""
+    """A model of operators, packed once. ``places``: the numbers of its constants' buffers."""
 
     def __init__(self, packed: bytearray, places: Mapping[int, int]) -> None:
         self.packed, root = packed, schema.Model.GetRootAs(packed, 0)
@@ -112,26 +112,33 @@ class File:
             for name, value in words.items()
         }
 
-    def piece(self, operator: Any, fed: Mapping[int, Sequence[int]]) -> Piece:
-        """Returns a model of one operator. ``fed``: what it reads, by number, with its shape."""
-        numbers = self._tensors_of(operator)
+    def piece(
+        self,
+        operators: Sequence[Any],
+        fed: Mapping[int, Sequence[int]],
+        shapes: Mapping[int, Sequence[int]] | None = None,
+    ) -> Piece:
+        """Returns a model of operators in a row, all of whose results are its outputs.
+
+        ``fed``: what they read from before, by number, with its shape; ``shapes``: those of values
+        inside, where they aren't the file's.
+        """
+        numbers = list(dict.fromkeys(n for one in operators for n in self._tensors_of(one)))
         places = {n: place for place, n in enumerate(numbers)}
         made, graph = schema.ModelT(), schema.SubGraphT()
         made.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in numbers:
-            graph.tensors.append(self._tensor(n, made.buffers, fed))
-        one = copy(operator)
-        given = [] if operator.inputs is None else operator.inputs
-        one.inputs = [places[int(n)] if n >= 0 else -1 for n in given]
-        one.outputs = [places[n] for n in self.gives(operator)]
-        graph.operators = [one]
-        graph.inputs, graph.outputs = [places[n] for n in fed], list(one.outputs)
+            graph.tensors.append(self._tensor(n, made.buffers, {**(shapes or {}), **fed}))
+        graph.operators = [self._placed(one, places) for one in operators]
+        graph.inputs = [places[n] for n in fed]
+        graph.outputs = [n for one in graph.operators for n in one.outputs]
         graph.name = b"main"
         made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
         made.subgraphs = [graph]
-        if self.kind(operator) not in NESTED:
+        if len(operators) == 1 and self.kind(operators[0]) not in NESTED:
+            (one,) = graph.operators
             made.operatorCodes, one.opcodeIndex = [made.operatorCodes[one.opcodeIndex]], 0
-        else:
+        elif len(operators) == 1:
             made.subgraphs += [
                 self._copied(other, made.buffers) for other in self.model.subgraphs[1:]
             ]
@@ -140,6 +147,13 @@ class File:
         builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
         held = [(n, graph.tensors[places[n]].buffer) for n in numbers if n in self.constants]
         return Piece(bytearray(builder.Output()), {n: place for n, place in held if place})
+
+    def _placed(self, operator: Any, places: Mapping[int, int]) -> Any:
+        one = copy(operator)
+        given = [] if operator.inputs is None else operator.inputs
+        one.inputs = [places[int(n)] if n >= 0 else -1 for n in given]
+        one.outputs = [places[n] for n in self.gives(operator)]
+        return one
 
     def _tensors_of(self, operator: Any) -> list[int]:
         given = [] if operator.inputs is None else list(operator.inputs)

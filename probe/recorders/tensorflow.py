@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from probe.recorders.tensorflow_files import ENDINGS, Loaded, loaded
-from probe.recorders.tensorflow_graphs import called
+from probe.recorders.tensorflow_graphs import called, instead
 from probe.recorders.tensorflow_values import Names, array, tensor_of, tensors
-from probe.recorders.tensorflow_watch import Watching
+from probe.recorders.tensorflow_watch import Told, Watching
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import digest
 
@@ -35,6 +35,7 @@ class Recorder:
         self.note = ""
         self.names = Names()
         self.functions: dict[Hashable, Any] = {}
+        self.told: dict[Hashable, Told] = {}
         self.expected: list[np.ndarray] | None = None
 
     def plain(self) -> list[np.ndarray]:
@@ -48,7 +49,7 @@ class Recorder:
         """
         if self.expected is None:
             self.expected = [np.array(one) for one in self.plain()]
-        watch = Watching(visit, self.names, self.functions, called)
+        watch = Watching(visit, self.names, self.functions, called, self.told, instead)
         watch.wanted = {one.shape for one in self.expected}
         with watch.watching():
             found = self.function()

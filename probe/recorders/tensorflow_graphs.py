@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
-from probe.recorders.tensorflow_values import array, run, tensor_of
+from probe.recorders.tensorflow_values import array, kind, run, sizes, tensor_of
 from probe.recorders.tensorflow_watch import Watching
 from probe.recording import inlined
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
@@ -97,7 +97,7 @@ def called(
     watch: Watching, name: str, inputs: list[Any], outputs: list[Any], path: str = ""
 ) -> None:
     """A function has run and given ``outputs``."""
-    key = (name, tuple((one.dtype.name, tuple(one.shape.as_list())) for one in inputs))
+    key = _signature(name, inputs)
     if key not in watch.functions:
         watch.functions[key] = opened(watch, name, inputs, outputs)
     made: Function = watch.functions[key]
@@ -109,6 +109,19 @@ def called(
     found = walk(watch, made.graph, inputs)
     for ours, theirs in zip(outputs, found, strict=True):
         watch.aliases[ours._id] = watch.key(theirs)
+
+
+def instead(watch: Watching, name: str, inputs: list[Any]) -> list[Any] | None:
+    """What a function gives, computed by its nodes; None where they have not been found to give its
+    bits before. It need not run beside them then."""
+    made = watch.functions.get(_signature(name, inputs))
+    if made is None or made.graph is None:
+        return None
+    return walk(watch, made.graph, inputs)
+
+
+def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
+    return name, tuple((kind(one).name, sizes(one)) for one in inputs)
 
 
 def opened(watch: Watching, name: str, inputs: list[Any], outputs: list[Any]) -> Function:
@@ -140,6 +153,9 @@ def _same(watch: Watching, graph: Graph, inputs: list[Any], outputs: list[Any]) 
 
 def walk(watch: Watching, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Runs the nodes, and lets ``watch`` see each. Returns the outputs' tensors."""
+    for one in inputs:
+        if not kind(one).unread:
+            watch.key(one)
     made: dict[str, list[Any]] = {
         graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed
     }
@@ -175,6 +191,8 @@ def _ran(watch: Watching, node: Node, read: list[Any]) -> list[Any]:
         )
         return _inside(watch, names[min(max(which, 0), len(names) - 1)], read[1:])
     found = run(node.op, read, node.attributes, node.count)
+    for one in found:  # no variable's memory, where it would be looked for
+        watch.aliases[one._id] = one._id
     watch.met(node.op, read, node.attributes, found, node.path)
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,9 +15,9 @@ from tensorflow.python.framework import op_callbacks
 
 from probe.recorders.tensorflow_lines import alone, kinds, plain, shown, written
 from probe.recorders.tensorflow_meanings import STRUCTURE, Call, meaning
-from probe.recorders.tensorflow_values import UNREAD, Names, array, arrays, run
+from probe.recorders.tensorflow_values import Names, array, arrays, kind, run, sizes
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
-from probe.recording.meaning import Moves
+from probe.recording.meaning import Meaning, Moves
 from probe.recording.recording import digest
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
@@ -27,6 +29,18 @@ SMALL_SHAPE = 16
 """Elements of what is taken for a shape."""
 
 
+IMPORTS = ("import tensorflow as tf",)
+
+
+class Told(NamedTuple):
+    """What is said of an operation besides its arrays and its place."""
+
+    meaning: Meaning
+    attributes: dict[str, Any]
+    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None
+    lines: Callable[[Sequence[str], str], list[str]] | None
+
+
 class Watching:
     """One watched run: the keys of its values, and what is known of them."""
 
@@ -36,8 +50,11 @@ class Watching:
         names: Names,
         functions: dict[Hashable, Any] | None = None,
         called: Callable[[Watching, str, list[Any], list[Any]], None] | None = None,
+        told: dict[Hashable, Told] | None = None,
+        instead: Callable[[Watching, str, list[Any]], list[Any] | None] | None = None,
     ) -> None:
-        self.visit, self.names, self.called = visit, names, called
+        self.visit, self.names, self.called, self.instead = visit, names, called, instead
+        self.told: dict[Hashable, Told] = {} if told is None else told
         self.functions: dict[Hashable, Any] = {} if functions is None else functions
         self.aliases: dict[int, Hashable] = {}
         self.variables: dict[int, Hashable] = {}
@@ -49,18 +66,41 @@ class Watching:
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
         self.memory: dict[tuple[Any, ...], Any] | None = None
-        self.sizes: set[tuple[int, ...]] = set()
+        self.sizes: set[tuple[int, ...]] | None = None
         self.wanted: set[tuple[int, ...]] = set()
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watches what this thread runs eagerly."""
+        ctx, thread = context.context(), threading.get_ident()
+        plain = ctx.call_function
+
+        def call(name: Any, inputs: list[Any], count: int) -> Any:
+            """A function is called: by its nodes, if that is known to give the same."""
+            found = None
+            if not self.busy and threading.get_ident() == thread:
+                found = self._by_nodes(name.decode(), list(inputs))
+            return plain(name, inputs, count) if found is None else found or None
+
         op_callbacks.add_op_callback(self.callback)
+        ctx.call_function = call
         try:
             yield
         finally:
+            ctx.call_function = plain
             op_callbacks.remove_op_callback(self.callback)
+
+    def _by_nodes(self, name: str, inputs: list[Any]) -> list[Any] | None:
+        if self.instead is None:
+            return None
+        self.busy = True
+        try:
+            found = self.instead(self, name, inputs)
+        finally:
+            self.busy = False
+        self.graphs += found is not None
+        return found
 
     def outputs(self, found: Any) -> list[Seen]:
         """What a function returned; an array of NumPy's is the last value that had its bits."""
@@ -120,26 +160,21 @@ class Watching:
 
     @staticmethod
     def _fixed(op: str, inputs: list[Any]) -> bool:
-        return op in SHAPES and (op != "Range" or all(one.dtype.is_integer for one in inputs))
+        return op in SHAPES and (op != "Range" or all(kind(one).whole for one in inputs))
 
     def _constant(self, op: str, outputs: list[Any]) -> None:
         for one in outputs:
-            if op in SHAPES or one.dtype.is_integer or one.dtype.is_bool:
+            if op in SHAPES or kind(one).whole:
                 self.shapes.add(one._id)
                 self.roles[one._id] = CONSTANT, op
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
         return all(
-            (one.dtype.is_integer or one.dtype.is_bool)
-            and (
-                one._id in self.shapes or (one.shape.rank == 0 and self.key(one) not in self.given)
-            )
+            kind(one).whole
+            and (one._id in self.shapes or (not sizes(one) and self.key(one) not in self.given))
             for one in inputs
-        ) and all(
-            (one.dtype.is_integer or one.dtype.is_bool) and one.shape.num_elements() <= SMALL_SHAPE
-            for one in outputs
-        )
+        ) and all(kind(one).whole and prod(sizes(one)) <= SMALL_SHAPE for one in outputs)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """The numbers of the inputs that are arrays."""
@@ -147,8 +182,7 @@ class Watching:
         found = [
             n
             for n, one in enumerate(inputs)
-            if n not in arguments
-            and (one.dtype.name not in UNREAD or (op == "ResourceGather" and n == 0))
+            if n not in arguments and (not kind(one).unread or (op == "ResourceGather" and n == 0))
         ]
         if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
             found.sort(key=lambda n: self._age(inputs[n]))
@@ -180,31 +214,31 @@ class Watching:
         the tensor has the variable's own memory.
         """
         if tensor._id not in self.aliases and tensor._id not in self.given:
-            handle = self._held(tensor) if tensor.dtype.is_floating else None
+            handle = self._held(tensor) if kind(tensor).floating else None
             key = tensor._id if handle is None else self.variable(handle, "")
             self.aliases[tensor._id] = key
         return self.aliases.get(tensor._id, tensor._id)
 
     def _held(self, tensor: Any) -> Any:
         """The handle of the variable whose memory a tensor has, or None."""
+        if self.sizes is None:
+            self.sizes = self.names.shapes()
+        if sizes(tensor) not in self.sizes:
+            return None
         if self.memory is None:
             self.memory = {_place(one): handle for handle, one in self.names.held()}
-            self.sizes = {place[1] for place in self.memory}
-        if tuple(tensor.shape) not in self.sizes:
-            return None
         return self.memory.get(_place(tensor))
 
     def seen(self, tensor: Any, path: str = "") -> Seen:
         """What the contract says of a value. A variable's handle stands for what it holds."""
-        if tensor.dtype == tf.resource:
+        if kind(tensor).name == "resource":
             key = self.variable(tensor, path)
-            kind = tensor._handle_data.shape_and_type[0].dtype
-            tensor = run("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(kind)), 1)[0]
+            held = tensor._handle_data.shape_and_type[0].dtype
+            tensor = run("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(held)), 1)[0]
         else:
             key = self.key(tensor)
         role, name = self.roles.get(key, (INPUT, ""))
-        shape = tuple(tensor.shape.as_list())
-        return Seen(key, shape, tensor.dtype.name, lambda: array(tensor), role, name)
+        return Seen(key, sizes(tensor), kind(tensor).name, lambda: array(tensor), role, name)
 
     def _event(
         self,
@@ -216,29 +250,63 @@ class Watching:
         given: list[int],
         path: str,
     ) -> None:
-        called = self.call(op, inputs, attributes, outputs)
         reads = [self.seen(inputs[n], path) for n in read]
         gives = [self.seen(outputs[n], path) for n in given]
         self.given.update((one.key, len(self.given)) for one in gives)
         for one in gives:
             if one.shape in self.wanted:
                 self.numpy[one.shape, one.dtype, digest(one.array())] = one.key
-        floating = any(one.dtype.is_floating for one in inputs)
+        floating = any(kind(one).floating for one in inputs)
         if floating or any(one.key in self.computed for one in reads):
             self.computed.update(one.key for one in gives)
+        told = self._told(op, inputs, attributes, outputs, read, given)
         self.visit(
             Event(
-                *(op, path, reads, gives, meaning(called), shown(called)),
-                again=alone(op, inputs, attributes, len(outputs), read, given),
-                lines=written(called, read, given, len(outputs)),
-                imports=("import tensorflow as tf",),
+                *(op, path, reads, gives, told.meaning, told.attributes),
+                *(told.again, told.lines, IMPORTS),
             )
         )
 
+    def _told(
+        self,
+        op: str,
+        inputs: list[Any],
+        attributes: tuple[Any, ...],
+        outputs: list[Any],
+        read: list[int],
+        given: list[int],
+    ) -> Told:
+        """What is said of a call. It is the same for all that are alike, unless the meaning looks
+        into what is read."""
+        same: Hashable = None
+        try:
+            same = (op, *_signed(op, inputs, attributes, outputs), tuple(read), tuple(given))
+            known = self.told.get(same)
+        except TypeError:  # an attribute without a hash
+            same, known = None, None
+        if known is not None:
+            return known
+        looked, held = list[int](), [self, *inputs]
+        called = self.call(op, held, attributes, outputs, looked)
+        again = alone(op, inputs, attributes, len(outputs), read, given)
+        lines = written(called, read, given, len(outputs))
+        told = Told(meaning(called), shown(called), again, lines)
+        held.clear()  # what is kept of a call keeps neither its arrays nor this run
+        if same is not None and not looked:
+            self.told[same] = told
+        return told
+
+    @staticmethod
     def call(
-        self, op: str, inputs: list[Any], attributes: tuple[Any, ...], outputs: list[Any]
+        op: str,
+        held: list[Any],
+        attributes: tuple[Any, ...],
+        outputs: list[Any],
+        looked: list[int],
     ) -> Call:
-        """An operation's call without TensorFlow's own types."""
+        """An operation's call without TensorFlow's own types. ``held``: the run, and the inputs
+        behind it; ``looked``: gets the numbers of those into which somebody looks."""
+        inputs = held[1:]
         pairs = zip(attributes[::2], attributes[1::2], strict=True)
         of = kinds(op)
         simple = {
@@ -248,8 +316,9 @@ class Watching:
         numbers = {n % len(inputs) for n in STRUCTURE.get(op, ())} if inputs else set()
 
         def value(number: int) -> np.ndarray | None:
-            one = inputs[number]
-            if one.dtype.is_floating or self.key(one) in self.computed:
+            watch, one = held[0], held[1:][number]
+            looked.append(number)
+            if one.dtype.is_floating or watch.key(one) in watch.computed:
                 return None
             return np.array(array(one))
 
@@ -334,4 +403,21 @@ def _given(op: str, attributes: tuple[Any, ...], outputs: list[Any]) -> list[int
         words = dict(zip(attributes[::2], attributes[1::2], strict=True))
         if not words.get("is_training", True):
             return [0]
-    return [n for n, one in enumerate(outputs) if one.dtype.name not in UNREAD]
+    return [n for n, one in enumerate(outputs) if not kind(one).unread]
+
+
+def _signed(
+    op: str, inputs: list[Any], attributes: tuple[Any, ...], outputs: list[Any]
+) -> tuple[Hashable, ...]:
+    """What tells a call from others, but for the contents of arrays that it works on. TypeError:
+    there is no telling."""
+    every = [(one._datatype_enum(), one._shape_tuple()) for one in inputs]
+    if any(kind(one).unread for one in inputs):
+        raise TypeError(op)
+    says = [array(inputs[n]).tobytes() for n in STRUCTURE.get(op, ())] if inputs else []
+    words = [
+        tuple(one) if isinstance(one, list) else repr(one) if isinstance(one, float) else one
+        for one in attributes
+    ]
+    gives = [one._shape_tuple() for one in outputs]
+    return tuple(every), tuple(gives), tuple(says), tuple(words)

@@ -8,11 +8,11 @@ operation (:mod:`probe.recorders.torch_compiled`). What an operation means stand
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from probe.recorders.torch_files import ENDINGS, Opened, read
 from probe.recorders.torch_meanings import meaning, skipped, written
 from probe.recorders.torch_values import Slot, Values, array, placed, shape, slot_of, tensors
 from probe.recording.contract import Again, Event, Seen, Visit
-from probe.recording.meaning import Compiled
+from probe.recording.meaning import Compiled, Meaning
 
 COMPILED = "compiled functions are one operation each"
 
@@ -41,6 +41,8 @@ class Recorder:
         self.target = f"torch,threads={torch.get_num_threads()}"
         self.note = ""
         self.gradients = False
+        self.told: dict[Hashable, Told] = {}
+        self.views: dict[Hashable, str] = {}
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
@@ -50,7 +52,7 @@ class Recorder:
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
         for gradients, and they are on from now on."""
-        mode = _Mode(visit)
+        mode = _Mode(visit, self.told)
         with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
         self.target = f"torch,threads={torch.get_num_threads()}"  # which the function may set
@@ -79,6 +81,8 @@ class Recorder:
         return Recorder(function)
 
 
+IMPORTS = ("import torch",)
+RECORD = Recorder.record.__code__
 CALL = torch.nn.Module._call_impl.__code__
 """What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
 would be compiled into compiled functions, and change them.
@@ -86,10 +90,18 @@ would be compiled into compiled functions, and change them.
 
 
 class Paths:
-    """Where in its model a run is."""
+    """Where in its model a run is.
+
+    ``inside``: the modules that run, with their frames and paths, as they were at the last
+    operation; ``depth``: where in it a frame is. What called a frame never changes, so only those
+    that are new have to be looked at. (A frame that is kept keeps its arguments: until the next
+    operation begins, no longer.)
+    """
 
     def __init__(self, values: Values) -> None:
         self.values = values
+        self.inside: list[tuple[FrameType, torch.nn.Module, str]] = []
+        self.depth: dict[FrameType, int] = {}
         self.names: dict[int, str] = {}
         self.roots = list[torch.nn.Module]()
 
@@ -97,27 +109,57 @@ class Paths:
         """Returns the path of the innermost module that runs; empty outside and in the
         outermost."""
         frame: FrameType | None = sys._getframe(1)
-        modules = list[torch.nn.Module]()
+        fresh, kept = list[FrameType](), 0
         while frame is not None:
-            if frame.f_code is CALL:
-                modules.append(frame.f_locals["self"])
+            code = frame.f_code
+            if code is CALL:
+                if frame in self.depth:
+                    kept = self.depth[frame] + 1
+                    break
+                fresh.append(frame)
+            elif code is RECORD:
+                break
             frame = frame.f_back
-        if modules and not any(modules[-1] is root for root in self.roots):
-            self._named(modules[-1])
-        path = ""
-        for module in reversed(modules):
-            name = self.names.get(id(module))
-            path = f"{path}.{type(module).__name__}".strip(".") if name is None else name
-        return path
+        for frame, _, _ in self.inside[kept:]:
+            del self.depth[frame]
+        del self.inside[kept:]
+        for frame in reversed(fresh):
+            self._enter(frame)
+        return self.inside[-1][2] if self.inside else ""
+
+    def _enter(self, frame: FrameType) -> None:
+        """A module has been called by the innermost one so far."""
+        module = frame.f_locals["self"]
+        if not self.inside and not any(module is root for root in self.roots):
+            self._named(module)
+        outer, name = self.inside[-1][2] if self.inside else "", self.names.get(id(module))
+        path = f"{outer}.{type(module).__name__}".strip(".") if name is None else name
+        self.depth[frame] = len(self.inside)
+        self.inside.append((frame, module, path))
 
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
         front = f"{type(root).__name__}{len(self.roots)}" if self.roots else ""
         self.roots.append(root)  # alive, so that no other object gets its id
-        for name, module in root.named_modules():
+        every: dict[torch.nn.Module, str] = {}
+        _tree(root, "", every)
+        for module, name in every.items():
             self.names.setdefault(id(module), _joined(front, name))
-        for name, tensor in (*root.named_parameters(), *root.named_buffers()):
-            self.values.weigh(tensor, _joined(front, name))
+        for kind in ("_parameters", "_buffers"):
+            for module, name in every.items():
+                for key, tensor in getattr(module, kind).items():
+                    if tensor is not None:
+                        self.values.weigh(tensor, _joined(front, f"{name}.{key}"))
+
+
+def _tree(module: torch.nn.Module, name: str, into: dict[torch.nn.Module, str]) -> None:
+    """A module and all in it with their paths, each once: as ``named_modules``, in a third of the
+    time, which a model of milliseconds feels."""
+    if module not in into:
+        into[module] = name
+        for key, one in module._modules.items():
+            if one is not None:
+                _tree(one, f"{name}.{key}", into)
 
 
 def _joined(front: str, name: str) -> str:
@@ -125,9 +167,21 @@ def _joined(front: str, name: str) -> str:
     return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
 
+class Told(NamedTuple):
+    """What is said of an operation besides its arrays; the same for all calls that are alike."""
+
+    op: str
+    meaning: Meaning
+    attributes: dict[str, Any]
+    again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None
+    lines: Callable[[Sequence[str], str], list[str]] | None
+    view: Hashable
+
+
 class _Mode(TorchDispatchMode):
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, told: dict[Hashable, Told]) -> None:
         super().__init__()
+        self.told = told
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
         self.values = Values(visit)
@@ -145,11 +199,16 @@ class _Mode(TorchDispatchMode):
         call = Call(func, args, kwargs)
         values = self.values
         changed, wholly = call.changed(), written(call)
-        reads = [t for t in call.tensors if not any(t is other for other in wholly)]
+        reads = call.tensors
+        if wholly:
+            reads = [t for t in reads if not any(t is other for other in wholly)]
         if getattr(func, "is_view", False) and any(values.unwritten(one) for one in reads):
             return func(*args, **kwargs)
         path = self.paths.now()
-        seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
+        if changed:
+            seen = [values.seen(t, path, any(t is one for one in changed)) for t in reads]
+        else:
+            seen = [values.seen(t, path) for t in reads]
         given = func(*args, **kwargs)
         every = tensors(given)
         every += [t for t in changed if not any(t is one for one in every)]
@@ -159,34 +218,46 @@ class _Mode(TorchDispatchMode):
         for one in changed:
             values.change(one)
         keys = {one.key for one in seen}
-        fresh = [one for one in every if values.key(one) not in keys]
-        if fresh:
-            self._visit(call, path, reads, seen, fresh, every)
+        places = [values.place(one) for one in every]
+        at = [n for n, one in enumerate(places) if one.key not in keys]
+        if at:
+            told = self._told(call, reads, every, at)
+            gives = [values.given(every[n], places[n]) for n in at]
+            self.visit(
+                Event(
+                    *(told.op, path, seen, gives, told.meaning, told.attributes),
+                    *(told.again, told.lines, IMPORTS, told.view),
+                )
+            )
         for one in changed:
             values.written(one)
         return given
 
-    def _visit(
+    def _told(
         self,
         call: Call,
-        path: str,
         reads: Sequence[torch.Tensor],
-        seen: Sequence[Seen],
-        fresh: Sequence[torch.Tensor],
         every: Sequence[torch.Tensor],
-    ) -> None:
-        call.reads = [slot_of(one) for one in reads]
+        at: Sequence[int],
+    ) -> Told:
+        """What is said of a call; ``at``: which of the tensors that it gave are new values."""
         call.number(reads)
-        call.shapes = [shape(one) for one in fresh]
-        at = [n for n, one in enumerate(every) if any(one is other for other in fresh)]
-        gives = [self.values.given(one) for one in fresh]
+        call.shapes = [shape(every[n]) for n in at]
+        same: Hashable = (call.signature(), tuple(at), len(every), torch.get_num_threads())
+        try:
+            known = self.told.get(same)
+        except TypeError:  # an argument without a hash
+            known, same = None, None
+        if known is not None:
+            return known
+        call.reads = [slot_of(one) for one in reads]
         again = None if call.random else _again(call, at)
-        self.visit(
-            Event(
-                *(call.op, path, seen, gives, meaning(call), call.attributes()),
-                *(again, call.writer() if len(every) == 1 else None, ("import torch",)),
-            )
-        )
+        lines = call.writer() if len(every) == 1 else None
+        view = same if getattr(call.func, "is_view", False) else None
+        told = Told(call.op, meaning(call), call.attributes(), again, lines, view)
+        if same is not None and not call.looked:
+            self.told[same] = told
+        return told
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:
         """One compiled region: an operation that nobody can look into."""
@@ -199,8 +270,8 @@ class _Mode(TorchDispatchMode):
         for one in written:
             values.change(one)
         keys = {one.key for one in seen}
-        fresh = [one for one in (*tensors(given), *written) if values.key(one) not in keys]
-        gives = [values.given(one) for one in fresh]
+        every = [(one, values.place(one)) for one in (*tensors(given), *written)]
+        gives = [values.given(one, place) for one, place in every if place.key not in keys]
         for one in written:
             values.written(one)
         why = "it is compiled, so its operations can't be recorded"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -65,6 +65,31 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+def _gather(value: Any, into: list[torch.Tensor]) -> None:
+    for one in value.values() if isinstance(value, dict) else value:
+        if isinstance(one, torch.Tensor):
+            into.append(one)
+        elif isinstance(one, list | tuple | dict) and not isinstance(one, Slot):
+            _gather(one, into)
+
+
+def _signed(value: Any) -> Hashable:
+    """What tells an argument from others: of a tensor how it lies in memory, of a number its type
+    too (1, 1.0 and True are equal) and its sign (as 0.0 and -0.0 are)."""
+    kind = type(value)
+    if kind is int or kind is torch.Tensor:
+        return slot_of(value) if kind is torch.Tensor else value
+    if isinstance(value, torch.Tensor):
+        return slot_of(value)
+    if kind is float:
+        return kind, repr(value)
+    if isinstance(value, list | tuple) and not isinstance(value, Slot):
+        return (kind, *map(_signed, value))
+    if isinstance(value, dict):
+        return (kind, *((name, _signed(one)) for name, one in value.items()))
+    return kind, value
+
+
 def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
     """Returns arguments with each leaf replaced."""
     if isinstance(value, list | tuple) and not isinstance(value, Slot):
@@ -79,20 +104,22 @@ class Call:
     """A call: ``tensors`` are its arrays in the order in which they stand.
 
     ``reads``: those whose contents it reads; ``shapes``: of what it gave; both set when it has run.
+    ``looked``: whether somebody asked for the contents of an argument.
     """
 
     def __init__(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, tuple(args), dict(kwargs)
         self.facts = facts(func)
         self.base = self.facts.base
-        self.tensors = [
-            one for one in leaves((self.args, self.kwargs)) if isinstance(one, torch.Tensor)
-        ]
+        self.tensors: list[torch.Tensor] = []
+        _gather(self.args, self.tensors)
+        _gather(self.kwargs, self.tensors)
         self.reads: list[Slot] = []
         self.shapes: list[tuple[int, ...]] = []
         self._numbers: list[int | None] = []
         self._bound: dict[str, Any] | None = None
         self._tree: Any = None
+        self.looked = False
 
     @property
     def op(self) -> str:
@@ -116,6 +143,12 @@ class Call:
             is_read = at < len(reads) and one is reads[at]
             self._numbers.append(at if is_read else None)
             at += is_read
+
+    def signature(self) -> Hashable:
+        """Returns what tells this call from others, but for the contents of arrays: two of the same
+        have the same attributes, and the same meaning unless that looked into an array."""
+        tracks = tuple(self._numbers), tuple(self.shapes)
+        return (self.func, _signed(self.args), _signed(self.kwargs), tracks)
 
     def changed(self) -> list[torch.Tensor]:
         """Returns the tensors that it changes in place."""
@@ -166,11 +199,13 @@ class Call:
 
     def content(self, name: str) -> np.ndarray | None:
         """Returns the integers in an argument; None where there are too many or they aren't."""
+        self.looked = True
         value = self._values()[name]
         return _integers(value)
 
     def contents(self, name: str) -> list[np.ndarray | None] | None:
         """Returns the integers in a list of arguments, None for those that aren't given."""
+        self.looked = True
         found = [None if one is None else _integers(one) for one in self._values()[name]]
         given = [one is not None for one in self._values()[name]]
         return found if all(a is not None for a, g in zip(found, given, strict=True) if g) else None

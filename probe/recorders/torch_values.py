@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,15 +24,24 @@ from probe.recording.meaning import Moves, Unknown
 MOST = 1 << 22
 """Elements up to which it is worked out which of them a change through a view reached."""
 
-SWEEP = 8
-"""Memories that are met between two looks for those that have died."""
+SWEEP, SWEEP_ALL = 8, 128
+"""Memories that are met between two looks for those that have died: among those that the run made,
+and among weights and inputs too, of which few ever do."""
 
 PLACES = 16
 """Elements by which operands of a run alone may be out of step with their allocation (64 bytes)."""
 
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
+"""Types of numbers that NumPy has as they lie in memory."""
+
+
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's bits as a container array, a view of them where there can be one."""
+    direct = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
+    if direct and tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_neg()):
+        return tensor.detach().numpy() if tensor.requires_grad else tensor.numpy()
     plain = tensor.detach()
     if plain.is_nested:
         plain = torch.nested.to_padded_tensor(plain, 0.0)
@@ -51,6 +62,8 @@ def array(tensor: torch.Tensor) -> np.ndarray:
 def tensors(found: Any) -> list[torch.Tensor]:
     """Returns the tensors in whatever a function returned, in order: in tuples, dictionaries,
     dataclasses and objects with attributes, such as the outputs of transformers' models."""
+    if isinstance(found, torch.Tensor):
+        return [found]
     every: list[torch.Tensor] = []
     _gather(found, every, set())
     return every
@@ -79,7 +92,12 @@ def shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def dtype(tensor: torch.Tensor) -> str:
     """Returns NumPy's name of a tensor's numbers."""
-    return str(tensor.dtype).removeprefix("torch.")
+    return _named(tensor.dtype)
+
+
+@cache
+def _named(kind: torch.dtype) -> str:
+    return str(kind).removeprefix("torch.")
 
 
 class Slot(NamedTuple):
@@ -185,6 +203,15 @@ class _Kept:
         return False
 
 
+class Place(NamedTuple):
+    """What there is to know of a tensor at a moment: its memory, its value's key, and where it
+    lies."""
+
+    memory: Memory
+    key: Hashable
+    geometry: Geometry
+
+
 class Values:
     """All values of a run, by tensor."""
 
@@ -192,37 +219,46 @@ class Values:
         self.visit = visit
         self.memories: dict[Hashable, Memory] = {}
         self.weights: dict[Hashable, str] = {}
+        self.weighed: set[int] = set()
         self.met = 0
 
     def weigh(self, tensor: torch.Tensor, name: str) -> None:
         """Says that a tensor is a weight, and its name."""
-        self.weights.setdefault((self._memory(tensor)[0], self._geometry(tensor)), name)
+        number = self._memory(tensor).number
+        self.weighed.add(number)
+        self.weights.setdefault((number, self._geometry(tensor)), name)
 
-    def key(self, tensor: torch.Tensor) -> Hashable:
-        """Returns what tells a value from every other."""
-        place, memory = self._memory(tensor)
+    def place(self, tensor: torch.Tensor) -> Place:
+        """Returns which value a tensor is now; its ``key`` tells it from every other."""
+        memory, geometry = self._memory(tensor), self._geometry(tensor)
         flags = tensor.is_conj(), tensor.is_neg()
-        return (place, memory.changes, self._geometry(tensor), flags)
+        return Place(memory, (memory.number, memory.changes, geometry, flags), geometry)
 
-    def _memory(self, tensor: torch.Tensor) -> tuple[Hashable, Memory]:
+    def _memory(self, tensor: torch.Tensor) -> Memory:
         if tensor.layout == torch.strided and not tensor.is_nested:
             storage = tensor.untyped_storage()
             place: Hashable = storage._cdata
-            if place not in self.memories:
-                self.memories[place] = Memory(StorageWeakRef(storage), self._next())
+            memory = self.memories.get(place)
+            if memory is None:
+                memory = self.memories[place] = Memory(StorageWeakRef(storage), self._next())
         else:
             place = ("object", id(tensor))
-            if place not in self.memories:
-                self.memories[place] = Memory(_Kept(tensor), self._next())
-        memory = self.memories[place]
-        return memory.number, memory
+            memory = self.memories.get(place)
+            if memory is None:
+                memory = self.memories[place] = Memory(_Kept(tensor), self._next())
+        return memory
 
     def _next(self) -> int:
         """Returns the next memory's number. Forgets those that have died: else the little that is
         left of each would lie between what is allocated later, and the process would grow."""
         self.met += 1
         if self.met % SWEEP == 0:
-            dead = [place for place, one in self.memories.items() if one.held.expired()]
+            every = self.met % SWEEP_ALL == 0
+            dead = [
+                place
+                for place, one in self.memories.items()
+                if (every or one.given) and one.held.expired()
+            ]
             for place in dead:
                 del self.memories[place]
         return self.met
@@ -238,23 +274,25 @@ class Values:
 
     def seen(self, tensor: torch.Tensor, path: str = "", changes: bool = False) -> Seen:
         """Returns a value that is read; ``changes``: this operation is about to change it."""
-        memory, key = self._memory(tensor)[1], self.key(tensor)
+        place = memory, key, geometry = self.place(tensor)
         if key not in memory.values and memory.given:
-            self._renewed(tensor, memory, key, path)
+            self._renewed(tensor, place, path)
         first = key not in memory.values
-        self._note(memory, key, self._geometry(tensor))
-        found = self._described(tensor, key)
+        self._note(memory, key, geometry)
+        found = self._described(tensor, place)
         if first and changes:
             bits = np.array(array(tensor))
             return Seen(found.key, found.shape, found.dtype, lambda: bits, found.role, found.name)
         return found
 
-    def _described(self, tensor: torch.Tensor, key: Hashable) -> Seen:
-        place, _ = self._memory(tensor)
-        name = self.weights.get((place, self._geometry(tensor)), "")
-        weight = bool(name) or isinstance(tensor, torch.nn.Parameter)
+    def _described(self, tensor: torch.Tensor, place: Place) -> Seen:
+        memory, key, geometry = place
+        name = ""
+        if memory.number in self.weighed:
+            name = self.weights.get((memory.number, geometry), "")
+        weight = bool(name) or _parameter(tensor)
         role = WEIGHT if weight else INPUT
-        return Seen(key, shape(tensor), dtype(tensor), lambda: array(tensor), role, name)
+        return Seen(key, shape(tensor), geometry.dtype, lambda: array(tensor), role, name)
 
     @staticmethod
     def _note(memory: Memory, key: Hashable, geometry: Geometry) -> None:
@@ -265,43 +303,43 @@ class Values:
             return
         if memory.cover is None or not memory.changes:
             most = memory.cover[1].shape if memory.cover else ()
-            if memory.cover is None or np.prod(geometry.shape) >= np.prod(most):
+            if memory.cover is None or prod(geometry.shape) >= prod(most):
                 memory.cover = key, geometry
 
-    def given(self, tensor: torch.Tensor) -> Seen:
-        """Returns a value that an operation has just given."""
-        memory = self._memory(tensor)[1]
+    def given(self, tensor: torch.Tensor, place: Place) -> Seen:
+        """Returns a value that an operation has just given. ``place``: as it is now."""
+        memory, key, geometry = place
         memory.given = memory.given or not memory.values
-        key = self.key(tensor)
-        self._note(memory, key, self._geometry(tensor))
-        return self._described(tensor, key)
+        self._note(memory, key, geometry)
+        return self._described(tensor, place)
 
     def uninitialised(self, every: Sequence[torch.Tensor]) -> None:
         """Notes memory that nobody has written yet."""
         for tensor in every:
-            memory = self._memory(tensor)[1]
+            memory = self._memory(tensor)
             memory.given = True
             memory.hollow = tensor.layout == torch.strided and not tensor.is_nested
 
     def unwritten(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor holds something that nobody has written: to look at it is no reading."""
-        memory, key = self._memory(tensor)[1], self.key(tensor)
-        if not memory.hollow or key in memory.values:
+        memory = self._memory(tensor)
+        if not memory.hollow:
             return False
-        geometry = self._geometry(tensor)
+        _, key, geometry = self.place(tensor)
+        if key in memory.values:
+            return False
         sources = [one for _, one in memory.parts]
         return not sources or isinstance(_together(sources, geometry), Unknown)
 
     def change(self, tensor: torch.Tensor) -> None:
         """Notes that an operation has changed what lies in a tensor's memory."""
-        memory = self._memory(tensor)[1]
+        memory = self._memory(tensor)
         memory.changes += 1
         memory.given = True
 
     def written(self, tensor: torch.Tensor) -> None:
         """Notes what a change has written; the value has been given."""
-        memory, key = self._memory(tensor)[1], self.key(tensor)
-        geometry = self._geometry(tensor)
+        memory, key, geometry = self.place(tensor)
         if memory.hollow:
             self._filled(tensor, memory, key)
             return
@@ -322,16 +360,16 @@ class Values:
         else:
             memory.parts.append((key, geometry))
 
-    def _renewed(self, tensor: torch.Tensor, memory: Memory, key: Hashable, path: str) -> None:
+    def _renewed(self, tensor: torch.Tensor, place: Place, path: str) -> None:
         """Puts a value together from what was in its memory and what was written since."""
-        geometry = self._geometry(tensor)
+        memory, key, geometry = place
         sources = [*([memory.cover] if memory.cover else []), *memory.parts]
         if not sources:
             return
         reads = [Seen(k, g.shape, g.dtype, _gone, CONSTANT) for k, g in sources]
         meaning = _together([g for _, g in sources], geometry)
         memory.values[key] = geometry
-        gives = [self._described(tensor, key)]
+        gives = [self._described(tensor, place)]
         again = meaning.move if isinstance(meaning, Moves) else None
         call = None if again is None else lambda arrays: [again(*arrays)]
         self.visit(Event("changed through a view", path, reads, gives, meaning, {}, call))
@@ -340,6 +378,10 @@ class Values:
             memory.cover, memory.parts, memory.hollow = (key, geometry), [], False
         elif memory.cover and np.prod(geometry.shape) >= np.prod(memory.cover[1].shape):
             memory.cover, memory.parts = (key, geometry), []
+
+
+def _parameter(tensor: torch.Tensor) -> bool:
+    return type(tensor) is not torch.Tensor and isinstance(tensor, torch.nn.Parameter)
 
 
 def _gone() -> np.ndarray:

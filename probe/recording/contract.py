@@ -20,9 +20,10 @@ from probe.recording.meaning import Meaning
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Seen:
-    """A value as it is met while the run goes on.
+    """A value as it is met while the run goes on. Nobody changes one: it isn't frozen because that
+    would triple the time of making one, which small models feel.
 
     ``key``: the same for the same value, for as long as the run lasts; a value that was changed in
     place has another key. ``dtype``: NumPy's name, or ``bfloat16``. ``array``: gives its bits as a
@@ -38,9 +39,10 @@ class Seen:
     name: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Event:
-    """An operation that has just run.
+    """An operation that has just run. Nobody changes one, and a recorder may hand out the same
+    meaning, attributes and functions again in its next run.
 
     ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where
     it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its
@@ -49,6 +51,8 @@ class Event:
     called, on container arrays in the place of what it reads, and returns what it gives; None
     where it can't be run alone. ``lines``: how a user writes it: ``lines(["x", "w"], "y")`` gives
     lines of Python that compute y; None where there is no such text. ``imports``: what they need.
+    ``view``: where its results are the very memory that it reads, seen in another shape or order:
+    what tells that way of seeing it from every other; else None.
     """
 
     op: str
@@ -60,6 +64,7 @@ class Event:
     again: Callable[[Sequence[np.ndarray]], list[np.ndarray]] | None = None
     lines: Callable[[Sequence[str], str], list[str]] | None = None
     imports: Sequence[str] = ()
+    view: Hashable = None
 
 
 Visit = Callable[[Event], None]

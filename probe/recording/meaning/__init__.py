@@ -1,0 +1,76 @@
+"""What an operation computes, in words that all libraries share: which inputs each output reads.
+
+A library's file gives each of its operations one of these. They serve twice: labels say which
+outputs of two runs must agree (:mod:`probe.recording.labels`), and sums of products and pools
+become cases that the engine explains. An operation that nobody described is ``Unknown``: its
+outputs must agree where all that it reads does, and of others it is said that this isn't known.
+
+``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
+of the outputs, ``what`` a label of the operation's name and numbers.
+
+A file for each kind: what is computed ``elementwise``, what is only ``moving``, ``sums``,
+normalised ``groups``, sliding ``windows``, what reads ``whole`` axes; ``contract``: all of them.
+"""
+
+from probe.recording.meaning.contract import (
+    Compiled,
+    Exact,
+    Meaning,
+    Numbers,
+    Shapes,
+    Step,
+    Steps,
+    Unknown,
+)
+from probe.recording.meaning.elementwise import (
+    ALIKE,
+    COMMUTE,
+    ROUNDED_ONCE,
+    TRUE,
+    Chooses,
+    Each,
+    Made,
+    of_number,
+)
+from probe.recording.meaning.groups import Attends, Encodes, Normalises, exact_zeros
+from probe.recording.meaning.moving import Joins, Moves, Pads, Picks, Reshapes, Same, Splits, Turns
+from probe.recording.meaning.sums import Blends, Contracts, Reduces
+from probe.recording.meaning.whole import Scans, Whole
+from probe.recording.meaning.windows import Windows
+
+__all__ = [
+    "ALIKE",
+    "COMMUTE",
+    "ROUNDED_ONCE",
+    "TRUE",
+    "Attends",
+    "Blends",
+    "Chooses",
+    "Compiled",
+    "Contracts",
+    "Each",
+    "Encodes",
+    "Exact",
+    "Joins",
+    "Made",
+    "Meaning",
+    "Moves",
+    "Normalises",
+    "Numbers",
+    "Pads",
+    "Picks",
+    "Reduces",
+    "Reshapes",
+    "Same",
+    "Scans",
+    "Shapes",
+    "Splits",
+    "Step",
+    "Steps",
+    "Turns",
+    "Unknown",
+    "Whole",
+    "Windows",
+    "exact_zeros",
+    "of_number",
+]

@@ -1,0 +1,161 @@
+"""What is computed element by element: functions, arithmetic, choices and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe.recording import mixing
+from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
+from probe.recording.meaning.contract import Exact, Meaning, Shapes
+
+ROUNDED_ONCE = {
+    *(
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "sqrt",
+        "negative",
+        "absolute",
+        "maximum",
+        "minimum",
+    ),
+    *("cast", "where", "clip", "relu", "floor", "ceil", "round", "sign", "square"),
+}
+"""Words of functions whose result IEEE 754 prescribes to the last bit."""
+
+COMMUTE = ("add", "multiply", "maximum", "minimum")
+"""Words of two inputs in any order."""
+
+ALIKE: dict[tuple[str, tuple[Any, ...]], tuple[str, tuple[Any, ...]]] = {
+    ("clip", (0.0, 6.0)): ("relu6", ()),
+    ("clamp", (0.0, 6.0)): ("relu6", ()),
+    ("gelu", ("tanh",)): ("gelu_tanh", ()),
+    ("hardswish", ()): ("hard_swish", ()),
+}
+"""Functions that libraries write in different words, and one word for each."""
+
+
+@dataclass(frozen=True)
+class Each(Meaning):
+    """Every output reads the elements at its own place; inputs broadcast as NumPy's do.
+
+    ``zero``: what an exact zero does: ``adds`` nothing (addition), ``clears`` (multiplication; in
+    a division the first input alone), ``stays`` (a function of one input with f(0) = 0), or
+    nothing of the kind. ``numbers``: arguments that are not arrays. ``reads``: which inputs count;
+    None: all. ``along``: the axis along which inputs with one axis lie, the first aside; None: the
+    last.
+    """
+
+    word: str = ""
+    zero: str = ""
+    numbers: tuple[Any, ...] = ()
+    reads: tuple[int, ...] | None = None
+    along: int | None = None
+
+    @property
+    def exact(self) -> bool:
+        return self.word in ROUNDED_ONCE
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
+        if self.along is not None:
+            rank = len(used[0].shape)
+            used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
+        word, numbers = ALIKE.get((self.word, self.numbers), ("", self.numbers))
+        what = extended(tag(word) if word else what, numbers)
+        if self.word in COMMUTE and len(used) == 2:
+            found = mixing.paired(used[0], used[1], what, self.zero == "adds")
+        else:
+            shape, arrays, names = mixing.aligned(used)
+            found = Labels(shape, joined(what, *arrays), mixing.known(used), names)
+        found = self._cleared(found, used)
+        return [fitted(found, to, n) for n, to in enumerate(shapes)]
+
+    def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
+        if self.zero not in ("clears", "stays"):
+            return found
+        _, arrays, _ = mixing.aligned(used)
+        both = self.zero == "clears" and self.word == "multiply"
+        zero = np.broadcast_to(arrays[0] == ZERO, found.array.shape)
+        for other in arrays[1:] if both else ():
+            zero = zero | (other == ZERO)
+        return found._replace(array=np.where(zero, ZERO, found.array))
+
+
+def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
+    """The labels of output ``number``, broadcast to its shape."""
+    if number:
+        one = one._replace(array=np.where(one.array == ZERO, ZERO, joined(one.array, tag(number))))
+    if 0 in to:
+        return Labels(to, np.zeros(to, np.uint64), one.known)
+    size = int(np.prod(to, dtype=int))
+    if to == one.shape:
+        return one
+    if size == int(np.prod(one.shape, dtype=int)):
+        return mixing.reshaped(one, to)
+    if len(to) >= len(one.shape) and _broadcasts(mixing.lifted(one, len(to)).shape, to):
+        wide = mixing.lifted(one, len(to))
+        array = np.broadcast_to(
+            wide.array,
+            [n if m == k else m for n, m, k in zip(to, wide.array.shape, wide.shape, strict=True)],
+        )
+        return Labels(to, array, one.known, wide.names)
+    return mixing.of_one(mixing.whole([one], tag(number)), to, one.known)
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return all(n in (1, m) for n, m in zip(shape, to, strict=True))
+
+
+def of_number(value: Any, dtype: str) -> np.uint64:
+    """Returns the label that a number has by its content."""
+    if dtype == "bfloat16":
+        bits = np.array(value, np.float32).view(np.uint32) >> 16  # of numbers that it has
+        return np.uint64(of_content(bits.astype(np.uint16)).array[()])
+    return np.uint64(of_content(np.array(value, dtype)).array[()])
+
+
+@dataclass(frozen=True)
+class Made(Exact):
+    """The same ``value`` everywhere, of ``dtype``; or, with ``places``, numbers that depend on
+    their place alone: a range, an identity; then ``value`` says which.
+    """
+
+    value: Any = 0
+    dtype: str = "float32"
+    places: bool = False
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        if self.places:
+            return [mixing.of_one(joined(what, tag(self.value, to)), to) for to in shapes]
+        label = of_number(self.value, self.dtype)
+        return [Labels(to, np.broadcast_to(label, to)) for to in shapes]
+
+
+TRUE = of_content(np.array(True)).array[()]
+
+
+@dataclass(frozen=True)
+class Chooses(Exact):
+    """The second input where the first, a bool, is true, else the third; all broadcast.
+
+    ``reads``: these three by number, -1 for ``value``, a number of ``dtype``.
+    """
+
+    reads: tuple[int, int, int] = (0, 1, 2)
+    value: Any = 0
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        constant = Labels((), np.asarray(of_number(self.value, self.dtype)))
+        every = [reads[n] if n >= 0 else constant for n in self.reads]
+        shape, arrays, names = mixing.aligned(every)
+        mask, yes, no = arrays
+        either = joined(tag("where"), mask, mixing.visible(yes), mixing.visible(no))
+        found = np.where(mask == TRUE, yes, np.where(mask == ZERO, no, either))
+        return [fitted(Labels(shape, found, mixing.known(every), names), shapes[0], 0)]

@@ -1,0 +1,206 @@
+"""What reads a whole group of elements and is at the place of one: norms, softmax, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe.recording import mixing
+from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
+from probe.recording.meaning.contract import Meaning, Numbers, Shapes
+from probe.recording.meaning.elementwise import TRUE, fitted
+from probe.recording.meaning.sums import numbered
+
+
+def exact_zeros(gives: Sequence[Numbers]) -> np.ndarray | None:
+    """Where the first result is exactly 0, as a mask of its shape; None where it nowhere is."""
+    zeros: np.ndarray = gives[0]() == 0
+    return zeros if zeros.any() else None
+
+
+@dataclass(frozen=True)
+class Normalises(Meaning):
+    """Every output reads all elements along ``axes``, and is at the place of one: softmax,
+    LayerNorm.
+
+    What is read besides (scales) broadcasts, from the last axis, or lies along ``along``.
+    ``vanishes``: outputs that are exactly zero are left out of their group, as what a mask hides
+    is in a softmax. ``groups``: (axis, n): that axis in n parts, each for itself: GroupNorm.
+    ``apart``: nothing is left out along ``along``: as in an InstanceNorm, where that axis is the
+    batch times the channels, and a batch of 1 has to have the labels of a batch of 8.
+    """
+
+    axes: tuple[int, ...]
+    word: str = ""
+    numbers: tuple[Any, ...] = ()
+    vanishes: bool = False
+    along: int | None = None
+    groups: tuple[int, int] | None = None
+    apart: bool = False
+
+    @property
+    def notices(self) -> bool:  # type: ignore[override]
+        """Whether exact zeros are looked for."""
+        return self.vanishes
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        return exact_zeros(gives)
+
+    def labels(
+        self,
+        reads: Sequence[Labels],
+        shapes: Shapes,
+        what: np.uint64,
+        zeros: np.ndarray | None = None,
+    ) -> list[Labels]:
+        one, axes, rank = self._split(reads[0])
+        if self.apart and self.along is not None:
+            one = one._replace(array=one.full([self.along % rank]))
+        what = extended(what, self.numbers)
+        counted = zeros is None and not self.vanishes
+        sizes = tag(*(one.shape[a] for a in axes)) if counted else ZERO
+        if zeros is not None and zeros.any():
+            one = one._replace(array=np.where(zeros, ZERO, mixing.visible(one.full())))
+        else:
+            one = one._replace(array=mixing.visible(one.array))
+        group = joined(mixing.reduced(one, axes, True), sizes)
+        found = np.where(one.array == ZERO, ZERO, joined(one.array, group, what))
+        labels = mixing.reshaped(one._replace(array=found), reads[0].shape)
+        if reads[1:]:
+            axis = (rank - 1 if self.along is None else self.along) % rank
+            scales = [mixing.along(other, axis, rank) for other in reads[1:]]
+            shape, arrays, names = mixing.aligned([labels, *scales])
+            labels = Labels(shape, joined(what, *arrays), mixing.known(reads), names)
+        means = Labels(
+            tuple(1 if a in axes else n for a, n in enumerate(one.shape)),
+            joined(group, what),
+            one.known,
+            one.names,
+        )
+        return [labels] + [self._means(means, to, n) for n, to in enumerate(shapes[1:], 1)]
+
+    def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
+        rank = len(one.shape)
+        axes = tuple(sorted(axis % max(rank, 1) for axis in self.axes if rank))
+        if self.groups is None:
+            return one, axes, rank
+        axis, count = self.groups
+        size = one.shape[axis] // count
+        to = (*one.shape[:axis], count, size, *one.shape[axis + 1 :])
+        return mixing.reshaped(one, to), tuple(a + 1 if a >= axis else a for a in axes), rank
+
+    @staticmethod
+    def _means(means: Labels, to: tuple[int, ...], number: int) -> Labels:
+        """Means and deviations that a norm gives beside its result."""
+        if int(np.prod(to, dtype=int)) == int(np.prod(means.shape, dtype=int)):
+            return fitted(means, to, number)
+        return mixing.of_one(mixing.whole([means], tag(number)), to, means.known)
+
+
+@dataclass(frozen=True)
+class Attends(Meaning):
+    """Attention: queries (..., L, E), keys (..., S, E), values (..., S, F), and perhaps a mask
+    that is added to the scores (..., L, S) or, as bool, says which of them are seen.
+
+    What the mask hides by minus infinity or the lowest number of its format adds nothing.
+    ``causal``: query n sees keys up to n. ``numbers``: the scale.
+    """
+
+    causal: bool = False
+    numbers: tuple[Any, ...] = ()
+    word: str = "attention"
+    boolean: bool = False
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        what = extended(what, self.numbers)
+        letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
+        spelled = (letters + "le", letters + "se")
+        scores = mixing.product(reads[0], reads[1], spelled, letters + "ls", what)
+        scores, hidden = self._masked(scores, reads[3:])
+        chances = scores._replace(array=np.where(hidden, ZERO, mixing.visible(scores.array)))
+        axis = len(chances.shape) - 1
+        group = mixing.reduced(chances, (axis,), True)
+        found = np.where(chances.array == ZERO, ZERO, joined(chances.array, group))
+        chances = chances._replace(array=found)
+        result = mixing.product(
+            chances, reads[2], (letters + "ls", letters + "sf"), letters + "lf", what
+        )
+        sums = Labels(chances.shape[:-1], group[..., 0], chances.known, chances.names[:-1])
+        known = mixing.known(reads)
+        every = [result._replace(known=known)]
+        return every + [
+            _beside(sums._replace(known=known), to, n) for n, to in enumerate(shapes[1:], 1)
+        ]
+
+    def _masked(self, scores: Labels, masks: Sequence[Labels]) -> tuple[Labels, np.ndarray]:
+        """Scores with the mask added, in full along the keys, and which of them are hidden."""
+        axes = (len(scores.shape) - 2, len(scores.shape) - 1)
+        scores = scores._replace(array=scores.full(axes if self.causal else axes[1:]))
+        hidden = np.zeros((1, 1), bool)
+        if self.causal:
+            hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
+        for mask in masks:
+            mask = mask._replace(array=mask.full())
+            hides = np.isin(mask.array, ZERO if self.boolean else lowest(self.dtype))
+            hidden = hidden | mixing.lifted(mask._replace(array=hides), len(scores.shape)).array
+            if not self.boolean:
+                scores = mixing.paired(scores, mask, tag("add"), True)
+        return scores, np.broadcast_to(
+            hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
+        ) & ~hidden.all(-1, keepdims=True)
+
+
+def _beside(sums: Labels, to: tuple[int, ...], number: int) -> Labels:
+    """Sums of a softmax, where attention gives them; the seeds of dropout."""
+    if to == sums.shape:
+        return fitted(sums, to, number)
+    return mixing.of_one(mixing.whole([sums], tag(number)), to, sums.known)
+
+
+def lowest(dtype: str) -> np.ndarray:
+    """Labels of what a mask has where nothing is seen."""
+    if dtype == "bfloat16":
+        return of_content(np.array([0xFF80, 0xFF7F], np.uint16)).array
+    return of_content(np.array([-np.inf, np.finfo(dtype).min], dtype)).array
+
+
+@dataclass(frozen=True)
+class Encodes(Meaning):
+    """A layer of an encoder in one piece: (batch, length, features) to the same, where each
+    position reads itself and, by attention, all positions of its row that the mask shows.
+
+    ``mask``: the number of the input that hides, or None: (batch, length) if ``rows``, else
+    (length, length): as bool where true, or as numbers of ``dtype`` by minus infinity.
+    """
+
+    word: str = ""
+    numbers: tuple[Any, ...] = ()
+    mask: int | None = None
+    rows: bool = True
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        rest = [one for n, one in enumerate(reads[1:], 1) if n != self.mask]
+        own = mixing.reduced(reads[0]._replace(array=numbered(reads[0], (2,))), (2,), True)
+        own = reads[0]._replace(array=own, shape=(*reads[0].shape[:2], 1)).full([0, 1])
+        seen = np.swapaxes(own, 1, 2)
+        if self.mask is not None:
+            mask = reads[self.mask].full()
+            hides = (mask == TRUE) if self.dtype == "bool" else np.isin(mask, lowest(self.dtype))
+            shows = mask == ZERO
+            mask = mask[:, None, :] if self.rows else mask[None]
+            hides = hides[:, None, :] if self.rows else hides[None]
+            shows = shows[:, None, :] if self.rows else shows[None]
+            seen = np.where(hides, ZERO, np.where(shows, seen, joined(seen, mask)))
+        group = mixing.summed(mixing.scattered(seen), (2,), True)
+        found = joined(own, group, mixing.whole(rest, what), tag(self.numbers))
+        names = (0, 1, ("mixed", 2))
+        known = mixing.known(reads)
+        return [
+            fitted(Labels(reads[0].shape, found, known, names), to, n)
+            for n, to in enumerate(shapes)
+        ]

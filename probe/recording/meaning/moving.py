@@ -1,0 +1,199 @@
+"""What moves and copies elements and computes none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe.recording import mixing
+from probe.recording.labels import Labels, Name, joined, tag
+from probe.recording.meaning.contract import Exact, Shapes
+from probe.recording.meaning.elementwise import fitted, of_number
+
+
+@dataclass(frozen=True)
+class Same(Exact):
+    """Every output is the first input, bit for bit, in other memory: ``clone``."""
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return [fitted(reads[0], shape, 0) for shape in shapes]
+
+
+@dataclass(frozen=True)
+class Moves(Exact):
+    """Elements are moved and copied, none is computed: slice, concat, gather, pad with zeros.
+
+    ``move``: the same with NumPy arrays of any dtype, one for each input, giving one array or as
+    many as there are outputs; zeros stay zeros. ``kept``: axes that are the same in all inputs and
+    outputs and along which nothing moves: along them ``move`` may be given arrays of size 1.
+    """
+
+    move: Callable[..., Any]
+    kept: tuple[int, ...] = ()
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        out = [axis for axis in self.kept if self._stays(reads, axis)]
+        moved = self.move(*(self._full(one, out) for one in reads))
+        every = moved if isinstance(moved, tuple | list) else (moved,)
+        found = []
+        for one, shape in zip(every, shapes, strict=True):
+            names: list[Name] = list(range(len(shape)))
+            for axis in out:
+                names[axis] = reads[0].name(axis)
+            to = tuple(1 if axis in out else n for axis, n in enumerate(shape))
+            array = np.broadcast_to(np.asarray(one, np.uint64).reshape(to), to)
+            found.append(Labels(shape, array, mixing.known(reads), tuple(names)))
+        return found
+
+    @staticmethod
+    def _stays(reads: Sequence[Labels], axis: int) -> bool:
+        if not all(len(one.shape) > axis and one.implicit(axis) for one in reads):
+            return False
+        return len({one.name(axis) for one in reads}) == 1
+
+    @staticmethod
+    def _full(one: Labels, out: Sequence[int]) -> np.ndarray:
+        return one.full([axis for axis in range(len(one.shape)) if axis not in out])
+
+
+@dataclass(frozen=True)
+class Picks(Moves):
+    """Elements at ``index`` along ``axis``: a row of a table, a part, a step. ``index``: integers
+    of any shape, whose axes stand in the place of that axis (none: the axis goes).
+    """
+
+    move: Callable[..., Any] = np.take
+    axis: int = 0
+    index: Any = 0
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one, index = reads[0], np.asarray(self.index)
+        axis = self.axis % len(one.shape)
+        names = [*map(one.name, range(len(one.shape)))]
+        if one.implicit(axis) and _consecutive(index):
+            size = index.size
+            array = one.array
+            if size == 1:
+                array = one.full([axis]).take([int(index[0])], axis)
+            elif index[0]:
+                names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]))
+            return [Labels(shapes[0], array, one.known, tuple(names))]
+        found = one.full([axis]).take(index, axis)
+        names[axis : axis + 1] = range(index.ndim)
+        return [Labels(shapes[0], found, one.known, tuple(names))]
+
+
+def _consecutive(index: np.ndarray) -> bool:
+    if index.ndim != 1 or not index.size:
+        return False
+    return bool((np.diff(index) == 1).all())
+
+
+@dataclass(frozen=True)
+class Joins(Exact):
+    """All inputs one behind the other along ``axis``, or along a new one if ``stacked``."""
+
+    axis: int
+    stacked: bool = False
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        axis, rank = self.axis % len(shapes[0]), len(shapes[0])
+        if self.stacked:
+            reads = [mixing.reshaped(one, _at(shapes[0], axis)) for one in reads]
+        reads = [one for one in reads if len(one.shape) == rank and one.shape[axis]]
+        if all(one.implicit(axis) for one in reads):
+            return [self._behind(reads, shapes[0], axis)]
+        others = tuple(a for a in range(rank) if a != axis)
+        move = Moves(lambda *arrays: np.concatenate(_equal(arrays, axis), axis), others)
+        return move.labels(reads, shapes, what)
+
+    @staticmethod
+    def _behind(reads: Sequence[Labels], to: tuple[int, ...], axis: int) -> Labels:
+        """Along an axis that is left out: then each element reads all pieces at its place."""
+        sizes = tuple(one.shape[axis] for one in reads)
+        names = tuple(mixing.hashed(one.name(axis)) for one in reads)
+        lines = [Labels(_at(one.shape, axis), one.array, one.known, one.names) for one in reads]
+        _, arrays, found = mixing.aligned(lines)
+        named = list(found)
+        named[axis] = ("joined", sizes, names)
+        array = joined(tag("joined"), *map(mixing.visible, arrays))
+        return Labels(to, array, mixing.known(reads), tuple(named))
+
+
+def _at(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _equal(arrays: Sequence[np.ndarray], axis: int) -> list[np.ndarray]:
+    """Arrays that have the same sizes but along ``axis``."""
+    broad = np.broadcast_shapes(*(_at(array.shape, axis) for array in arrays))
+    return [
+        np.broadcast_to(one, (*broad[:axis], one.shape[axis], *broad[axis + 1 :])) for one in arrays
+    ]
+
+
+@dataclass(frozen=True)
+class Splits(Exact):
+    """Parts of these ``sizes`` one behind the other along ``axis``, an output each; ``drop``: of
+    size 1, and the axis goes.
+    """
+
+    axis: int
+    sizes: tuple[int, ...]
+    drop: bool = False
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        found, start = [], 0
+        axis = self.axis % len(reads[0].shape)
+        for size, shape in zip(self.sizes, shapes, strict=True):
+            index = np.asarray(start) if self.drop else np.arange(start, start + size)
+            found += Picks(axis=axis, index=index).labels(reads, [shape], what)
+            start += size
+        return found
+
+
+@dataclass(frozen=True)
+class Pads(Exact):
+    """The input with ``value`` around it: (before, after) an axis, cut off where negative."""
+
+    widths: tuple[tuple[int, int], ...]
+    value: float = 0.0
+    dtype: str = "float32"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one = reads[0]
+        axes = [axis for axis, both in enumerate(self.widths) if both != (0, 0)]
+        array = one.full(axes)
+        cut = tuple(
+            slice(max(-a, 0), n - max(-b, 0) if n > 1 or b < 0 else None)
+            for (a, b), n in zip(self.widths, array.shape, strict=True)
+        )
+        widths = [(max(a, 0), max(b, 0)) for a, b in self.widths]
+        label = of_number(self.value, self.dtype)
+        array = np.pad(array[cut], widths, constant_values=label)
+        return [Labels(shapes[0], array, one.known, one.names)]
+
+
+@dataclass(frozen=True)
+class Turns(Exact):
+    """Axes in another order: output axis k is input axis ``axes[k]``."""
+
+    axes: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        (one, *_) = reads
+        names = tuple(one.name(axis % len(one.shape)) for axis in self.axes)
+        shape = tuple(one.shape[axis] for axis in self.axes)
+        return [Labels(shape, one.array.transpose(self.axes), one.known, names, one.fixed)]
+
+
+@dataclass(frozen=True)
+class Reshapes(Exact):
+    """The same elements in the same order (row by row), in another shape: view, flatten,
+    squeeze."""
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return [mixing.reshaped(reads[0], shapes[0])]
