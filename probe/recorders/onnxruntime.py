@@ -21,7 +21,7 @@ from probe import ulp
 from probe.errors import InputError
 from probe.recorders.onnx_pieces import inputs_of
 from probe.recorders.onnx_run import LEVELS, PROVIDERS, Optimised, options
-from probe.recording.contract import INPUT, Event, Input, Seen, Visit
+from probe.recording.contract import INPUT, Event, Seen, Visit
 from probe.recording.meaning import Unknown
 
 ENDINGS = (".onnx",)

@@ -22,7 +22,7 @@ from probe.recorders import opencv_net
 from probe.recorders.caffe_text import declared
 from probe.recorders.onnx_pieces import inputs_of
 from probe.recorders.opencv_meanings import meaning, vector
-from probe.recorders.opencv_net import CONSTANT, Layer, plain
+from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.meaning import Meaning, Same, Step, Steps, Unknown
 
@@ -65,9 +65,10 @@ def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = 
 
 
 def of_net(net: Any) -> Opened:
-    """Opens a net in memory, such as ``cv2.dnn.readNet`` returns: the shapes of its inputs are not
-    known, so its recorders need arrays."""
-    return Opened(lambda: net, (), {})
+    """Opens a net in memory, such as ``cv2.dnn.readNet`` returns. The shapes of its inputs are not
+    known, so its recorders need arrays. The net itself runs unwatched alone, since asking one net
+    for other results changes its bits; what is watched is a copy, made of its layers."""
+    return Opened(lambda: net, (), {}, copied=True)
 
 
 def _content(path: Path) -> bytes:
@@ -135,7 +136,10 @@ def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
 
 
 class Opened:
-    """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's."""
+    """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
+
+    ``copied``: ``net`` gives one net again and again, which has to stay as it is.
+    """
 
     def __init__(
         self,
@@ -143,8 +147,10 @@ class Opened:
         inputs: tuple[Input, ...],
         switches: Mapping[str, str],
         content: bytes = b"",
+        copied: bool = False,
     ) -> None:
         self.net, self.inputs, self.switches, self.content = net, inputs, dict(switches), content
+        self.copied = copied
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of the model with these inputs."""
@@ -153,7 +159,9 @@ class Opened:
             raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
         if not arrays:
             raise InputError("inputs", "(none)", "a net in memory has none", "give inputs=")
-        narrow = {name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()}
+        narrow = {
+            name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()
+        }
         return Recorder(self, narrow, self.switches)
 
 
@@ -168,10 +176,13 @@ class Recorder:
     ) -> None:
         self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
         self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
-        self.net = self._fresh()
-        self.read = self._known()
         self.visible: tuple[str, ...] | None = None
         self.alike: set[str] = set()
+        self.ready: tuple[tuple[str, ...], Any] = ((), None)
+        self.copy: Piece | None = None
+        self.read = self._known()
+        if opened.copied:
+            self._copy()
 
     @property
     def note(self) -> str:
@@ -183,7 +194,8 @@ class Recorder:
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        return self._outputs(self.read.outputs, self._fresh())
+        places = [self.read.places[name] for name in self.read.outputs]
+        return self._forward(self.opened.net() if self.opened.copied else self._fresh(), places)
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
@@ -200,6 +212,8 @@ class Recorder:
         return [(group, values) for group in self._groups(values)]
 
     def _fresh(self) -> Any:
+        if self.copy is not None:
+            return self.copy.net(self.inputs | self.read.constants, self.blobs)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))
@@ -208,14 +222,30 @@ class Recorder:
         return net
 
     def _known(self) -> opencv_net.Net:
-        for name, array in self.inputs.items():
-            self._called(lambda n=name, a=array: self.net.setInput(np.ascontiguousarray(a), n))
+        net = self._fresh()
+        self._called(lambda: opencv_net.feed(net, self.inputs))
         floats = opencv_net.floats_of(self.opened.content) if self.opened.content else ()
-        found: opencv_net.Net = self._called(lambda: opencv_net.read(self.net, floats))
+        found: opencv_net.Net = self._called(lambda: opencv_net.read(net, floats))
+        if [*self.inputs] == [""] and len(found.inputs) == 1:
+            self.inputs = {found.inputs[0]: self.inputs[""]}
         if {*found.inputs} != {*self.inputs}:
             names = ", ".join(found.inputs)
-            raise InputError("inputs", ", ".join(self.inputs), f"the net's are {names}", "name these")
+            why = f"the net's are {names}"
+            raise InputError("inputs", ", ".join(self.inputs), why, "name these")
         return found
+
+    def _copy(self) -> None:
+        """Makes a net of the same layers. InputError: it has other bits."""
+        layers, wanted = self._layers(), self.plain()
+        self.blobs = [blob for one in layers for blob in one.blobs]
+        outer = [*self._given()]
+        for words in (self.switches, {**self.switches, "winograd": "0"}):
+            self.copy, self.switches = Piece(layers, outer, self.read.outputs, words), words
+            found = self._outputs(self.read.outputs, self._fresh())
+            if [one.tobytes() for one in found] == [one.tobytes() for one in wanted]:
+                return
+        why = "a net of its layers has other bits, and a net in memory can't be watched itself"
+        raise InputError("model", "Net", why, "give the file that it was read from")
 
     def _called(self, call: Callable[[], Any]) -> Any:
         try:
@@ -241,10 +271,15 @@ class Recorder:
 
     def _outputs(self, values: Sequence[str], net: Any = None) -> list[np.ndarray]:
         """The values of these names, in one pass."""
-        places = [self.read.places[name] for name in values]
-        chosen = self.net if net is None else net
+        if net is None and self.ready[0] != tuple(values):  # a net keeps what it fused for others
+            self.ready = tuple(values), self._fresh()
+        known = self.read.places if self.copy is None else self.copy.places()
+        return self._forward(self.ready[1] if net is None else net, [known[n] for n in values])
+
+    def _forward(self, net: Any, places: Sequence[tuple[str, int]]) -> list[np.ndarray]:
+        given = self.inputs if self.copy is None or self.opened.net() is net else self._given()
         found: list[np.ndarray]
-        found = self._called(lambda: opencv_net.forward(chosen, self.inputs, places))
+        found = self._called(lambda: opencv_net.forward(net, given, places))
         return found
 
     def _unchanged(self) -> tuple[str, ...]:
@@ -375,7 +410,7 @@ class Recorder:
         return meaning(layer, sizes[0], sizes[1], held)
 
     def _alone(self, group: Group) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-        piece = opencv_net.Piece(*group, self.switches)
+        piece = Piece(*group, self.switches)
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             with silent():
@@ -384,7 +419,7 @@ class Recorder:
         return again
 
     def _lines(self, group: Group) -> Callable[[Sequence[str], str], list[str]]:
-        piece = opencv_net.Piece(*group, self.switches)
+        piece = Piece(*group, self.switches)
         return piece.lines
 
 

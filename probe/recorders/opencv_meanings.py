@@ -101,10 +101,16 @@ def _sizes(call: Call, kernel: Shape | None = None) -> tuple[Shape, Shape, Shape
             found = [int(call.layer.given(f"{name}_{axis}", 1)) for axis in "dhw"[3 - rank :]]
         return tuple(found * rank if len(found) == 1 else found)
 
-    return kernel or wide("kernel", "kernel_size"), wide("stride", "stride"), wide("dilation", "dilation")
+    return (
+        kernel or wide("kernel", "kernel_size"),
+        wide("stride", "stride"),
+        wide("dilation", "dilation"),
+    )
 
 
-def _pads(call: Call, kernel: Shape, stride: Shape, dilation: Shape, transposed: bool = False) -> Any:
+def _pads(
+    call: Call, kernel: Shape, stride: Shape, dilation: Shape, transposed: bool = False
+) -> Any:
     """(before, after) a spatial axis, as written or as ``pad_mode`` settles it."""
     rank = len(kernel)
     mode = str(call.layer.given("pad_mode", ""))
@@ -197,9 +203,7 @@ def _matmul(call: Call) -> Meaning:
         return Unknown("a product of vectors")
     first, second = "...km" if turned[0] else "...mk", "...nk" if turned[1] else "...kn"
     numbers = () if alpha == 1.0 else (alpha,)
-    return Contracts(
-        f"{first},{second}->...mn", (0, 1), 2 if biased else None, numbers=numbers
-    )
+    return Contracts(f"{first},{second}->...mn", (0, 1), 2 if biased else None, numbers=numbers)
 
 
 def _eltwise(call: Call) -> Meaning:
@@ -299,9 +303,7 @@ def _slice(call: Call) -> Meaning:
         size = call.shape[axis]
         start = min(max(first + size * (first < 0), 0), size - (step < 0))
         index[axis] = start + step * np.arange(call.gives[0][axis])
-    kept = tuple(
-        a for a, one in enumerate(index) if np.array_equal(one, np.arange(call.shape[a]))
-    )
+    kept = tuple(a for a, one in enumerate(index) if np.array_equal(one, np.arange(call.shape[a])))
     places = [np.asarray([0]) if a in kept else one for a, one in enumerate(index)]
 
     def move(x: np.ndarray) -> np.ndarray:
@@ -382,7 +384,7 @@ def _plane(call: Call) -> Meaning:
     if call.rank != LAST or call.reads[0][:2] != call.gives[0][:2]:
         return Unknown("it changes the batch or the channels")
     words = tuple(sorted(map(str, call.layer.words.items())))
-    whole = Whole(((0, 0), (1, 1)), "resize", (*words, call.shape, call.gives[0]))
+    whole = Whole(((0, 0), (1, 1)), "resize", (*words, call.shape[2:], call.gives[0][2:]))
     return Steps((Step(whole, (0,), call.gives[0]),))
 
 
@@ -475,17 +477,40 @@ def _function(word: str, zero: bool = False, *names: str) -> Row:
 
 
 ODD = {
-    **{"TanH": "tanh", "AbsVal": "absolute", "Floor": "floor", "Ceil": "ceil", "Round": "round"},
-    **{"Sqrt": "sqrt", "Erf": "erf", "Sin": "sin", "Sinh": "sinh", "Asin": "asin", "Tan": "tan"},
-    **{"Asinh": "asinh", "Atan": "atan", "Atanh": "atanh", "Sign": "sign", "Mish": "mish"},
-    **{"Swish": "silu", "HardSwish": "hard_swish", "Softsign": "softsign", "Gelu": "gelu"},
+    "TanH": "tanh",
+    "AbsVal": "absolute",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Round": "round",
+    "Sqrt": "sqrt",
+    "Erf": "erf",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Asin": "asin",
+    "Tan": "tan",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "Sign": "sign",
+    "Mish": "mish",
+    "Swish": "silu",
+    "HardSwish": "hard_swish",
+    "Softsign": "softsign",
+    "Gelu": "gelu",
     "GeluApproximation": "gelu_tanh",
 }
 """Functions of one input with f(0) = 0."""
 
 OTHERS = {
-    **{"Sigmoid": "sigmoid", "BNLL": "softplus", "Softplus": "softplus", "Not": "not"},
-    **{"Acos": "acos", "Acosh": "acosh", "Cos": "cos", "Cosh": "cosh", "Reciprocal": "reciprocal"},
+    "Sigmoid": "sigmoid",
+    "BNLL": "softplus",
+    "Softplus": "softplus",
+    "Not": "not",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Reciprocal": "reciprocal",
 }
 """All other functions of one input without numbers."""
 

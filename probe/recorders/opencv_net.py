@@ -90,8 +90,14 @@ class Net:
 def read(net: Any, floats: Sequence[float] = ()) -> Net:
     """Reads a net whose inputs are set. Raises cv2.error where OpenCV can't say its shapes.
 
-    ``floats``: numbers that the model's file holds: the dump has six decimals.
+    ``floats``: numbers that the model's file holds: the dump has six decimals. The dump leaves the
+    layers out that are outputs, which are copies where the file names them; so the net gets a copy
+    behind any other layer that is one.
     """
+    for name in map(str, net.getUnconnectedOutLayersNames()):
+        number = net.getLayerId(name)
+        if net.getLayer(number).type != "Identity":
+            net.registerOutput(f"{name} (output)", number, 0)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder, "net.pbtxt")
         net.dumpToPbtxt(str(path))
@@ -176,7 +182,7 @@ class Piece:
     """Some layers as a net of their own.
 
     ``outer``: the values that they read from before, constants among them; ``gives``: those that
-    are wanted. ``switches``: of the target.
+    are wanted, of any layers. ``switches``: of the target.
     """
 
     def __init__(
@@ -195,7 +201,7 @@ class Piece:
         key = [one.tobytes() for one in weights]
         key += [repr([(name, one.shape) for name, one in fed.items()]).encode()]
         if self.last is None or self.last[0] != key:
-            self.last = key, self._net(fed, weights)
+            self.last = key, self.net(fed, weights)
         return forward(self.last[1], fed, self._places())
 
     def _sorted(
@@ -208,19 +214,24 @@ class Piece:
         return given, [one.reshape(shape) for one, shape in zip(rest, shapes, strict=True)]
 
     def _places(self) -> list[tuple[str, int]]:
-        """The layers of ``gives``: all of the last one."""
-        last = self.layers[-1]
-        slots = dict(zip(last.gives, last.slots, strict=True))
-        return [(f"onnx_node!L{len(self.layers) - 1}", slots[name]) for name in self.gives]
+        """The layers of ``gives``, and which of their results."""
+        return [self.places()[name] for name in self.gives]
 
-    def _net(self, fed: Mapping[str, np.ndarray], weights: Sequence[np.ndarray]) -> Any:
+    def places(self) -> dict[str, tuple[str, int]]:
+        """The layer of the piece's net that gives each value, and which of its results that is."""
+        return {
+            value: (f"onnx_node!L{n}", slot)
+            for n, one in enumerate(self.layers)
+            for value, slot in zip(one.gives, one.slots, strict=True)
+        }
+
+    def net(self, fed: Mapping[str, np.ndarray], weights: Sequence[np.ndarray]) -> Any:
         types = {name: helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in fed.items()}
         inputs = [
             helper.make_tensor_value_info(name, types[name], one.shape) for name, one in fed.items()
         ]
         outputs = [
-            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [])
-            for name in self.layers[-1].gives
+            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, []) for name in self.gives
         ]
         nodes = [
             helper.make_node(kind, reads, gives, name=name, domain=DOMAIN, **words)
@@ -273,7 +284,7 @@ class Piece:
             found.append(
                 f"    helper.make_tensor_value_info({short[name]!r}, {kind}, {one}.shape),"
             )
-        outs = [short[name] for name in _slotted(self.layers[-1])]
+        outs = [short[name] for name in self.gives]
         found += [
             "]",
             f"outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, []) for n in {outs}]",
@@ -288,10 +299,10 @@ class Piece:
         ]
         found += [f"net.setInput({one}, {short[name]!r})" for name, one in fed.items()]
         places = self._places()
-        found.append(f"results = net.forwardAndRetrieve([{places[0][0]!r}])[0]")
+        found.append(f"results = net.forwardAndRetrieve({[layer for layer, _ in places]})")
         return [
             *found,
-            *(f"{y}{n or ''} = results[{slot}]" for n, (_, slot) in enumerate(places)),
+            *(f"{y}{n or ''} = results[{n}][{slot}]" for n, (_, slot) in enumerate(places)),
         ]
 
     def _values(self) -> list[str]:
@@ -309,11 +320,16 @@ def _word(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
+def feed(net: Any, given: Mapping[str, np.ndarray]) -> None:
+    """Sets a net's inputs."""
+    for name, array in given.items():
+        net.setInput(np.ascontiguousarray(array), name)
+
+
 def forward(
     net: Any, given: Mapping[str, np.ndarray], places: Sequence[tuple[str, int]]
 ) -> list[np.ndarray]:
     """Runs a net, and returns copies of results: layer by name, and which of its results."""
-    for name, array in given.items():
-        net.setInput(np.ascontiguousarray(array), name)
+    feed(net, given)
     found = net.forwardAndRetrieve([layer for layer, _ in places])
     return [np.array(some[n]) for some, (_, n) in zip(found, places, strict=True)]
