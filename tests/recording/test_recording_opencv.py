@@ -190,7 +190,8 @@ def test_files_are_opened_by_either_name(tmp_path: Path) -> None:
 
 def test_a_net_in_memory_is_watched_and_stays_as_it_is() -> None:
     """A copy of its layers is: its own bits are those of before."""
-    net = cv2.dnn.readNetFromCaffe(*(np.frombuffer(one, np.uint8) for one in (TEXTS[0].encode(), TEXTS[1])))
+    files = (TEXTS[0].encode(), TEXTS[1])
+    net = cv2.dnn.readNetFromCaffe(*(np.frombuffer(one, np.uint8) for one in files))
     net.setInput(IMAGES[:2])
     before = net.forward()
     run = Live(of_net(net).recorder({"": IMAGES[:2]}))
