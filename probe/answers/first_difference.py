@@ -315,10 +315,10 @@ def first_difference(
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
     functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
     (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
-    ``explain``: seek the causes. ``progress``: is called with what is done now. Which outputs must agree is found from the
-    operations: the same rows of a batch, what padding doesn't reach, all of them where the inputs
-    are the same. Errors: InputError where the sides have different weights or inputs;
-    Nondeterministic where one does not repeat.
+    ``explain``: seek the causes. ``progress``: is called with what is done now. Which outputs must
+    agree is found from the operations: the same rows of a batch, what padding doesn't reach, all of
+    them where the inputs are the same. Errors: InputError where the sides have different weights or
+    inputs; Nondeterministic where one does not repeat.
 
     >>> import probe
     >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP

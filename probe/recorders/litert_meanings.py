@@ -316,11 +316,6 @@ def _normalised_beside(call: Call) -> Meaning:
     return Normalises((3,), "lrn", tuple((name, call.words.get(name)) for name in names))
 
 
-def _squared_pool(call: Call) -> Meaning:
-    numbers = tuple(sorted((key, str(value)) for key, value in call.words.items()))
-    return Whole(((0, 0), (3, 3)), "l2_pool", (*numbers, call.gives[0][1:3]))
-
-
 def _segments(call: Call) -> Meaning:
     return Whole(tuple((a, a) for a in range(1, call.rank(0))), call.op.lower())
 
@@ -330,11 +325,27 @@ def _everything(call: Call) -> Meaning:
 
 
 SPELLED = {
-    **{"ABS": "abs", "COSINE": "cos", "EXPONENTIAL": "exp", "FLOOR": "floor", "LOG": "log"},
-    **{"LOGISTIC": "sigmoid", "NEGATE": "negative", "RSQRT": "rsqrt", "TANH": "tanh"},
-    **{"CBRT": "cbrt", "ADD": "add", "SUBTRACT": "subtract", "MULTIPLY": "multiply"},
-    **{"DIVIDE": "divide", "MAXIMUM": "maximum", "MINIMUM": "minimum", "POWER": "power"},
-    **{"REMAINDER": "remainder", "AND": "and", "OR": "or", "SELECT": "where"},
+    "ABS": "abs",
+    "COSINE": "cos",
+    "EXPONENTIAL": "exp",
+    "FLOOR": "floor",
+    "LOG": "log",
+    "LOGISTIC": "sigmoid",
+    "NEGATE": "negative",
+    "RSQRT": "rsqrt",
+    "TANH": "tanh",
+    "CBRT": "cbrt",
+    "ADD": "add",
+    "SUBTRACT": "subtract",
+    "MULTIPLY": "multiply",
+    "DIVIDE": "divide",
+    "MAXIMUM": "maximum",
+    "MINIMUM": "minimum",
+    "POWER": "power",
+    "REMAINDER": "remainder",
+    "AND": "and",
+    "OR": "or",
+    "SELECT": "where",
 }
 """Functions in the words of StableHLO."""
 
@@ -377,7 +388,6 @@ MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     "FAKE_QUANT": _fake,
     "BUCKETIZE": _fake,
     "LOCAL_RESPONSE_NORMALIZATION": _normalised_beside,
-    "L2_POOL_2D": _squared_pool,
     "ZEROS_LIKE": lambda call: Made(0),
     **MOVES,
 }
