@@ -21,7 +21,7 @@ from probe.recording import composed, own
 from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
-from probe.recording.subject import of_function
+from probe.recording.subject import is_net, of_function, of_net
 from probe.recording.walk import Walk, compared, walk
 from probe.target import Target
 
@@ -314,23 +314,24 @@ def first_difference(
     ``left``, ``right``: functions of no arguments, such as ``lambda: model(x[:1])`` and ``lambda:
     model(x)``; they are run as often as is needed, some ten times. They return arrays of PyTorch,
     TensorFlow, Keras or JAX, alone or nested. ``inputs``: arrays that both are called with, for
-    functions that take arguments, as those of plain NumPy have to. ``explain``: find the causes.
-    ``progress``: is called with what is done now. Which outputs must agree is found from the
-    operations: the same rows of a batch, what padding doesn't reach, all of them if the inputs
-    are the same. Errors: InputError where the sides have different weights or inputs;
-    Nondeterministic where one does not repeat.
+    functions that take arguments, as those of plain NumPy have to, and for nets of OpenCV
+    (``cv2.dnn.readNet``), which stand in the place of functions: by name, or one array.
+    ``explain``: find the causes. ``progress``: is called with what is done now. Which outputs must
+    agree is found from the operations: the same rows of a batch, what padding doesn't reach, all of
+    them if the inputs are the same. Errors: InputError where the sides have different weights or
+    inputs; Nondeterministic where one does not repeat.
 
     >>> import probe
     >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
     >>> found.first, found.verdict  # doctest: +SKIP
     """
-    if hasattr(inputs, "shape"):  # one array, rather than a sequence of them
+    if hasattr(inputs, "shape") or isinstance(inputs, Mapping):  # rather than a sequence of them
         inputs = [inputs]
     functions = [_bound(one, inputs) for one in (left, right)]
     names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
     given = () if inputs is None else tuple(inputs)
     recorders = [
-        of_function(one, bare=(raw, given))
+        of_net(raw, given) if is_net(raw) else of_function(one, bare=(raw, given))
         for one, raw in zip(functions, (left, right), strict=True)
     ]
     found = walk(recorders[0], recorders[1], explain, progress or _silent)

@@ -91,7 +91,9 @@ def record(
         if is_function(model):  # imported by the child alone
             arrays = {} if inputs is None else read(inputs)
         else:
-            arrays = arrays_for(opened(model, trust), inputs, shapes or {}, seed)
+            arrays = arrays_for(
+                opened(model, trust, library=where.name), inputs, shapes or {}, seed
+            )
         with Apart(text, where, arrays) as process:
             ran = process.record(folder, trust, most)
         return Recorded(Stored(folder), int(ran.kept["bytes"]))

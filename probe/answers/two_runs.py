@@ -70,7 +70,9 @@ def two_runs(
     tell = progress or (lambda _: None)
     tell("opening the model")
     in_child = target is not None or against_target is not None
-    subject = None if in_child and is_function(model) else opened(model, trust)
+    library = target_of(target).name if target is not None else None
+    imported = in_child and is_function(model)
+    subject = None if imported else opened(model, trust, library=library)
     if subject is None:  # imported by the children alone
         arrays = {} if inputs is None else read(inputs)
         declared: tuple[Input, ...] = ()

@@ -23,7 +23,8 @@ import numpy as np
 from probe import machine, shard
 from probe.campaign import Row, Tally, Tell, run_row, silent
 from probe.errors import ProbeError, TargetError
-from probe.experiments.models import Model, Variation, every
+from probe.experiments.models import every
+from probe.experiments.variations import Model, Variation
 from probe.launch import open_session
 from probe.recording import RECORDERS
 from probe.recording.meaning import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows

@@ -14,6 +14,7 @@ from probe.recorders.node import Call, Fact, NotSettled
 from probe.recording.meaning import (
     Contracts,
     Each,
+    Made,
     Meaning,
     Normalises,
     Reduces,
@@ -278,13 +279,79 @@ def _lstm(call: Call) -> Meaning:
     features = Step(Whole(((0, 0), (1, 1)), "features"), (call.at(0),), rows)
     rest = tuple(n for n in range(call.count) if n != call.at(0))
     numbers = tuple(sorted((key, str(value)) for key, value in call.words.items()))
-    scan = Step(Scans(time, f"lstm {numbers}"), (call.count, *rest), rows)
+    scan = Step(Scans(time, f"{call.op.lower()} {numbers}"), (call.count, *rest), rows)
     out = Step(Whole(((0, 0), (1, 1)), "output"), (call.count + 1,), shape)
     return Steps((features, scan, out))
 
 
 def _counted(call: Call) -> Meaning:
     return Each(call.op.lower())
+
+
+def _added(call: Call) -> Meaning:
+    return Each("add", "adds") if call.count == 2 else Each(f"add_of_{call.count}")
+
+
+def _selected(call: Call) -> Meaning:
+    if call.shape(0) not in ((), call.gives[0]):
+        return Unknown("it takes rows by a condition of one axis")
+    return Each("where")
+
+
+def _fake(call: Call) -> Meaning:
+    return Each("fake_quant", "", tuple(sorted((k, str(v)) for k, v in call.words.items())))
+
+
+def _both_ways(call: Call) -> Meaning:
+    """Every output reads its whole sequence."""
+    batch = 1 if call.words.get("timeMajor") else 0
+    if batch or any(one is None for one in call.reads[:1]):
+        return Unknown("its batch comes second")
+    numbers = tuple(sorted((key, str(value)) for key, value in call.words.items()))
+    return Whole(((0, 0),), call.op.lower(), numbers)
+
+
+def _normalised_beside(call: Call) -> Meaning:
+    names = ("radius", "bias", "alpha", "beta")
+    return Normalises((3,), "lrn", tuple((name, call.words.get(name)) for name in names))
+
+
+def _segments(call: Call) -> Meaning:
+    return Whole(tuple((a, a) for a in range(1, call.rank(0))), call.op.lower())
+
+
+def _everything(call: Call) -> Meaning:
+    return Whole((), call.op.lower())
+
+
+SPELLED = {
+    "ABS": "abs",
+    "COSINE": "cos",
+    "EXPONENTIAL": "exp",
+    "FLOOR": "floor",
+    "LOG": "log",
+    "LOGISTIC": "sigmoid",
+    "NEGATE": "negative",
+    "RSQRT": "rsqrt",
+    "TANH": "tanh",
+    "CBRT": "cbrt",
+    "ADD": "add",
+    "SUBTRACT": "subtract",
+    "MULTIPLY": "multiply",
+    "DIVIDE": "divide",
+    "MAXIMUM": "maximum",
+    "MINIMUM": "minimum",
+    "POWER": "power",
+    "REMAINDER": "remainder",
+    "AND": "and",
+    "OR": "or",
+    "SELECT": "where",
+}
+"""Functions in the words of StableHLO."""
+
+
+def _spelled(word: str) -> Callable[[Call], Meaning]:
+    return lambda call: Each(word)
 
 
 MEANINGS: dict[str, Callable[[Call], Meaning]] = {
@@ -308,6 +375,20 @@ MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     "CAST": _cast,
     "CUMSUM": _cumsum,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
+    **{f"STABLEHLO_{op}": _spelled(word) for op, word in SPELLED.items()},
+    **dict.fromkeys(("SEGMENT_SUM", "UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_MAX"), _segments),
+    **dict.fromkeys(("UNSORTED_SEGMENT_MIN", "UNSORTED_SEGMENT_PROD"), _segments),
+    **dict.fromkeys(("COMPLEX_ABS", "REAL", "IMAG", "BITWISE_XOR", "RIGHT_SHIFT"), _counted),
+    **dict.fromkeys(("WHERE", "UNIQUE", "NON_MAX_SUPPRESSION_V4"), _everything),
+    **dict.fromkeys(("BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN"), _both_ways),
+    "NON_MAX_SUPPRESSION_V5": _everything,
+    "UNIDIRECTIONAL_SEQUENCE_RNN": _lstm,
+    "ADD_N": _added,
+    "SELECT": _selected,
+    "FAKE_QUANT": _fake,
+    "BUCKETIZE": _fake,
+    "LOCAL_RESPONSE_NORMALIZATION": _normalised_beside,
+    "ZEROS_LIKE": lambda call: Made(0),
     **MOVES,
 }
 """Each operator's row."""

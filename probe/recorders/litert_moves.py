@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from probe.recorders import written_at
 from probe.recorders.node import Call
 from probe.recording.meaning import (
     Meaning,
@@ -192,7 +193,42 @@ def _range(call: Call) -> Meaning:
     return Whole((), "range")
 
 
+def _scattered(call: Call) -> Meaning:
+    shape = call.gives[0]
+    places = written_at.of_points(call.value(0), shape)
+    return written_at.written(places, shape, (call.at(1),), call.count, adds=True)
+
+
+def _one_hot(call: Call) -> Meaning:
+    depth, axis = int(call.value(1).reshape(-1)[0]), int(call.words.get("axis", -1))
+    reads = (call.at(2), call.at(3))
+    return written_at.one_hot(call.value(0), depth, axis, reads, call.gives[0])
+
+
+def _turned(call: Call) -> Meaning:
+    words = call.words
+    return written_at.turned(
+        call.value(1), int(words.get("seqDim", 0)), int(words.get("batchDim", 0)), call.shape(0)
+    )
+
+
+def _updated(call: Call) -> Meaning:
+    """A part of the first input is replaced, from a place on that is moved so that it fits."""
+    shape, part = call.shape(0), call.shape(1)
+    starts = [
+        min(max(int(n), 0), whole - size)
+        for n, whole, size in zip(call.value(2).reshape(-1), shape, part, strict=True)
+    ]
+    index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
+    places = np.arange(prod(shape)).reshape(shape)[index]
+    return written_at.written(places, shape, (call.at(0), call.at(1)), call.count)
+
+
 MOVES: dict[str, Callable[[Call], Meaning]] = {
+    "SCATTER_ND": _scattered,
+    "ONE_HOT": _one_hot,
+    "REVERSE_SEQUENCE": _turned,
+    "DYNAMIC_UPDATE_SLICE": _updated,
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshape),
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _pad),
     **dict.fromkeys(("RANGE", "BROADCAST_ARGS"), _range),

@@ -14,13 +14,20 @@ from probe.recorders.node import Call, Fact, NotSettled
 from probe.recorders.onnx_functions import FUNCTIONS
 from probe.recorders.onnx_layers import LAYERS
 from probe.recorders.onnx_moves import MOVES
+from probe.recorders.onnx_places import PLACES
 from probe.recorders.onnx_products import PRODUCTS
 from probe.recording.meaning import Meaning, Unknown
 
 DOMAINS = ("", "ai.onnx", "com.microsoft", "com.microsoft.nchwc")
 """Domains in which an operator's name means what it does here."""
 
-MEANINGS: dict[str, Callable[[Call], Meaning]] = {**FUNCTIONS, **PRODUCTS, **LAYERS, **MOVES}
+MEANINGS: dict[str, Callable[[Call], Meaning]] = {
+    **FUNCTIONS,
+    **PRODUCTS,
+    **LAYERS,
+    **MOVES,
+    **PLACES,
+}
 """Each operator's row."""
 
 

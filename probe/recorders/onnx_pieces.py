@@ -15,6 +15,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from probe.errors import InputError
+from probe.recording.contract import Input
+
 
 def graphs(node: Any) -> Iterator[Any]:
     """The graphs in a node's attributes: branches and bodies."""
@@ -191,3 +194,20 @@ def attributes(node: Any) -> dict[str, Any]:
                 value = str(value)
         found[one.name] = value
     return found
+
+
+def inputs_of(graph: Any) -> tuple[Input, ...]:
+    """Returns a graph's inputs that no constant of the file fills. InputError: one is no array."""
+    held = {one.name for one in graph.initializer}
+    return tuple(_declared(one) for one in graph.input if one.name not in held)
+
+
+def _declared(one: Any) -> Input:
+    kind = one.type.tensor_type
+    if one.type.WhichOneof("value") != "tensor_type":
+        why = f"its input {one.name} is no array but a {one.type.WhichOneof('value')}"
+        raise InputError("network", one.name, why, "export the model with arrays as inputs")
+    shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
+    bfloat16 = kind.elem_type == onnx.TensorProto.BFLOAT16
+    dtype = "bfloat16" if bfloat16 else str(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return Input(one.name, shape, dtype)

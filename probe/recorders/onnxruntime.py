@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper
 
 from probe import ulp
 from probe.errors import InputError
+from probe.recorders.onnx_pieces import inputs_of
 from probe.recorders.onnx_run import LEVELS, PROVIDERS, Optimised, options
-from probe.recording.contract import INPUT, Event, Input, Seen, Visit
+from probe.recording.contract import INPUT, Event, Seen, Visit
 from probe.recording.meaning import Unknown
 
 ENDINGS = (".onnx",)
@@ -154,23 +154,11 @@ class Opened:
             graph = onnx.load(path, load_external_data=False).graph
         except Exception as error:
             raise unreadable(path.name, error) from None
-        held = {one.name for one in graph.initializer}
-        self.inputs = tuple(_declared(one) for one in graph.input if one.name not in held)
+        self.inputs = inputs_of(graph)
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of the model with these inputs."""
         return Recorder(self.path, arrays, self.switches)
-
-
-def _declared(one: Any) -> Input:
-    kind = one.type.tensor_type
-    if one.type.WhichOneof("value") != "tensor_type":
-        why = f"its input {one.name} is no array but a {one.type.WhichOneof('value')}"
-        raise InputError("network", one.name, why, "export the model with arrays as inputs")
-    shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
-    bfloat16 = kind.elem_type == onnx.TensorProto.BFLOAT16
-    dtype = "bfloat16" if bfloat16 else str(helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    return Input(one.name, shape, dtype)
 
 
 def unreadable(name: str, error: Exception) -> InputError:

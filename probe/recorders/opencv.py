@@ -1,146 +1,293 @@
-"""OpenCV's cv2.dnn, watched by asking for the results of layers: Caffe models.
+"""OpenCV's cv2.dnn, watched by asking for the results of layers: nets of any file that it reads.
 
 OpenCV fuses layers, folds a BatchNorm into its convolution say, and a layer whose result is asked
-for stays apart. Asked for are those that leave the model's outputs as they are; what stays hidden
+for stays apart. Asked for are those that leave the net's outputs as they are; what stays hidden
 belongs to the layers that read it, which are one operation with it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import onnx
 
-from probe.backends import caffe
 from probe.errors import InputError
-from probe.recorders import caffe_text
-from probe.recorders.caffe_text import Layer
-from probe.recorders.opencv_meanings import meaning
+from probe.recorders import opencv_net
+from probe.recorders.caffe_text import declared
+from probe.recorders.onnx_pieces import inputs_of
+from probe.recorders.opencv_meanings import meaning, vector
+from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.meaning import Meaning, Step, Steps, Unknown
+from probe.recording.meaning import Meaning, Same, Step, Steps, Unknown
 
-ENDINGS = (".prototxt", ".caffemodel")
+ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
+READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
+NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
+"""What OpenCV has in the place of dtypes that it lacks."""
+
+Group = tuple[list[Layer], list[str], list[str]]
+"""Layers, values from outside, values that they give: one operation."""
 
 
-def opened(path: str | os.PathLike[str], trust: bool = False) -> Opened:
-    """Opens a Caffe model: its text and its weights, two files of one name, one of them given."""
-    given = Path(path)
-    texts = [given.with_suffix(".prototxt")]
-    weights = given.with_suffix(".caffemodel")
-    for one in (*texts, *([weights] if given.suffix == ".caffemodel" else [])):
+def opened(
+    path: str | os.PathLike[str], trust: bool = False, switches: Mapping[str, str] | None = None
+) -> Opened:
+    """Opens an ``.onnx`` or ``.tflite`` file, or a Caffe model: its text and its weights, two files
+    of one name, one of them given. InputError where OpenCV can't read it.
+
+    ``switches``: of the target, ``winograd`` and ``threads``.
+    """
+    given, words = Path(path), dict(switches or {})
+    if given.suffix.lower() in READERS:
+        content = _content(given)
+        return Opened(lambda: _read(given, content), _declared(given, content), words, content)
+    return caffe(*_halves(given), words)
+
+
+def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> Opened:
+    """Opens a Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
+    inputs = tuple(
+        Input(name, (None, *shape[1:]), "float32") for name, shape in declared(text).items()
+    )
+
+    def read() -> Any:
+        given = [np.frombuffer(text.encode(), np.uint8)]
+        given += [np.frombuffer(weights, np.uint8)] if weights else []
+        return _said("prototxt", lambda: cv2.dnn.readNetFromCaffe(*given))
+
+    return Opened(read, inputs, dict(switches or {}))
+
+
+def of_net(net: Any) -> Opened:
+    """Opens a net in memory, such as ``cv2.dnn.readNet`` returns. The shapes of its inputs are not
+    known, so its recorders need arrays. The net itself runs unwatched alone, since asking one net
+    for other results changes its bits; what is watched is a copy, made of its layers."""
+    return Opened(lambda: net, (), {}, copied=True)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = f"can't be read: {error.strerror}"
+        raise InputError("model", path.name, why, "give a file") from None
+
+
+def _halves(given: Path) -> tuple[str, bytes]:
+    text, weights = given.with_suffix(".prototxt"), given.with_suffix(".caffemodel")
+    for one in (text, *([weights] if given.suffix == ".caffemodel" else [])):
         if not one.is_file():
             raise InputError(
                 *("model", given.name, f"there is no {one.name} beside it"),
                 "put a Caffe model's text and weights into one folder, under one name",
             )
     try:
-        text = texts[0].read_text()
+        return text.read_text(), weights.read_bytes() if weights.is_file() else b""
     except UnicodeDecodeError:
         raise InputError(
             "model", given.name, "it is not a text file", "give a Caffe prototxt"
         ) from None
-    return Opened(text, weights.read_bytes() if weights.is_file() else b"")
+
+
+def _read(path: Path, content: bytes) -> Any:
+    reader = getattr(cv2.dnn, READERS[path.suffix.lower()])
+    return _said(path.name, lambda: reader(np.frombuffer(content, np.uint8)))
+
+
+def _said(name: str, call: Callable[[], Any]) -> Any:
+    """Calls OpenCV. What it refuses is one line, with the layer that it names."""
+    try:
+        with silent():
+            return call()
+    except cv2.error as error:
+        why = " ".join(str(error.err or error).split())[:240]
+        todo = "OpenCV does not read every model: run it with the library that its file is of"
+        raise InputError("model", name, f"OpenCV refuses it: {why}", todo) from None
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Lets OpenCV log nothing: what it can't do it raises."""
+    logging = cv2.utils.logging
+    before = logging.getLogLevel()
+    logging.setLogLevel(logging.LOG_LEVEL_SILENT)
+    try:
+        yield
+    finally:
+        logging.setLogLevel(before)
+
+
+def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
+    """What the file says of its inputs."""
+    if path.suffix.lower() == ".tflite":
+        from probe.recorders.litert import Opened as Interpreted
+
+        return Interpreted(path).inputs
+    try:
+        graph = onnx.load_from_string(content).graph
+    except Exception as error:
+        why = f"can't be read: {' '.join(str(error).split())[:160]}"
+        raise InputError("model", path.name, why, "export or download it again") from None
+    return inputs_of(graph)
 
 
 class Opened:
-    """A Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
+    """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
-    def __init__(self, text: str, weights: bytes = b"") -> None:
-        self.text, self.weights = text, weights
-        self.model = caffe_text.read(text)
-        self.inputs = tuple(
-            Input(name, (None, *shape[1:]), "float32") for name, shape in self.model.inputs.items()
-        )
+    ``copied``: ``net`` gives one net again and again, which has to stay as it is.
+    """
+
+    def __init__(
+        self,
+        net: Callable[[], Any],
+        inputs: tuple[Input, ...],
+        switches: Mapping[str, str],
+        content: bytes = b"",
+        copied: bool = False,
+    ) -> None:
+        self.net, self.inputs, self.switches, self.content = net, inputs, dict(switches), content
+        self.copied = copied
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of the model with these inputs."""
-        names = [one.name for one in self.inputs]
+        names = [one.name for one in self.inputs] or [*arrays]
         for name in {*names} ^ {*arrays}:
             raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
-        return Recorder(self, {name: np.asarray(one, np.float32) for name, one in arrays.items()})
+        if not arrays:
+            raise InputError("inputs", "(none)", "a net in memory has none", "give inputs=")
+        narrow = {
+            name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()
+        }
+        return Recorder(self, narrow, self.switches)
 
 
 class Recorder:
-    """A Caffe model with its inputs."""
+    """A net with its inputs."""
 
     def __init__(
-        self, opened: Opened, arrays: Mapping[str, np.ndarray], winograd: bool = True
+        self,
+        opened: Opened,
+        arrays: Mapping[str, np.ndarray],
+        switches: Mapping[str, str] | None = None,
     ) -> None:
-        self.opened, self.inputs, self.winograd = opened, dict(arrays), winograd
-        self.model = opened.model
-        self.target = "opencv" + ("" if winograd else ",winograd=0")
-        self.blobs = self._blobs()
+        self.opened, self.inputs, self.switches = opened, dict(arrays), dict(switches or {})
+        self.target = "opencv" + "".join(f",{key}={value}" for key, value in self.switches.items())
         self.visible: tuple[str, ...] | None = None
+        self.alike: set[str] = set()
+        self.ready: tuple[tuple[str, ...], Any] = ((), None)
+        self.copy: Piece | None = None
+        self.read = self._known()
+        if opened.copied:
+            self._copy()
 
     @property
     def note(self) -> str:
         """Which layers are one operation with those that read them."""
-        hidden = [one.name for one in self.model.layers if not self._seen(one)]
+        hidden = [one.path for one in self._layers() if not self._seen(one)]
         if self.visible is None or not hidden:
             return ""
         return f"fused with the layer behind: {', '.join(hidden)}; apart, the outputs would change"
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        return self._outputs(self.model.outputs)
+        places = [self.read.places[name] for name in self.read.outputs]
+        return self._forward(self.opened.net() if self.opened.copied else self._fresh(), places)
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
         if self.visible is None:
             self.visible = self._unchanged()
-        names = (*self.visible, *self.model.outputs)
-        values = dict(zip(names, self._outputs(names), strict=True)) | self.inputs
-        groups = self._groups(values)
-        for layers, outer, gives in groups:
-            visit(self._event(layers, outer, gives, values))
-        return [_of(name, values[name]) for name in self.model.outputs]
+        for group, values in self._run(self.visible):
+            visit(self._event(group, values))
+        return [_of(name, values[name]) for name in self.read.outputs]
 
-    def _seen(self, layer: Layer) -> bool:
-        every = {*(self.visible or ()), *self.model.outputs}
-        return all(name in every for name in layer.gives)
+    def _run(self, names: Sequence[str]) -> list[tuple[Group, dict[str, np.ndarray]]]:
+        """Every operation where these values are visible, with all values."""
+        every = tuple(dict.fromkeys((*names, *self.read.outputs)))
+        values = dict(zip(every, self._outputs(every), strict=True)) | self._given()
+        return [(group, values) for group in self._groups(values)]
 
-    def _net(self) -> Any:
-        given = [np.frombuffer(self.opened.text.encode(), np.uint8)]
-        if self.opened.weights:
-            given.append(np.frombuffer(self.opened.weights, np.uint8))
-        try:
-            net = cv2.dnn.readNetFromCaffe(*given)
-        except cv2.error as error:
-            why = " ".join(str(error).split())[:200]
-            raise InputError("model", "prototxt", why, "check it with OpenCV") from None
-        if not self.winograd:
+    def _fresh(self) -> Any:
+        if self.copy is not None:
+            return self.copy.net(self.inputs | self.read.constants, self.blobs)
+        net = self.opened.net()
+        if "threads" in self.switches:
+            cv2.setNumThreads(int(self.switches["threads"]))
+        if self.switches.get("winograd") == "0":
             net.enableWinograd(False)
         return net
 
-    def _blobs(self) -> dict[str, list[np.ndarray]]:
-        """The weights of every layer, before OpenCV packs them."""
-        net = self._net()
-        return {
-            one.name: [
-                _vector(blob, n or one.kind not in WEIGHED)
-                for n, blob in enumerate(net.getLayer(one.name).blobs)
-            ]
-            for one in self.model.layers
-        }
+    def _known(self) -> opencv_net.Net:
+        net = self._fresh()
+        self._called(lambda: opencv_net.feed(net, self.inputs))
+        floats = opencv_net.floats_of(self.opened.content) if self.opened.content else ()
+        found: opencv_net.Net = self._called(lambda: opencv_net.read(net, floats))
+        if [*self.inputs] == [""] and len(found.inputs) == 1:
+            self.inputs = {found.inputs[0]: self.inputs[""]}
+        if {*found.inputs} != {*self.inputs}:
+            names = ", ".join(found.inputs)
+            why = f"the net's are {names}"
+            raise InputError("inputs", ", ".join(self.inputs), why, "name these")
+        return found
 
-    def _outputs(self, values: Sequence[str]) -> list[np.ndarray]:
-        """The values of these names, in one pass of a fresh net."""
-        net, pins = self._net(), {}
-        for name, array in self.inputs.items():
-            net.setInput(array, name)
-        for layer in self.model.layers:
-            for k, name in enumerate(layer.gives):
-                pins[name] = layer.name if len(layer.gives) == 1 else f"{layer.name}.{k}"
-        return [np.array(one) for one in net.forward([pins[name] for name in values])]
+    def _copy(self) -> None:
+        """Makes a net of the same layers. InputError: it has other bits."""
+        layers, wanted = self._layers(), self.plain()
+        self.blobs = [blob for one in layers for blob in one.blobs]
+        outer = [*self._given()]
+        for words in (self.switches, {**self.switches, "winograd": "0"}):
+            self.copy, self.switches = Piece(layers, outer, self.read.outputs, words), words
+            found = self._outputs(self.read.outputs, self._fresh())
+            if [one.tobytes() for one in found] == [one.tobytes() for one in wanted]:
+                return
+        why = "a net of its layers has other bits, and a net in memory can't be watched itself"
+        raise InputError("model", "Net", why, "give the file that it was read from")
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        try:
+            with silent():
+                return call()
+        except cv2.error as error:
+            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
+            why = f"OpenCV refuses them: {' '.join(str(error.err or error).split())[:200]}"
+            raise InputError(
+                "inputs", shapes, why, "give the model's own shapes, or run it with another library"
+            ) from None
+
+    def _given(self) -> dict[str, np.ndarray]:
+        """Values that no operation gives: inputs and constants."""
+        return self.inputs | self.read.constants
+
+    def _layers(self) -> list[Layer]:
+        return [one for one in self.read.layers if one.kind != CONSTANT]
+
+    def _seen(self, layer: Layer) -> bool:
+        every = {*(self.visible or ()), *self.read.outputs}
+        return all(name in every for name in layer.gives)
+
+    def _outputs(self, values: Sequence[str], net: Any = None) -> list[np.ndarray]:
+        """The values of these names, in one pass."""
+        if net is None and self.ready[0] != tuple(values):  # a net keeps what it fused for others
+            self.ready = tuple(values), self._fresh()
+        known = self.read.places if self.copy is None else self.copy.places()
+        return self._forward(self.ready[1] if net is None else net, [known[n] for n in values])
+
+    def _forward(self, net: Any, places: Sequence[tuple[str, int]]) -> list[np.ndarray]:
+        given = self.inputs if self.copy is None or self.opened.net() is net else self._given()
+        found: list[np.ndarray]
+        found = self._called(lambda: opencv_net.forward(net, given, places))
+        return found
 
     def _unchanged(self) -> tuple[str, ...]:
         """The results that can be asked for together and leave the outputs as they are."""
         wanted = [one.tobytes() for one in self.plain()]
-        outputs = self.model.outputs
+        outputs = self.read.outputs
 
         def keeps(names: Sequence[str]) -> bool:
             found = self._outputs((*names, *outputs))[len(names) :]
@@ -155,7 +302,7 @@ class Recorder:
                 take(names[: len(names) // 2])
                 take(names[len(names) // 2 :])
 
-        every = [name for one in self.model.layers for name in one.gives if name not in outputs]
+        every = [name for one in self._layers() for name in one.gives if name not in outputs]
         if every:
             take(every)
         return self._written([name for name in every if name in chosen])
@@ -164,33 +311,41 @@ class Recorder:
         """Those of the results that their layers, run alone, give too.
 
         OpenCV returns memory that was never written for a layer that it fused into one before it.
+        Layers whose parameters the dump rounds are kept where they are wrong by themselves alone.
         """
-        everything = (*names, *self.model.outputs)
-        values = dict(zip(everything, self._outputs(everything), strict=True)) | self.inputs
-        for name in names:
+        everything = tuple(dict.fromkeys((*names, *self.read.outputs)))
+        values = dict(zip(everything, self._outputs(everything), strict=True)) | self._given()
+        for name in everything:
             rest = {one: array for one, array in values.items() if one != name}
             (group,) = (one for one in self._groups(values) if name in one[2])
-            reads = self._reads(*group[:2], rest)
-            found = dict(zip(group[2], self._alone(*group)(reads), strict=True))
-            if found[name].tobytes() != values[name].tobytes():
+            if self._agrees(group, values):
+                self.alike.add(name)
+            elif name not in self.read.outputs:
                 values = rest
         return tuple(name for name in names if name in values)
 
-    def _reads(
-        self, layers: Sequence[Layer], outer: Sequence[str], values: Mapping[str, np.ndarray]
-    ) -> list[np.ndarray]:
-        """What a group of layers reads: values, then weights."""
-        return [values[name] for name in outer] + [
-            blob for one in layers for blob in self.blobs[one.name]
-        ]
+    def _agrees(self, group: Group, values: Mapping[str, np.ndarray]) -> bool:
+        """Whether an operation alone gives what it gave in the net."""
+        try:
+            found = self._alone(group)(self._reads(group, values))
+        except cv2.error:
+            return False
+        return all(
+            one.tobytes() == values[name].tobytes()
+            for name, one in zip(group[2], found, strict=True)
+        )
 
-    def _groups(
-        self, values: Mapping[str, np.ndarray]
-    ) -> list[tuple[list[Layer], list[str], list[str]]]:
-        """(layers, values from outside, values that it gives) of every operation."""
-        by = {name: layer for layer in self.model.layers for name in layer.gives}
+    def _reads(self, group: Group, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """What a group of layers reads: values, then weights."""
+        layers, outer, _ = group
+        weights = [vector(blob) for one in layers for blob in one.blobs]
+        return [*(values[name] for name in outer), *weights]
+
+    def _groups(self, values: Mapping[str, np.ndarray]) -> list[Group]:
+        """Every operation, where these values are known."""
+        by = {name: layer for layer in self.read.layers for name in layer.gives}
         found = []
-        for layer in self.model.layers:
+        for layer in self._layers():
             gives = [name for name in layer.gives if name in values]
             if not gives:
                 continue
@@ -203,153 +358,79 @@ class Recorder:
                 elif by[name].name not in inside:
                     inside[by[name].name] = by[name]
                     waiting += by[name].reads
-            layers = [one for one in self.model.layers if one.name in inside]
+            layers = [one for one in self.read.layers if one.name in inside]
             found.append((layers, list(outer), gives))
         return found
 
-    def _event(
-        self,
-        layers: list[Layer],
-        outer: list[str],
-        gives: list[str],
-        values: Mapping[str, np.ndarray],
-    ) -> Event:
-        last = layers[-1]
-        reads = [_of(name, values[name]) for name in outer]
+    def _event(self, group: Group, values: Mapping[str, np.ndarray]) -> Event:
+        layers, outer, gives = group
+        constants = self.read.constants
+        reads = [_of(name, values[name], WEIGHT if name in constants else INPUT) for name in outer]
         for one in layers:
-            for n, blob in enumerate(self.blobs[one.name]):
-                reads.append(_weight(one.name, n, blob))
-        only = len(layers) == 1
-        kind = "+".join(one.kind for one in layers)
+            for n, blob in enumerate(one.blobs):
+                reads.append(_weight(one.path, n, vector(blob)))
+        last = layers[-1]
+        known = all(name in self.alike for name in gives)
+        words = {name: _plain(values) for name, values in last.words.items() if values}
         return Event(
-            *(kind, last.name, reads, [_of(name, values[name]) for name in gives]),
-            self._meaning(layers, outer, gives, values),
-            {} if not only else {"layer": caffe_text.written(last.fields)},
-            self._alone(layers, outer, gives),
-            self._lines(layers, outer, gives, values),
-            ("import cv2", "import numpy as np"),
+            *("+".join(one.kind for one in layers), last.path),
+            *(reads, [_of(name, values[name]) for name in gives]),
+            self._meaning(group, values),
+            words if len(layers) == 1 else {},
+            self._alone(group) if known else None,
+            self._lines(group) if known else None,
+            opencv_net.IMPORTS,
         )
 
-    def _meaning(
-        self,
-        layers: list[Layer],
-        outer: list[str],
-        gives: list[str],
-        values: Mapping[str, np.ndarray],
-    ) -> Meaning:
-        shapes = {name: tuple(array.shape) for name, array in values.items()}
+    def _meaning(self, group: Group, values: Mapping[str, np.ndarray]) -> Meaning:
+        layers, outer, gives = group
+        shapes = {**self.read.shapes, **{name: tuple(a.shape) for name, a in values.items()}}
         one = layers[0]
         if len(layers) == 1 and list(one.reads) == outer and list(one.gives) == gives:
-            return meaning(one, len(self.blobs[one.name]), shapes[outer[0]])
-        hidden = [name for layer in layers for name in layer.gives if name not in shapes]
-        if hidden:
-            found = self._outputs([name for layer in layers for name in layer.gives])
-            names = [name for layer in layers for name in layer.gives]
-            shapes |= {name: tuple(a.shape) for name, a in zip(names, found, strict=True)}
+            return self._of_layer(one, shapes)
         numbers = {name: n for n, name in enumerate(outer)}
-        count, weights = len(outer), {}
+        count = len(outer) + sum(len(layer.blobs) for layer in layers)
+        at, steps = len(outer), []
         for layer in layers:
-            own = len(self.blobs[layer.name])
-            weights[layer.name] = tuple(range(count, count + own))
-            count += own
-        steps = []
-        for layer in layers:
+            weights = tuple(range(at, at + len(layer.blobs)))
+            at += len(layer.blobs)
             if len(layer.gives) > 1:
                 return Unknown(f"{layer.kind} inside of a fused operation")
-            reads = (*(numbers[name] for name in layer.reads), *weights[layer.name])
-            means = meaning(layer, len(self.blobs[layer.name]), shapes[layer.reads[0]])
+            means = self._of_layer(layer, shapes)
+            reads = (*(numbers[name] for name in layer.reads), *weights)
             steps.append(Step(means, reads, shapes[layer.gives[0]]))
             numbers[layer.gives[0]] = count
             count += 1
         return Steps(tuple(steps), tuple(numbers[name] for name in gives))
 
-    def _alone(
-        self, layers: list[Layer], outer: list[str], gives: list[str]
-    ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    def _of_layer(self, layer: Layer, shapes: Mapping[str, tuple[int, ...]]) -> Meaning:
+        constants = self.read.constants
+        held = {n: constants[name] for n, name in enumerate(layer.reads) if name in constants}
+        if layer.kind == CONSTANT:
+            return Same()
+        sizes = [[shapes[name] for name in some] for some in (layer.reads, layer.gives)]
+        return meaning(layer, sizes[0], sizes[1], held)
+
+    def _alone(self, group: Group) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+        piece = Piece(*group, self.switches)
+
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            given = dict(zip(outer, arrays, strict=False))
-            text, model = self._apart(layers, {n: a.shape for n, a in given.items()}, arrays)
-            net = cv2.dnn.readNetFromCaffe(*(np.frombuffer(one, np.uint8) for one in (text, model)))
-            if not self.winograd:
-                net.enableWinograd(False)
-            for name, array in given.items():
-                net.setInput(np.ascontiguousarray(array), _plain(name))
-            last = layers[-1]
-            pins = [
-                last.name if len(last.gives) == 1 else f"{last.name}.{k}"
-                for k, name in enumerate(last.gives)
-                if name in gives
-            ]
-            return [np.array(one) for one in net.forward(pins)]
+            with silent():
+                return piece.run(arrays)
 
         return again
 
-    def _apart(
-        self,
-        layers: list[Layer],
-        shapes: Mapping[str, tuple[int, ...]],
-        arrays: Sequence[np.ndarray],
-    ) -> tuple[bytes, bytes]:
-        """A model of these layers alone: text and weights."""
-        text = "".join(caffe.head(_plain(name), shape) for name, shape in shapes.items())
-        weights, at = b"", len(shapes)
-        for one in layers:
-            fields = {
-                name: value
-                for name, value in one.fields.items()
-                if name not in ("bottom", "top", "blobs")
-            }
-            fields["bottom"] = [_plain(name) for name in one.reads]
-            fields["top"] = [_plain(name) for name in one.gives]
-            text += f"layer {{ {caffe_text.written(fields)} }}\n"
-            own = len(self.blobs[one.name])
-            if own:
-                weights += caffe.caffemodel(one.name, one.kind, arrays[at : at + own])
-            at += own
-        return text.encode(), weights or caffe.caffemodel("none", "Split", ())
-
-    def _lines(
-        self,
-        layers: list[Layer],
-        outer: list[str],
-        gives: list[str],
-        values: Mapping[str, np.ndarray],
-    ) -> Callable[[Sequence[str], str], list[str]] | None:
-        """How a user runs the layers: where they have no weights, which only a file can hold."""
-        if any(self.blobs[one.name] for one in layers) or len(gives) > 1:
-            return None
-        shapes = {name: tuple(values[name].shape) for name in outer}
-        text, _ = self._apart(layers, shapes, ())
-
-        def lines(names: Sequence[str], y: str) -> list[str]:
-            found = ['prototxt = """', *text.decode().splitlines(), '"""']
-            found.append(
-                "net = cv2.dnn.readNetFromCaffe(np.frombuffer(prototxt.encode(), np.uint8))"
-            )
-            found += [] if self.winograd else ["net.enableWinograd(False)"]
-            for name, mine in zip(outer, names, strict=False):
-                found.append(f'net.setInput({mine}, "{_plain(name)}")')
-            return [*found, f"{y} = net.forward()"]
-
-        return lines
+    def _lines(self, group: Group) -> Callable[[Sequence[str], str], list[str]]:
+        piece = Piece(*group, self.switches)
+        return piece.lines
 
 
-WEIGHED = ("Convolution", "Deconvolution", "InnerProduct")
-"""Layers whose first blob is a matrix or more; all others are vectors."""
+def _plain(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
 
 
-def _vector(blob: np.ndarray, flat: object) -> np.ndarray:
-    """A blob of a layer; OpenCV keeps a vector as a matrix of one row or column."""
-    return np.array(blob).reshape(-1) if flat else np.array(blob)
-
-
-def _plain(name: str) -> str:
-    """A value's name without what tells it from one that was changed in place."""
-    return name.replace("@", "_at_")
-
-
-def _of(name: str, array: np.ndarray) -> Seen:
-    return Seen(name, array.shape, array.dtype.name, lambda: array, INPUT, name)
+def _of(name: str, array: np.ndarray, role: str = INPUT) -> Seen:
+    return Seen(name, array.shape, array.dtype.name, lambda: array, role, plain(name))
 
 
 def _weight(layer: str, number: int, blob: np.ndarray) -> Seen:

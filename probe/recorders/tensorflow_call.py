@@ -43,6 +43,13 @@ STRUCTURE: dict[str, tuple[int, ...]] = {
     "StridedSlice": (1, 2, 3),
     "ConcatV2": (-1,),
     "OneHot": (1,),
+    **dict.fromkeys(("Roll", "MatrixBandPart"), (1, 2)),
+    **dict.fromkeys(("RFFT", "RFFT2D", "RFFT3D", "IRFFT", "IRFFT2D", "IRFFT3D"), (1,)),
+    **dict.fromkeys(("ConjugateTranspose", "ResizeArea", "CumulativeLogsumexp"), (1,)),
+    **dict.fromkeys(("ScatterNd", "MatrixSetDiagV3"), (2,)),
+    "MatrixDiagV3": (1, 2, 3, 4),
+    "MatrixDiagPartV3": (1, 2),
+    "CropAndResize": (3,),
 }
 """Inputs that say how an operation works, not on what: shapes, axes, paddings. By number."""
 

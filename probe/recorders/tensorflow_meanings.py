@@ -15,6 +15,7 @@ import numpy as np
 from probe import geometry
 from probe.recorders.tensorflow_call import STRUCTURE, Call, axes_of
 from probe.recorders.tensorflow_moves import MOVES
+from probe.recorders.tensorflow_places import PLACES
 from probe.recording.meaning import (
     Contracts,
     Each,
@@ -385,6 +386,7 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     **dict.fromkeys(("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D"), _pool),
     **dict.fromkeys(("FusedBatchNormV3", "FusedBatchNorm", "_FusedBatchNormEx"), _batch_norm),
     **MOVES,
+    **PLACES,
     "_UnaryOpsComposition": _unary_chain,
     "DivNoNan": _always(Each("divide_no_nan")),
     "MulNoNan": _always(Each("multiply_no_nan")),

@@ -123,6 +123,25 @@ def _added(call: Call, places: np.ndarray, source: str) -> Meaning:
     return Steps((wide, add))
 
 
+@row("scatter_reduce")
+def _scatter_reduced(call: Call) -> Meaning:
+    """Sums as of ``scatter_add``; of the other reductions what a line along the axis reads."""
+    index = call.content("index")
+    if index is None:
+        return Unknown(LARGE)
+    if index.shape != call["src"].shape:
+        return Unknown("it reads a part of what it adds")
+    if call["reduce"] != "sum" or not call["include_self"]:
+        return Unknown(f"it combines what it writes by {call['reduce']}")
+    places = _places(call["self"].shape, _scattered(index, _axis(call)))
+    return _added(call, places, "src")
+
+
+@row("nonzero")
+def _nonzero(call: Call) -> Meaning:
+    return Whole((), "nonzero")
+
+
 @row("masked_select")
 def _masked_select(call: Call) -> Meaning:
     mask = call.content("mask")

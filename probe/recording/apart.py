@@ -19,11 +19,10 @@ import numpy as np
 from probe import backends, target
 from probe.errors import InputError, Nondeterministic, ProbeError, TargetError
 from probe.launch import Arrays, Session
-from probe.recording import RECORDERS
 from probe.recording.contract import Event
 from probe.recording.folder import MOST, Stored, write
 from probe.recording.recording import Live
-from probe.recording.subject import is_function, library_of, opened
+from probe.recording.subject import is_function, library_of, opened, runs
 from probe.recording.written import computed
 from probe.runtimes.runtime import Missing
 from probe.target import Target
@@ -75,7 +74,9 @@ class Apart:
     ) -> tuple[dict[str, Any], Arrays]:
         request = {"do": do, "model": self.model, "trust": trust, "names": list(given), **more}
         arrays = {str(n): array for n, array in enumerate(given.values())}
-        header, found = self.session.request(request | {"within": self.within}, arrays)
+        header, found = self.session.request(
+            request | {"within": self.within, "on": self.where.text}, arrays
+        )
         if "input" in header:
             raise InputError(*header["input"])
         if "nondeterministic" in header:
@@ -233,6 +234,10 @@ def variables() -> dict[str, str]:
     return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+BY_MODEL = ("onnxruntime", "litert", "opencv")
+"""Libraries that set their switches with each model."""
+
+
 def check(where: Target, model: str) -> dict[str, str]:
     """Returns those switches that the library sets with a model, rather than for the process.
 
@@ -243,14 +248,13 @@ def check(where: Target, model: str) -> dict[str, str]:
         why = "models are recorded in this Python environment, with its releases"
         todo = "install probe in that environment, run probe record there, then probe diff"
         raise InputError("target", where.text, why, todo)
-    if not is_function(model):
+    if not is_function(model) and not runs(where.name, Path(model)):
         library = library_of(Path(model))
-        if RECORDERS.get(where.name) != RECORDERS[library]:
-            why = f"{Path(model).name} is run by {library}"
-            raise InputError("target", where.text, why, f"use {library}, or its switches")
+        why = f"{Path(model).name} is run by {library}"
+        raise InputError("target", where.text, why, f"use {library}, or its switches")
     switches = dict(where.switches)
     outside = {key: text for key, text in switches.items() if not reaches(where, key)}
-    sessions = where.name in ("onnxruntime", "litert") and not is_function(model)
+    sessions = where.name in BY_MODEL and not is_function(model)
     if outside and not sessions:
         key, text = next(iter(outside.items()))
         why = f"{key}={text} changes how probe runs single operations, and has no effect on a model"
@@ -274,7 +278,7 @@ def reaches(where: Target, key: str) -> bool:
     variables = [backend.environment(one, where.device) for one in (switches, without)]
     if variables[0] != variables[1]:
         return True
-    if where.name in ("onnxruntime", "litert") or not hasattr(backend, "described"):
+    if where.name in BY_MODEL or not hasattr(backend, "described"):
         return False
     lines = []
     for one in (switches, without):
@@ -352,7 +356,9 @@ class Recording(child.Worker):
         given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
         text = request["model"]
         if text not in self.models:
-            self.models[text] = opened(text, request["trust"], request["within"])
+            self.models[text] = opened(
+                text, request["trust"], request["within"], Target.parse(request["on"]).name
+            )
         return self.models[text].recorder(given)
 
     def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:

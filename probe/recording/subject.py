@@ -32,6 +32,9 @@ FILES = {
 }
 """The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's."""
 
+ALSO = {"opencv": (".onnx", ".tflite")}
+"""Files of other libraries that a library reads too."""
+
 ENDINGS = f"{', '.join(FILES)}, a SavedModel folder, or module:function"
 
 PACKAGES = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax"}
@@ -45,16 +48,25 @@ def is_function(text: object) -> bool:
     return isinstance(text, str) and bool(_FUNCTION.fullmatch(text)) and not Path(text).exists()
 
 
-def opened(model: Any, trust: bool = False, switches: Mapping[str, str] | None = None) -> Opened:
+def opened(
+    model: Any,
+    trust: bool = False,
+    switches: Mapping[str, str] | None = None,
+    library: str | None = None,
+) -> Opened:
     """Returns what a user gave as something with inputs and recorders.
 
-    ``model``: a file, ``module:function``, a function, or a model of PyTorch or Keras.
-    ``switches``: of the target, for libraries that set them with the model. Errors: InputError.
+    ``model``: a file, ``module:function``, a function, a model of PyTorch or Keras, or a net of
+    OpenCV. ``switches``: of the target, for libraries that set them with the model. ``library``: of
+    the target, where it isn't the one that a file's ending names. Errors: InputError.
     """
     if is_function(model):
         return opened(_imported(str(model)), trust)._named(str(model))  # type: ignore[attr-defined]
     if isinstance(model, str | Path):
-        return _file(Path(model), trust, dict(switches or {}))
+        return _file(Path(model), trust, dict(switches or {}), library)
+    if is_net(model):
+        net: Opened = recorders("opencv").of_net(model)
+        return net
     if hasattr(model, "plain") and hasattr(model, "record"):
         return _Fixed(model)
     if not callable(model):
@@ -68,6 +80,18 @@ def of_no_chain(model: str) -> bool:
     path = Path(model)
     ending = path.suffix.lower() in (".tflite", ".pt2")
     return is_function(model) or ending or (path / "saved_model.pb").exists()
+
+
+def is_net(model: object) -> bool:
+    """Whether something is a net in memory, as ``cv2.dnn.readNet`` returns it."""
+    return type(model).__module__.partition(".")[0] == "cv2" and hasattr(model, "getLayerNames")
+
+
+def runs(library: str, path: Path) -> bool:
+    """Whether a library reads and runs a model's file. Raises InputError."""
+    own = library_of(path)
+    also = path.suffix.lower() in ALSO.get(library, ())
+    return RECORDERS.get(library) == RECORDERS[own] or also
 
 
 def library_of(path: Path) -> str:
@@ -100,8 +124,8 @@ def recorders(library: str) -> Any:
         raise InputError("library", library, why, f"pip install {library}") from None
 
 
-def _file(path: Path, trust: bool, switches: dict[str, str]) -> Opened:
-    library = library_of(path)
+def _file(path: Path, trust: bool, switches: dict[str, str], given: str | None) -> Opened:
+    library = given if given and runs(given, path) else library_of(path)
     open_file = getattr(recorders(library), "opened", None)
     if open_file is None:
         why = f"no recorder of {library} reads model files"
@@ -316,6 +340,16 @@ def _of_numpy(function: Callable[..., Any], given: Sequence[Any]) -> Recorder | 
     except Exception:  # another library takes no watched arrays
         return None
     return made if outputs and all(one.key in gave for one in outputs) else None
+
+
+def of_net(net: Any, given: Sequence[Any]) -> Recorder:
+    """Returns a recorder of a net of OpenCV's: ``given``: a mapping of its inputs, or one array.
+
+    InputError: it has other inputs.
+    """
+    arrays = given[0] if len(given) == 1 and isinstance(given[0], Mapping) else None
+    names = arrays or dict(zip(("",), given, strict=False))
+    return opened(net).recorder({name: np.asarray(one) for name, one in names.items()})
 
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"

@@ -8,7 +8,7 @@ import pytest
 
 from probe import load
 from probe.experiments import models, walking
-from probe.experiments.models import Model, Variation
+from probe.experiments.variations import Model, Variation
 from probe.store import Store
 from tests.helpers.notebooks import pictures
 

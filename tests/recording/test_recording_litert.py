@@ -33,6 +33,8 @@ MORE = {
     "SPACE_TO_BATCH_ND": "SpaceToBatchND",
     "BATCH_TO_SPACE_ND": "BatchToSpaceND",
     "MIRROR_PAD": "MirrorPad",
+    "REVERSE_SEQUENCE": "ReverseSequence",
+    "LOCAL_RESPONSE_NORMALIZATION": "LocalResponseNormalization",
 }
 """Options that the models of whole layers have no use for."""
 
@@ -148,6 +150,11 @@ CASES = [
     ("RESIZE_NEAREST_NEIGHBOR", (1, 2, 3, 2), [None, ints(4, 6)], (1, 4, 6, 2), {}),
     ("RESIZE_BILINEAR", (1, 2, 3, 2), [None, ints(4, 5)], (1, 4, 5, 2), {}),
     ("CUMSUM", (3, 4), [None, np.array(1, np.int32)], (3, 4), {}),
+    ("REVERSE_SEQUENCE", (3, 4), [None, ints(2, 4, 1)], (3, 4), {"seqDim": 1, "batchDim": 0}),
+    ("DYNAMIC_UPDATE_SLICE", (4, 5), [None, normal(2, 2), ints(3, 1)], (4, 5), {}),
+    ("LOCAL_RESPONSE_NORMALIZATION", (1, 2, 2, 5), [None], (1, 2, 2, 5),
+     {"radius": 1, "bias": 1.0, "alpha": 0.5, "beta": 0.5}),
+    ("ADD_N", (2, 3), [None, normal(2, 3), normal(2, 3)], (2, 3), {}),
     ("LEAKY_RELU", (2, 3), [None], (2, 3), {"alpha": 0.2}),
     ("GELU", (2, 3), [None], (2, 3), {}),
 ]  # fmt: skip

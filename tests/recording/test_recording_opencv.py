@@ -1,4 +1,4 @@
-"""Caffe models in OpenCV, recorded: their text, fused layers, and what must agree."""
+"""Nets in OpenCV, recorded, of Caffe, ONNX and TFLite: fused layers, and what must agree."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("this OpenCV reads no Caffe models", allow_module_level=True)
 
-from probe.recorders.opencv import Opened, Recorder, opened  # noqa: E402
+from probe.recorders.opencv import Recorder, of_net, opened  # noqa: E402
+from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
 
 SIZE = 12
 
 
-def model() -> Opened:
+def model() -> tuple[str, bytes]:
     """A stem with BatchNorm and Scale, two branches, Eltwise, Concat, pools and a classifier."""
     random = np.random.default_rng(0)
 
@@ -55,16 +56,18 @@ def model() -> Opened:
     dense = "inner_product_param { num_output: 5 }"
     y = made.layer("InnerProduct", [y], (1, 5), dense, [blob(5, 64), blob(5)])
     made.layer("Softmax", [y], (1, 5))
-    return Opened(made.prototxt(), made.caffemodel({})["caffemodel"])
+    return made.prototxt(), made.caffemodel({})["caffemodel"]
 
 
-MODEL = model()
+TEXTS = model()
+MODEL = of_caffe(*TEXTS)
 IMAGES = np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE)).astype(np.float32)
 
 
 def live(count: int, winograd: bool = True) -> Live:
     """The model on the first images, with the bits of an unrecorded run."""
-    found = Live(Recorder(MODEL, {"x": IMAGES[:count]}, winograd))
+    switches = {} if winograd else {"winograd": "0"}
+    found = Live(Recorder(MODEL, {"x": IMAGES[:count]}, switches))
     plain = found.recorder.plain()
     assert [one.tobytes() for one in found.outputs] == [one.tobytes() for one in plain]
     return found
@@ -85,7 +88,7 @@ def test_fused_layers_are_one_operation_and_the_note_says_which() -> None:
     """All layers are in some operation."""
     recording = live(2).recording
     kinds = [kind for one in recording.operations for kind in one.op.split("+")]
-    assert len(kinds) == len(MODEL.model.layers)
+    assert len(kinds) == TEXTS[0].count("layer {")
     if len(recording.operations) < len(kinds):
         assert "fused" in recording.note
 
@@ -104,8 +107,8 @@ def test_values_that_were_never_written_are_noticed(monkeypatch: pytest.MonkeyPa
     """A layer's result that its layer alone doesn't give belongs to the layer behind it."""
     plain = Recorder._outputs
 
-    def faulty(self: Recorder, values: Any) -> list[np.ndarray]:
-        found = plain(self, values)
+    def faulty(self: Recorder, values: Any, net: Any = None) -> list[np.ndarray]:
+        found = plain(self, values, net)
         return [
             one + 1 if name.startswith("lrn") else one
             for name, one in zip(values, found, strict=True)
@@ -117,18 +120,17 @@ def test_values_that_were_never_written_are_noticed(monkeypatch: pytest.MonkeyPa
     assert "lrn" in run.recording.note
 
 
-def test_layers_without_weights_have_lines_that_run() -> None:
+def test_layers_have_lines_that_run() -> None:
     """The text that a user writes gives the bits of the run."""
     run, seen = live(2), 0
     for one in run.recording.operations:
-        lines = run.event(one.number).lines
-        if lines is None:
-            continue
+        event = run.event(one.number)
+        assert event.lines is not None
         arrays = run.arrays({*one.reads, *one.gives})
         names = [f"x{n}" for n in range(len(one.reads))]
-        space = {"cv2": cv2, "np": np}
+        space: dict[str, Any] = {}
         space |= {name: arrays[n] for name, n in zip(names, one.reads, strict=True)}
-        exec("\n".join(lines(names, "y")), space)
+        exec("\n".join([*event.imports, *event.lines(names, "y")]), space)
         assert space["y"].tobytes() == arrays[one.gives[0]].tobytes(), one.name
         seen += 1
     assert seen >= 4
@@ -136,11 +138,11 @@ def test_layers_without_weights_have_lines_that_run() -> None:
 
 def test_layers_that_work_in_place_are_recorded_too() -> None:
     """As Caffe's models have it: BatchNorm, Scale and ReLU write over what they read."""
-    text = MODEL.text
+    text = TEXTS[0]
     for name in ("batchnorm1", "scale2", "relu3"):
         text = text.replace(f'top: "{name}"', 'top: "convolution0"')
         text = text.replace(f'bottom: "{name}"', 'bottom: "convolution0"')
-    run = Live(Opened(text, MODEL.weights).recorder({"x": IMAGES[:2]}))
+    run = Live(of_caffe(text, TEXTS[1]).recorder({"x": IMAGES[:2]}))
     assert [one.tobytes() for one in run.outputs] == [one.tobytes() for one in live(2).outputs]
     for one in run.recording.operations:
         arrays = run.arrays({*one.reads, *one.gives})
@@ -150,40 +152,30 @@ def test_layers_that_work_in_place_are_recorded_too() -> None:
         assert found.tobytes() == arrays[one.gives[0]].tobytes(), one.name
 
 
-TEXT = """
-name: "net"  # a comment
-input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8
-layer { name: 'conv' type: "Convolution" bottom: "data" top: "conv"
-  convolution_param { num_output: 2, kernel_size: [3, 3]; pad: 1 } }
-layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
-layer { name: "drop" type: "Dropout" bottom: "conv" top: "conv" include { phase: TRAIN } }
-layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param < pool: AVE > }
-"""
-
-
-def test_a_prototxt_is_read_with_layers_in_place() -> None:
-    """Every value has one name, layers of training are left out."""
-    found = caffe_text.read(TEXT)
-    assert found.inputs == {"data": (1, 3, 8, 8)}
-    assert [one.kind for one in found.layers] == ["Convolution", "ReLU", "Pooling"]
-    assert found.layers[2].reads == ("conv@relu",)
-    assert found.outputs == ("pool",)
-    assert found.layers[0].every("convolution_param", "kernel_size") == [3, 3]
-    again = caffe_text.parsed(caffe_text.written(found.layers[0].fields))
-    assert again == found.layers[0].fields
+def test_a_prototxt_says_its_inputs() -> None:
+    """In all three ways of writing them; comments are left out."""
+    layer = 'layer { name: "a" type: "ReLU" bottom: "data" top: "a" }'
+    input_layer = 'layer { name: "data" type: "Input" top: "data" input_param { shape { %s } } }'
+    sizes = " ".join(f"dim: {n}" for n in (1, 3, 8, 8))
+    for text in (
+        f'input: "data" input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 8  # four {layer}\n',
+        f'input: "data" input_shape {{ {sizes} }}',
+        input_layer % sizes,
+    ):
+        assert caffe_text.declared(text + layer) == {"data": (1, 3, 8, 8)}
 
 
 @pytest.mark.parametrize("text", ["", "layer {", "layers { name: 'x' }", "{ }"])
 def test_what_is_no_caffe_model_is_refused(text: str) -> None:
     """In one line that says what to do."""
     with pytest.raises(InputError):
-        caffe_text.read(text)
+        caffe_text.declared(text)
 
 
 def test_files_are_opened_by_either_name(tmp_path: Path) -> None:
     """And a missing half is named."""
-    (tmp_path / "net.prototxt").write_text(MODEL.text)
-    (tmp_path / "net.caffemodel").write_bytes(MODEL.weights)
+    (tmp_path / "net.prototxt").write_text(TEXTS[0])
+    (tmp_path / "net.caffemodel").write_bytes(TEXTS[1])
     for ending in (".prototxt", ".caffemodel"):
         found = opened(tmp_path / f"net{ending}")
         assert [(one.name, one.shape) for one in found.inputs] == [("x", (None, 3, SIZE, SIZE))]
@@ -194,3 +186,16 @@ def test_files_are_opened_by_either_name(tmp_path: Path) -> None:
     (tmp_path / "net.prototxt").unlink()
     with pytest.raises(InputError, match="beside"):
         opened(tmp_path / "net.caffemodel")
+
+
+def test_a_net_in_memory_is_watched_and_stays_as_it_is() -> None:
+    """A copy of its layers is: its own bits are those of before."""
+    files = (TEXTS[0].encode(), TEXTS[1])
+    net = cv2.dnn.readNetFromCaffe(*(np.frombuffer(one, np.uint8) for one in files))
+    net.setInput(IMAGES[:2])
+    before = net.forward()
+    run = Live(of_net(net).recorder({"": IMAGES[:2]}))
+    assert len(run.recording.operations) > 6
+    assert run.outputs[0].tobytes() == before.tobytes()
+    net.setInput(IMAGES[:2])
+    assert net.forward().tobytes() == before.tobytes()

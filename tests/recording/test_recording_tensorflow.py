@@ -230,6 +230,16 @@ CASES = {
     ),
     "stacked": lambda a, w: tf.stack(tf.unstack(a, axis=3)[:2] + [a[..., 2]], 1),
     "cumulated": lambda a, w: tf.cumsum(a, 1),
+    "rolled": lambda a, w: tf.roll(a, [1, -2], [1, 2]),
+    "scattered": lambda a, w: tf.scatter_nd([[1], [3], [1], [0], [2], [3]], a[1], [5, 6, 4]),
+    "updated": lambda a, w: tf.tensor_scatter_nd_update(a, [[0, 1], [1, 0]], a[1, 2:4]),
+    "added": lambda a, w: tf.tensor_scatter_nd_add(a, [[0], [0]], a),
+    "band": lambda a, w: tf.linalg.band_part(a, 1, 2),
+    "diagonal": lambda a, w: tf.linalg.diag(tf.linalg.diag_part(a[:, :, 1:5])),
+    "set": lambda a, w: tf.linalg.set_diag(a[:, :, :4], a[:, :, 2]),
+    "reversed": lambda a, w: tf.reverse_sequence(a, [2, 5], seq_axis=1, batch_axis=0),
+    "segments": lambda a, w: tf.reduce_sum(tf.math.unsorted_segment_sum(a, [1, 0], 3), 0),
+    "same numbers": lambda a, w: tf.identity_n([a, a[0]])[0],
     "norm": lambda a, w: (
         tf.raw_ops.FusedBatchNormV3(
             x=a, scale=w(4), offset=w(4), mean=w(4), variance=w(4), is_training=False

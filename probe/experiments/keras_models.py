@@ -1,0 +1,99 @@
+"""Models in Keras with seeded weights, and the same as LiteRT has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.experiments.variations import ALL, Function, Variation, sides_of
+
+
+def application(name: str, size: int) -> Callable[[Path], Any]:
+    """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
+
+    def sides(_: Path) -> Any:
+        import keras
+
+        keras.utils.set_random_seed(0)
+        model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+        x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
+
+        def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+            given = keras.ops.convert_to_tensor(x[: batch or ALL])
+            if compiled:
+                import tensorflow
+
+                function = tensorflow.function(lambda: model(given, training=False))
+                return lambda: function()
+            return lambda: model(given, training=False)
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
+def converted(name: str, size: int) -> Callable[[Path], Any]:
+    """The same network as ``tf.lite`` converts it; against Keras itself too."""
+
+    def sides(_: Path) -> Any:
+        import keras
+        import tensorflow
+
+        from probe.recorders import litert
+        from probe.recorders.tensorflow import Recorder as Eager
+
+        keras.utils.set_random_seed(0)
+        model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+        content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
+        x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
+        (given,) = litert.File(content).graph.inputs
+        named = litert.File(content).name(int(given))
+
+        def run(batch: int | None, _: int | None, threads: int = 2) -> Any:
+            return litert.Recorder(content, {named: x[: batch or ALL]}, {"threads": str(threads)})
+
+        def both(one: Variation) -> tuple[Any, Any]:
+            if one.vary == "library":
+                tensor = tensorflow.constant(x)
+                return Eager(lambda: model(tensor, training=False)), run(None, None)
+            return sides_of(run, one)
+
+        return both
+
+    return sides
+
+
+def plain(size: int) -> Callable[[Path], Any]:
+    """A residual network without BatchNorm, whose weights no converter folds, as ``tf.lite`` has
+    it, against Keras itself."""
+
+    def sides(_: Path) -> Any:
+        import keras
+        import tensorflow
+
+        from probe.recorders import litert
+        from probe.recorders.tensorflow import Recorder as Eager
+
+        keras.utils.set_random_seed(0)
+        layers, x = keras.layers, keras.Input((size, size, 3))
+        y = layers.Conv2D(32, 3, strides=2, padding="same", activation="relu")(x)
+        for _block in range(2):
+            z = layers.DepthwiseConv2D(3, padding="same", activation="relu6")(y)
+            y = layers.Add()([y, layers.Conv2D(32, 1)(z)])
+        y = layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(y))
+        model = keras.Model(x, y)
+        content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
+        array = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
+        named = litert.File(content).name(int(litert.File(content).graph.inputs[0]))
+
+        def both(_one: Variation) -> tuple[Any, Any]:
+            tensor = tensorflow.constant(array)
+            eager = Eager(lambda: model(tensor, training=False))
+            return eager, litert.Recorder(content, {named: array}, {"threads": "2"})
+
+        return both
+
+    return sides

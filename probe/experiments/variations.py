@@ -1,0 +1,71 @@
+"""What sets two runs of a model apart: another batch, length, padding, number of threads or mode.
+
+A model gives, for a variation, two functions of no arguments (or recorders) that ought to agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BATCHES, ALL = (1, 2, 3, 5, 6, 7), 8
+
+Function = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What sets two runs of a model apart: ``vary`` at ``at`` against ``against``."""
+
+    vary: str
+    at: str
+    against: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on one target. ``weights``: where they come from.
+
+    ``sides(folder)`` gives a function of a variation that gives both runs; it is called once a
+    process.
+    """
+
+    name: str
+    target: str
+    weights: str
+    variations: tuple[Variation, ...]
+    sides: Callable[[Path], Callable[[Variation], tuple[Any, Any]]]
+
+
+def batches(values: tuple[int, ...] = BATCHES, against: int = ALL) -> tuple[Variation, ...]:
+    """Smaller batches against the largest, whose first rows must agree."""
+    return tuple(Variation("batch", str(n), str(against)) for n in values)
+
+
+THREADS = (Variation("threads", "1", "2"),)
+
+PADDING = tuple(Variation("padding", "alone", f"with {n}") for n in (1, 2, 3))
+
+
+def lengths(against: int, *values: int) -> tuple[Variation, ...]:
+    """Shorter inputs against the longest."""
+    return tuple(Variation("length", str(n), str(against)) for n in values)
+
+
+def sides_of(run: Callable[..., Function], one: Variation) -> tuple[Function, Function]:
+    """The two runs of a variation by what a model's ``run`` takes."""
+    if one.vary == "batch":
+        return run(int(one.at), None), run(int(one.against), None)
+    if one.vary == "length":
+        return run(2, int(one.at)), run(2, int(one.against))
+    if one.vary == "threads":
+        return run(ALL, None, threads=int(one.at)), run(ALL, None, threads=int(one.against))
+    return run(ALL, None), run(ALL, None, compiled=True)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
