@@ -1,0 +1,84 @@
+"""What the bits of a program rest on that is run whole, and what that does not show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probe.invariant.report import NotInvariant, Report
+from probe.invariant.table import Table
+from probe.order import certificate
+
+HOW = (
+    "each sample held at every place of each size, beside other samples: not refuted, which is no "
+    "proof for other samples; certify() asks the operations"
+)
+BLIND = "no number of its answers changes where all inputs change in their last place"
+
+
+class WholeReport(Report):
+    """As ``Report``, of a program that is run whole.
+
+    ``sizes``: the sizes that it is run at, by key and threads. ``shown``: of the numbers in the
+    answers of all samples, how many change where every input changes by one unit in the last place,
+    and of how many. Where few do, an operation that adds differently may not be seen either.
+    """
+
+    def __init__(self, table: Table, program: Any) -> None:
+        super().__init__(table)
+        self.program = program
+        self.sizes: dict[tuple[str, int], list[int]] = {}
+        self.shown: dict[str, tuple[int, int]] = {}
+        self.samples: dict[str, int] = {}
+        self.refused: dict[str, dict[int, str]] = {}
+
+    def met(self, operation: Any, buckets: Any, strict: bool) -> None:
+        """Notes a program of one shape that was checked. NotInvariant with ``strict``."""
+        key, threads = operation.key, buckets.threads
+        self.operations[key, threads] = operation
+        self.sizes[key, threads] = buckets.used
+        self.samples[key] = len(operation.pool[0])
+        self.refused[key] = dict(operation.refused)
+        self.table.notes += [buckets.doubts] if buckets.doubts else []
+        self.shown[key] = operation.shown(buckets.used[0])
+        if not self.shown[key][0]:
+            if strict:
+                raise NotInvariant(key, BLIND)
+            self.limited[key] = BLIND
+
+    def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
+        """Asks the operations of each program that was met, at the smallest size and the largest.
+
+        What it came to, by key: words that begin with ``certified`` or ``not certified``. Takes
+        seconds to minutes. ``budget``: the most questions to a summation.
+        """
+        from probe.invariant.whole_certify import certified
+
+        found = {}
+        for (key, threads), operation in list(self.operations.items()):
+            found[key] = certified(operation, self.sizes[key, threads])
+            self.table.entries[key].certified[str(threads)] = found[key]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``Report.to_json``."""
+        told = super().to_json() | {"how": HOW}
+        for row in told["operations"]:
+            key = row["operation"]
+            row["used"] = self.sizes.get((key, row["threads"]), [])
+            row["samples"] = self.samples.get(key)
+            row["shown"], row["numbers"] = self.shown.get(key, (None, None))
+        return told
+
+    def __repr__(self) -> str:
+        told = [
+            f"{key}: run at {', '.join(map(str, sizes))} of "
+            f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
+            for (key, threads), sizes in self.sizes.items()
+        ]
+        changed, total = (sum(one[n] for one in self.shown.values()) for n in (0, 1))
+        first = "; ".join(told) or "nothing was called yet"
+        shown = f"{changed:,} of {total:,} numbers show a change of the inputs' last place"
+        limits = "; ".join(dict.fromkeys((*self.limited.values(), *self.table.notes))) or "none"
+        return "\n".join(
+            [f"{first}, like={self.table.like}", f"{HOW}; {shown}", f"limits: {limits}"]
+        )
