@@ -40,6 +40,13 @@ class Buckets(Sizes):
     ) -> None:
         super().__init__(operation, entry, threads)
         self.ladder, self.threads = tuple(sizes), threads
+        self.quick = False
+
+    def mark(self, size: int) -> str:
+        """As ``Sizes.mark``; ``quick``: without asking every place, where that was done before."""
+        if size not in self.marks and self.quick:
+            self.marks[size] = self.operation.mark(size, quick=True)  # type: ignore[call-arg]
+        return super().mark(size)
 
     @property
     def used(self) -> list[int]:

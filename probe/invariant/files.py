@@ -32,11 +32,11 @@ class _File(Program):
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
         """As of ``Program``: arrays in order, by name, or in one dictionary."""
-        if len(args) == 1 and isinstance(args[0], dict) and not kwargs:
-            args, kwargs = (), args[0]
-        given = dict(zip(self.names, args, strict=False)) | kwargs
-        if set(given) != set(self.names) or len(args) + len(kwargs) != len(self.names):
-            said = ", ".join(given) or f"{len(args)} arrays"
+        named = args[0] if len(args) == 1 and isinstance(args[0], dict) and not kwargs else kwargs
+        order = args if named is kwargs else ()
+        given = dict(zip(self.names, order, strict=False)) | named
+        if set(given) != set(self.names) or len(order) + len(named) != len(self.names):
+            said = ", ".join(given) or f"{len(order)} arrays"
             raise InputError("inputs", said, f"the model has {', '.join(self.names)}", "give these")
         axes = self._by_name()
         leaves = [Leaf(np.asarray(given[one]), axes[one], one) for one in self.names]

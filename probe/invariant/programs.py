@@ -116,9 +116,17 @@ class Program:
         name = array.dtype.name
         return (array.view(np.uint16) if name == "bfloat16" else array), name
 
+    def form(self, value: Any) -> tuple[tuple[int, ...], str]:
+        """An array's shape, and the name of its format."""
+        return tuple(value.shape), value.dtype.name
+
     def native(self, array: np.ndarray, dtype: str) -> Any:
         """A container array as the library has it."""
         return array
+
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """An input as it is checked: contiguous."""
+        return value if axis is None else np.ascontiguousarray(value)
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """The arrays of a result, and what puts others in their places."""
@@ -214,6 +222,10 @@ class Jax(Program):
 
         return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
 
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``Program``; JAX's arrays are."""
+        return super().whole(value, axis) if isinstance(value, np.ndarray) else value
+
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """As of ``Program``."""
         import jax
@@ -285,6 +297,10 @@ class TensorFlow(_Data):
 
         kind = tf.bfloat16.as_numpy_dtype
         return tf.constant(array.view(kind) if dtype == "bfloat16" else array)
+
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``Program``; a plain array would be a part of the graph, a new one each time."""
+        return self.native(*self.bits(value)) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """As of ``Program``."""
@@ -379,6 +395,14 @@ class Torch(_Data):
         if dtype == "bfloat16":
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
+
+    def form(self, value: Any) -> tuple[tuple[int, ...], str]:
+        """As of ``Program``."""
+        return tuple(value.shape), str(value.dtype).removeprefix("torch.")
+
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``Program``: with the strides that the checked ones have."""
+        return value if axis is None else self.native(*self.bits(value))
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """As of ``Program``."""

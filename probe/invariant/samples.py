@@ -2,10 +2,14 @@
 
 Of a whole program the weights are what they are, so no sum can be made to cancel. Instead there are
 several samples with numbers that fill their digits: normal ones, some over several binades, some
-that are each followed by themselves with the sign turned. They have the scale of the numbers that
-the program was called with. Integers (tokens, pixels, masks) and floating-point inputs of few
-different values are the caller's own, in another order. What a sample's numbers are is kept as a
-recipe in the table, so that another call checks with the same samples.
+that are each followed by themselves with the sign turned, at several scales around that of the
+numbers that the program was called with. A program may hide what happens inside of it: behind a
+softmax whose inputs are large, or nearly alike, nothing shows. So candidates are drawn, and those
+are taken whose answers show most where their inputs are moved by one unit in the last place.
+
+Integers (tokens, pixels, masks) and floating-point inputs of few different values are the caller's
+own, in another order. What the samples are made from is kept as a recipe in the table, so that
+another call checks with the same ones.
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ from probe.invariant.telling import spread
 
 FEW, MANY = 5, 31
 """Samples of a program: few where an answer has many numbers, more where it has a few."""
+
+CANDIDATES = 4  # times as many are drawn
+SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
 
 ENOUGH = 160  # numbers in all answers together
 DISTINCT = 16  # values of a floating-point input that is a mask or a code rather than a quantity
@@ -46,20 +53,20 @@ def recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
 
 
 def made(
-    told: dict[str, Any], shape: tuple[int, ...], dtype: str, count: int, number: int
+    told: dict[str, Any], shape: tuple[int, ...], dtype: str, numbers: Sequence[int], at: int
 ) -> np.ndarray:
-    """Samples (count, *shape) as a container array; ``number``: of the input among others."""
+    """Samples (len(numbers), *shape) as a container array; ``at``: of the input among others."""
     size = math.prod(shape)
     if "values" in told:
         values = np.array(told["values"])
         kept = np.resize(values, size) if values.size else np.zeros(size)
-        every = np.stack([kept[_order(at, number, size)] for at in range(count)])
+        every = np.stack([kept[_order(number, at, size)] for number in numbers])
         rounded = floats.round_to(every, dtype) if dtype in floats.FORMATS else every.astype(dtype)
-        return rounded.reshape(count, *shape)
-    drawn = np.stack([_drawn(at, number, size) for at in range(count)]) * told["scale"]
+        return rounded.reshape(len(numbers), *shape)
+    drawn = np.stack([_drawn(number, at, size) for number in numbers]) * told["scale"]
     if told["positive"]:
         drawn = np.abs(drawn)
-    return floats.round_to(drawn, dtype).reshape(count, *shape)
+    return floats.round_to(drawn, dtype).reshape(len(numbers), *shape)
 
 
 def _order(sample: int, number: int, size: int) -> np.ndarray:
@@ -69,25 +76,32 @@ def _order(sample: int, number: int, size: int) -> np.ndarray:
     return np.argsort(operands.hashes(sample, "x", number, (size,)), kind="stable")
 
 
-def _drawn(sample: int, number: int, size: int) -> np.ndarray:
-    """Numbers of one sample, of about the size 1: of the kinds that the module names, in turn."""
-    seed = 1_000 * (number + 1) + sample
-    if sample % 3 == 0:
-        return operands.normal(seed, "x", (size,)).astype(np.float64)
-    found = spread(seed, "x", (size,), 8 if sample % 3 == 1 else 4)
-    if sample % 3 == 2:
+def _drawn(sample: int, at: int, size: int) -> np.ndarray:
+    """Numbers of one sample, of the kinds and scales that the module names, in turn."""
+    seed, kind = 1_000 * (at + 1) + sample, sample % 3
+    scale = SCALES[sample // 3 % len(SCALES)]
+    if not kind:
+        return operands.normal(seed, "x", (size,)) * scale
+    found = spread(seed, "x", (size,), 8 if kind == 1 else 4)
+    if kind == 2:
         found[1::2] = -found[: size // 2 * 2 : 2]
-    return found
+    return found * scale
 
 
 def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
-    """The same with every finite number other than zero moved by one unit in the last place."""
+    """The same with every finite number other than zero moved by one unit in the last place.
+
+    Up and down in turn: a program that normalises would not see them all grow.
+    """
     if dtype not in floats.FORMATS:
         return rows
-    bits = np.array(rows, order="C").view(floats.format_of(dtype).unit)
+    bits = floats.to_bits(rows, dtype).copy()
     moved = floats.is_finite(rows, dtype) & (floats.widen(rows, dtype) != 0)
-    bits[moved] -= np.array(1, bits.dtype)  # towards zero: no number becomes infinite
-    return bits.view(rows.dtype)
+    up = (np.arange(bits.size) % 2 == 0).reshape(bits.shape)
+    one = np.array(1, bits.dtype)
+    bits[moved & up] += one
+    bits[moved & ~up] -= one
+    return floats.from_bits(bits, dtype)
 
 
 def taken(pool: Sequence[np.ndarray], order: np.ndarray) -> list[np.ndarray]:

@@ -62,7 +62,7 @@ class Table:
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     trusted: bool = True
-    recipes: dict[str, list[Any]] = field(default_factory=dict)
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
@@ -91,7 +91,7 @@ class Table:
             )
             number, before = told["format"], dict(told["environment"])
             found.recipes = {
-                str(key): list(each) for key, each in dict(told.get("samples", {})).items()
+                str(key): dict(each) for key, each in dict(told.get("samples", {})).items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = f"this is no table of classes ({type(error).__name__})"

@@ -24,7 +24,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import samples
 from probe.invariant.buckets import Buckets, ladder
-from probe.invariant.classes import Entry, Plan, digest
+from probe.invariant.classes import Entry, Piece, Plan, digest
 from probe.invariant.programs import HOW, Leaf, Program, Rebuild, of_function, settled
 from probe.invariant.table import Table, anew, variables
 from probe.invariant.whole_report import WholeReport
@@ -44,20 +44,30 @@ class Output:
     each: int
     dtype: str
 
+    def index(self, start: int, places: int) -> tuple[slice, ...]:
+        """Where some samples lie."""
+        rows = slice(start * self.each, (start + places) * self.each)
+        return (*(slice(None),) * self.axis, rows)
+
 
 class Whole:
     """A program with inputs of one shape but for the batch: an operation of ``classes``.
 
-    ``leaves``: the inputs of the first call. ``recipes``: of the samples, by input.
+    ``leaves``: the inputs of the first call. ``recipe``: of the samples.
     """
 
     pieces: Sequence[int] = ()
 
     def __init__(
-        self, key: str, program: Program, leaves: list[Leaf], rebuild: Rebuild, recipes: list[Any]
+        self,
+        key: str,
+        program: Program,
+        leaves: list[Leaf],
+        rebuild: Rebuild,
+        recipe: dict[str, Any],
     ) -> None:
         self.key, self.program, self.rebuild = key, program, rebuild
-        self.leaves, self.recipes = leaves, recipes
+        self.leaves, self.recipe = leaves, recipe
         self.refused: dict[int, str] = {}
         self.outputs: list[Output] = []
         self.pool: list[np.ndarray] = []
@@ -71,7 +81,7 @@ class Whole:
     def prepare(self, sizes: Sequence[int]) -> None:
         """Finds where the outputs carry samples, and draws the samples. InputError."""
         largest, other = sizes[-1], (sizes[-2] if len(sizes) > 1 else 1 if sizes[-1] > 1 else 2)
-        self._draw(samples.FEW)
+        self.pool = self._drawn(range(samples.FEW))
         here = self._shapes(largest)
         if self.program.fixed is not None:
             axis = next(one.axis for one in self.leaves if one.axis is not None)
@@ -80,8 +90,18 @@ class Whole:
             both = enumerate(zip(here, self._shapes(other), strict=True))
             self.outputs = [_output(n, mine, largest, yours, other) for n, (mine, yours) in both]
         numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
-        self._draw(samples.how_many(numbers))
-        self._keep_finite(largest)
+        if "chosen" not in self.recipe:
+            self.recipe["chosen"] = self._most_telling(samples.how_many(numbers), sizes[0])
+        self.pool = self._drawn(self.recipe["chosen"])
+
+    def _most_telling(self, count: int, size: int) -> list[int]:
+        """The candidates whose answers are numbers, and show most."""
+        every = range(count * samples.CANDIDATES)
+        self.pool = self._drawn(every)
+        changed, _, finite = self.seen(size)
+        good = np.flatnonzero(finite) if finite.any() else np.array(every)
+        order = good[np.argsort(-changed[good], kind="stable")]
+        return sorted(order[:count].tolist())
 
     def _shapes(self, size: int) -> list[tuple[tuple[int, ...], str]]:
         try:
@@ -96,29 +116,17 @@ class Whole:
             raise InputError("model", self.program.name, "it returns no array", "return one")
         return found
 
-    def _draw(self, count: int) -> None:
-        self.pool, self.dtypes = [], []
-        for number, leaf in enumerate(self.leaves):
+    def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """The samples of each input that carries them: container arrays, a sample a row."""
+        found, self.dtypes = [], []
+        for at, leaf in enumerate(self.leaves):
             if leaf.axis is None:
                 continue
-            bits, dtype = self.program.bits(leaf.value)
-            shape = (*bits.shape[: leaf.axis], *bits.shape[leaf.axis + 1 :])
-            made = samples.made(self.recipes[number], shape, dtype, count, number)
-            self.pool.append(made.astype(bits.dtype, copy=False))
+            shape, dtype = self.program.form(leaf.value)
+            shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
+            found.append(samples.made(self.recipe["inputs"][at], shape, dtype, numbers, at))
             self.dtypes.append(dtype)
-
-    def _keep_finite(self, size: int) -> None:
-        """Leaves out samples whose answers are not numbers: a NaN hides every difference."""
-        count = len(self.pool[0])
-        finite = np.ones(count, bool)
-        for start in range(0, count, size):
-            order = (start + np.arange(size)) % count
-            for rows, dtype in self.answers(order, False):
-                if dtype in floats.FORMATS:
-                    there = floats.is_finite(rows, dtype).reshape(size, -1).all(1)
-                    np.logical_and.at(finite, order, there)
-        if finite.any():
-            self.pool = samples.taken(self.pool, np.flatnonzero(finite))
+        return found
 
     # runs
 
@@ -158,26 +166,28 @@ class Whole:
 
     # checks
 
-    def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``; empty too where the library refuses the size."""
+    def mark(self, size: int, quick: bool = False) -> str:
+        """As ``classes.Operation.mark``; empty too where the library refuses the size.
+
+        ``quick``: each sample is run once, rather than at every place.
+        """
         try:
-            return self._mark(size)
+            return self._mark(size, quick)
         except (ProbeError, MemoryError):
             raise
         except Exception as error:  # a library raises what it likes
             self.refused[size] = _line(error)
             return ""
 
-    def _mark(self, size: int) -> str:
+    def _mark(self, size: int, quick: bool) -> str:
         count = len(self.pool[0])
         seen: dict[tuple[int, int], str] = {}
-        for turn in range(count):
+        for turn in range(0, count, min(size, count) if quick else 1):
             order = (np.arange(size) + turn) % count
             for output, (rows, dtype) in enumerate(self.answers(order, bool(turn % 2))):
-                for sample in range(min(size, count)):
-                    mine = int(order[sample])
-                    told = _digest(rows[order == mine], dtype)
-                    if not told or seen.setdefault((mine, output), told) != told:
+                for sample in order[:count].tolist():
+                    told = _digest(rows[order == sample], dtype)
+                    if not told or seen.setdefault((sample, output), told) != told:
                         return ""
         text = ";".join(told for _, told in sorted(seen.items()))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -198,29 +208,33 @@ class Whole:
             raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
         return told[1] != told[2]
 
-    def shown(self, size: int) -> tuple[int, int]:
-        """How many numbers of the answers change where all inputs change in their last place.
+    def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
+        """What the samples show where all their inputs are moved by one unit in the last place.
 
-        And of how many: what a difference at the inputs would have to show in.
+        How many numbers of each sample's answer change, of how many, and whether they are finite.
         """
         count = len(self.pool[0])
         moved = [samples.nudged(p, d) for p, d in zip(self.pool, self.dtypes, strict=True)]
-        changed = total = 0
+        changed, finite, each = np.zeros(count, int), np.ones(count, bool), 0
         for start in range(0, count, size):
             order = (start + np.arange(size)) % count
-            fresh = min(size, count - start)
-            both = self.answers(order, False), self.answers(order, False, moved)
-            for (one, dtype), (other, _) in zip(*both, strict=True):
-                changed += _apart(one[:fresh], other[:fresh], dtype)
-                total += one[:fresh].size
-        return changed, total
+            both = zip(self.answers(order, False), self.answers(order, False, moved), strict=True)
+            each = 0
+            for (one, dtype), (other, _) in both:
+                rows = slice(min(size, count - start))
+                changed[order[rows]] += _apart(one, other, dtype)[rows]
+                if dtype in floats.FORMATS:
+                    finite[order] &= floats.is_finite(one, dtype).reshape(size, -1).all(1)
+                each += one[0].size
+        return changed, each, finite
 
 
-def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> int:
+def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
+    """How many numbers of each row differ."""
     one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
-    if dtype in floats.FORMATS:
-        return int(ulp.apart(one, other, dtype, zeros="differ").sum())
-    return int((one != other).sum())
+    apart = ulp.apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
+    found: np.ndarray = apart.reshape(len(one), -1).sum(1)
+    return found
 
 
 def _digest(rows: np.ndarray, dtype: str) -> str:
@@ -287,14 +301,14 @@ class Same:
             with self._lock:
                 self._settle(args, kwargs)
         leaves, rebuild = self.program.flat(args, kwargs)
-        found, count, told = self._signature(leaves)
+        count, told = self._signature(leaves)
         key = self.program.threads(), told
         buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
         with self._lock:
             plan = buckets.plan(count)
         assert plan is not None  # ``_checked`` refuses a program without a way
         operation: Any = buckets.operation
-        return self._ran(plan, operation, leaves, found, rebuild, count)
+        return self._ran(plan, operation, leaves, rebuild, count)
 
     def _settle(self, args: Any, kwargs: Any) -> None:
         self.program = self.report.program = settled(self.program, args, kwargs)
@@ -313,33 +327,31 @@ class Same:
                 raise InputError("table", self.path.name, said, "give the same, or another table")
         self.report.table = self.table
 
-    def _signature(self, leaves: list[Leaf]) -> tuple[dict[int, Any], int, Any]:
-        """The container arrays that carry samples, how many these are, and what is alike."""
-        found: dict[int, Any] = {}
-        sizes: dict[str, int] = {}
-        told: list[Any] = []
+    def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
+        """How many samples there are, and what is alike in calls that share their sizes."""
+        counts: dict[str, int] = {}
+        told: list[str] = []
         for number, leaf in enumerate(leaves):
             if leaf.axis is None:
-                told.append(self.program.told(leaf.value))
+                told.append(str(self.program.told(leaf.value)))
                 continue
+            name = leaf.name or f"input {number}"
             if not self.program.holds(leaf.value):
-                kind = type(leaf.value).__name__
-                raise InputError("batched", kind, f"input {number} is no array", HOW)
-            bits, dtype = found[number] = self.program.bits(leaf.value)
-            if not -bits.ndim <= leaf.axis < bits.ndim:
-                why = f"input {number} has shape {list(bits.shape)}"
-                raise InputError("batched", leaf.axis, why, HOW)
-            leaf.axis %= bits.ndim
-            if dtype not in floats.FORMATS and bits.dtype.kind not in "iub":
-                why = "samples of floating-point numbers, integers and truth values are known"
-                raise InputError("inputs", dtype, why, "")
-            sizes[leaf.name or f"input {number}"] = bits.shape[leaf.axis]
-            shape = ["n" if at == leaf.axis else str(one) for at, one in enumerate(bits.shape)]
-            told.append(f"{'x'.join(shape)} {dtype}")
-        if len(set(sizes.values())) != 1 or not all(sizes.values()):
-            said = ", ".join(f"{name} {size}" for name, size in sizes.items()) or "none"
+                raise InputError("batched", type(leaf.value).__name__, f"{name} is no array", HOW)
+            shape, dtype = self.program.form(leaf.value)
+            if not -len(shape) <= leaf.axis < len(shape):
+                raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)
+            leaf.axis %= len(shape)
+            if dtype not in floats.FORMATS and not dtype.startswith(("int", "uint", "bool")):
+                why = "samples are floating-point numbers, integers and truth values"
+                raise InputError("inputs", dtype, f"{name} has this format; {why}", "")
+            counts[name] = shape[leaf.axis]
+            sizes = ["n" if at == leaf.axis else str(one) for at, one in enumerate(shape)]
+            told.append(f"{'x'.join(sizes)} {dtype}")
+        if len(set(counts.values())) != 1 or not all(counts.values()):
+            said = ", ".join(f"{name} {size}" for name, size in counts.items()) or "none"
             raise InputError("batched", said, "one number of samples, at least 1, is needed", HOW)
-        return found, next(iter(sizes.values())), tuple(map(str, told))
+        return next(iter(counts.values())), tuple(told)
 
     def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
         """The buckets of a shape that is met first: each is checked. InputError; NotInvariant."""
@@ -348,8 +360,8 @@ class Same:
                 return self._known[signature]
             name = _key(self.program, leaves, signature[1])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
-            recipes = self.table.recipes.setdefault(name, self._recipes(leaves))
-            operation = Whole(name, self.program, leaves, rebuild, recipes)
+            recipe = self.table.recipes.setdefault(name, {"inputs": self._recipes(leaves)})
+            operation = Whole(name, self.program, leaves, rebuild, recipe)
             operation.prepare(sizes)
             if operation.mixes(sizes[-1]):
                 why = "a sample's answer depends on the values of its neighbours"
@@ -377,7 +389,7 @@ class Same:
         made = Buckets(operation, entry, threads, sizes)
         wanted = max(table.sizes["batch"]), table.like, table.sizes["batch"]
         if there:
-            table.recheck(made)
+            self._recheck(made)
             anew(made, *wanted, table.notes)
         else:
             made.choose(*wanted)
@@ -388,55 +400,68 @@ class Same:
         self.report.met(operation, made, self.strict)
         return made
 
+    def _recheck(self, made: Buckets) -> None:
+        """Asks the sizes of a table again: each sample once if it was made here, else everywhere.
+
+        What doesn't hold is found anew, at every place.
+        """
+        before = len(self.table.notes)
+        made.quick = self.table.trusted
+        self.table.recheck(made)
+        made.quick = False
+        if len(self.table.notes) > before:
+            made.marks.clear()
+
     def _ran(
-        self,
-        plan: Plan,
-        operation: Whole,
-        leaves: list[Leaf],
-        arrays: dict[int, Any],
-        rebuild: Rebuild,
-        count: int,
+        self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int
     ) -> Any:
         """Runs the pieces, and puts their outputs into one buffer each."""
         program = self.program
         if len(plan) == 1 and plan[0].size == count:
-            values = [
-                program.native(*arrays[n]) if leaf.axis is not None else leaf.value
-                for n, leaf in enumerate(leaves)
-            ]
-            args, kwargs = rebuild(values)
+            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
             return program.at(count)(*args, **kwargs)
+        arrays = {
+            number: program.bits(leaf.value)
+            for number, leaf in enumerate(leaves)
+            if leaf.axis is not None
+        }
         made: list[np.ndarray] = []
-        for start, places, size in plan:
-            values = []
-            for number, leaf in enumerate(leaves):
-                if leaf.axis is None:
-                    values.append(leaf.value)
-                    continue
-                bits, dtype = arrays[number]
-                part = _padded(bits, leaf.axis, start, places, size)
-                values.append(program.native(part, dtype))
+        for piece in plan:
+            values = [leaf.value for leaf in leaves]
+            for number, (bits, dtype) in arrays.items():
+                part = _padded(bits, leaves[number].axis or 0, piece)
+                values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
-            found, build = program.split(program.at(size)(*args, **kwargs))
-            for number, (one, output) in enumerate(zip(found, operation.outputs, strict=True)):
-                bits, _ = program.bits(one)
-                before = (slice(None),) * output.axis
-                rows = bits[(*before, slice(places * output.each))]
-                if len(plan) == 1:
-                    made.append(np.ascontiguousarray(rows))
-                    continue
+            found, build = program.split(program.at(piece.size)(*args, **kwargs))
+            rows = [
+                _rows(program.bits(one)[0], output, piece.places)
+                for one, output in zip(found, operation.outputs, strict=True)
+            ]
+            if len(plan) == 1:
+                made = [np.ascontiguousarray(one) for one in rows]
+                continue
+            for number, (one, output) in enumerate(zip(rows, operation.outputs, strict=True)):
                 if len(made) == number:
-                    shape = list(rows.shape)
-                    shape[output.axis] = count * output.each
-                    made.append(np.empty(shape, rows.dtype))
-                at = slice(start * output.each, (start + places) * output.each)
-                made[number][(*before, at)] = rows
+                    made.append(_room(one, output, count))
+                made[number][output.index(piece.start, piece.places)] = one
         outputs = zip(made, operation.outputs, strict=True)
         return build([program.native(one, output.dtype) for one, output in outputs])
 
 
-def _padded(bits: np.ndarray, axis: int, start: int, places: int, size: int) -> np.ndarray:
+def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
+    return bits[output.index(0, places)]
+
+
+def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
+    """The buffer of an output for so many samples."""
+    shape = list(rows.shape)
+    shape[output.axis] = count * output.each
+    return np.empty(shape, rows.dtype)
+
+
+def _padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
     """Some samples, and copies of their first behind them; contiguous."""
+    start, places, size = piece
     before = (slice(None),) * axis
     part = bits[(*before, slice(start, start + places))]
     if places == size:

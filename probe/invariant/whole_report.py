@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from probe import floats
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table
 from probe.order import certificate
@@ -13,6 +14,8 @@ HOW = (
     "proof for other samples; certify() asks the operations"
 )
 BLIND = "no number of its answers changes where all inputs change in their last place"
+
+INTEGERS = "its inputs are integers, so how much its answers show is not known"
 
 
 class WholeReport(Report):
@@ -29,7 +32,6 @@ class WholeReport(Report):
         self.sizes: dict[tuple[str, int], list[int]] = {}
         self.shown: dict[str, tuple[int, int]] = {}
         self.samples: dict[str, int] = {}
-        self.refused: dict[str, dict[int, str]] = {}
 
     def met(self, operation: Any, buckets: Any, strict: bool) -> None:
         """Notes a program of one shape that was checked. NotInvariant with ``strict``."""
@@ -37,13 +39,18 @@ class WholeReport(Report):
         self.operations[key, threads] = operation
         self.sizes[key, threads] = buckets.used
         self.samples[key] = len(operation.pool[0])
-        self.refused[key] = dict(operation.refused)
         self.table.notes += [buckets.doubts] if buckets.doubts else []
-        self.shown[key] = operation.shown(buckets.used[0])
-        if not self.shown[key][0]:
-            if strict:
+        self.table.notes += [
+            f"{key}: size {size} is not used, the library refuses it: {why}"
+            for size, why in operation.refused.items()
+        ]
+        changed, each, _ = operation.seen(buckets.used[0])
+        self.shown[key] = int(changed.sum()), each * len(changed)
+        if not changed.any():
+            blind = BLIND if any(one in floats.FORMATS for one in operation.dtypes) else INTEGERS
+            if strict and blind is BLIND:
                 raise NotInvariant(key, BLIND)
-            self.limited[key] = BLIND
+            self.limited[key] = blind
 
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
         """Asks the operations of each program that was met, at the smallest size and the largest.
