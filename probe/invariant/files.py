@@ -88,6 +88,15 @@ class Onnx(_File):
         self.inputs = self.session.get_inputs()
         super().__init__(self._run, batched, name, [one.name for one in self.inputs])
         self.fixed = self._size()
+        if self.content is not None:
+            self.watched = self._recorder
+
+    def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
+        from probe.recorders.onnxruntime import Recorder
+
+        assert self.content is not None
+        given = dict(zip(self.names, values, strict=True))
+        return Recorder(self.content, given, {"threads": str(self.threads())})
 
     def _run(self, *values: Any) -> Any:
         return self.session.run(None, dict(zip(self.names, values, strict=True)))
@@ -130,7 +139,7 @@ class Onnx(_File):
 class LiteRT(_File):
     """A .tflite file: an interpreter for each size."""
 
-    library, package, ready = "litert", "ai_edge_litert", False
+    library, package = "litert", "ai_edge_litert"
 
     def __init__(self, content: bytes, batched: Any, threads: int | None, name: str) -> None:
         self.content, self.chosen = content, threads
@@ -140,6 +149,13 @@ class LiteRT(_File):
         except (ValueError, RuntimeError) as error:
             raise _unreadable(name, error) from None
         super().__init__(self._run, batched, name, [one["name"] for one in self.details])
+        self.watched = self._recorder
+
+    def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
+        from probe.recorders.litert import Recorder
+
+        given = dict(zip(self.names, values, strict=True))
+        return Recorder(self.content, given, {"threads": str(self.threads())})
 
     @property
     def version(self) -> str:

@@ -40,16 +40,18 @@ class Program:
 
     ``batched``: an axis or None for each positional argument (one of a nested argument holds for
     all that stands in it), or a mapping by name; None: found out. ``fixed``: the only size that
-    it takes. ``watched``: how ``certify`` opens it, None where it can't be.
+    it takes. ``watched``: gives a recorder of a call with these container arrays; None where its
+    operations can't be watched one by one.
     """
 
     library, package = "numpy", "numpy"
-    ready = True  # sizes cost nothing to prepare
+    watched: Callable[[Sequence[Any], Rebuild], Any] | None
 
     def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
         self.function, self.batched = function, batched
         self.name = name or getattr(function, "__qualname__", type(function).__name__)
         self.fixed: int | None = None
+        self.watched = None
 
     def at(self, size: int) -> Callable[..., Any]:
         """What runs calls of a size."""
@@ -191,7 +193,7 @@ def _names(function: Callable[..., Any], count: int) -> list[str]:
 class Jax(Program):
     """A function of JAX under ``jax.jit``, unless it is compiled already."""
 
-    library, package, ready = "jax", "jax", False
+    library, package = "jax", "jax"
 
     def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
         import jax
@@ -266,7 +268,24 @@ class _Data(Program):
 class TensorFlow(_Data):
     """A ``tf.function``, or a signature of a SavedModel."""
 
-    library, package, ready = "tensorflow", "tensorflow", False
+    library, package = "tensorflow", "tensorflow"
+
+    def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
+        super().__init__(function, batched, name)
+        self.watched = self._recorder
+
+    def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
+        """Watches the graph as it runs: what XLA compiles is one operation of it."""
+        from probe.recording.subject import of_function
+
+        given = [
+            self.native(one, "bfloat16" if one.dtype == np.uint16 else one.dtype.name)
+            if isinstance(one, np.ndarray)
+            else one
+            for one in values
+        ]
+        args, kwargs = rebuild(given)
+        return of_function(lambda: self.function(*args, **kwargs))
 
     def threads(self) -> int:
         """As of ``Program``."""
@@ -317,7 +336,7 @@ class Torch(_Data):
     a size that had one of its own. So each bucket has code of its own, which meets that size alone.
     """
 
-    library, package, ready = "torch compiled", "torch", False
+    library, package = "torch compiled", "torch"
 
     def __init__(self, function: Any, batched: Any = None, name: str = "") -> None:
         inner = getattr(function, "_orig_mod", None)
