@@ -84,7 +84,7 @@ class Onnx(_File):
                     model, options, providers=["CPUExecutionProvider"]
                 )
             except Exception as error:  # ONNX Runtime's own classes, one for each status
-                raise _unreadable(name, error) from None
+                raise _unreadable(name, error, model if isinstance(model, str) else "") from None
         self.inputs = self.session.get_inputs()
         super().__init__(self._run, batched, name, [one.name for one in self.inputs])
         self.fixed = self._size()
@@ -280,6 +280,8 @@ def _not_here(threads: int | None, what: str) -> None:
         raise InputError("threads", threads, why, "set it in the library")
 
 
-def _unreadable(name: str, error: Exception) -> InputError:
-    why = f"the library can't read it: {' '.join(str(error).split())[:160]}"
+def _unreadable(name: str, error: Exception, path: str = "") -> InputError:
+    said = " ".join(str(error).split())
+    said = said.replace(path, name) if path else said
+    why = f"the library can't read it: {said[:160]}"
     return InputError("model", name, why, "export it again")

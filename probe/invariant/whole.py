@@ -193,20 +193,31 @@ class Whole:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def mixes(self, size: int) -> bool:
-        """Whether the first sample's answer changes where nothing changes but its neighbours."""
+        """Whether a sample's answer changes where nothing changes but its neighbours.
+
+        Asked at the first, the middle and the last place. InputError: runs do not repeat.
+        """
         count = len(self.pool[0])
         if size < 2 or count < 2:
             return False
-        same = [0] * size
-        others = [0, *(1 + at % (count - 1) for at in range(size - 1))]
-        told = [
-            [_digest(rows[:1], dtype) for rows, dtype in self.answers(np.array(order), False)]
-            for order in (same, same, others)
-        ]
-        if told[0] != told[1]:
+        same = np.zeros(size, int)
+        told, again = (self._marks_of(same) for _ in range(2))
+        if told != again:
             why = f"two runs of the same {size} samples have different bits"
             raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
-        return told[1] != told[2]
+        for place in {0, size // 2, size - 1}:
+            order = 1 + np.arange(size) % (count - 1)
+            order[place] = 0
+            if self._marks_of(order)[place] != told[place]:
+                return True
+        return False
+
+    def _marks_of(self, order: np.ndarray) -> list[list[str]]:
+        """By place: what tells the bits of its answer from others."""
+        every = self.answers(order, False)
+        return [
+            [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
+        ]
 
     def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
         """What the samples show where all their inputs are moved by one unit in the last place.

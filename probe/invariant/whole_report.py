@@ -44,13 +44,15 @@ class WholeReport(Report):
             f"{key}: size {size} is not used, the library refuses it: {why}"
             for size, why in operation.refused.items()
         ]
+        if not any(one in floats.FORMATS for one in operation.dtypes):
+            self.limited[key] = INTEGERS
+            return
         changed, each, _ = operation.seen(buckets.used[0])
         self.shown[key] = int(changed.sum()), each * len(changed)
         if not changed.any():
-            blind = BLIND if any(one in floats.FORMATS for one in operation.dtypes) else INTEGERS
-            if strict and blind is BLIND:
+            if strict:
                 raise NotInvariant(key, BLIND)
-            self.limited[key] = blind
+            self.limited[key] = BLIND
 
     def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
         """Asks the operations of each program that was met, at the smallest size and the largest.
@@ -77,15 +79,15 @@ class WholeReport(Report):
         return told
 
     def __repr__(self) -> str:
+        certified = [one.operation for one in self.rows if one.certified.startswith("certified")]
         told = [
-            f"{key}: run at {', '.join(map(str, sizes))} of "
+            f"{key}{' (certified)' * (key in certified)}: run at {', '.join(map(str, sizes))} of "
             f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
             for (key, threads), sizes in self.sizes.items()
         ]
         changed, total = (sum(one[n] for one in self.shown.values()) for n in (0, 1))
         first = "; ".join(told) or "nothing was called yet"
-        shown = f"{changed:,} of {total:,} numbers show a change of the inputs' last place"
+        shown = f"; {changed:,} of {total:,} numbers show a change of the inputs' last place"
+        shown *= bool(total)
         limits = "; ".join(dict.fromkeys((*self.limited.values(), *self.table.notes))) or "none"
-        return "\n".join(
-            [f"{first}, like={self.table.like}", f"{HOW}; {shown}", f"limits: {limits}"]
-        )
+        return "\n".join([f"{first}, like={self.table.like}", f"{HOW}{shown}", f"limits: {limits}"])
