@@ -41,9 +41,9 @@ def environment() -> dict[str, Any]:
 def variables(
     prefixes: tuple[str, ...] = ("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_"),
 ) -> dict[str, str]:
-    """Variables of the environment that libraries read when they choose kernels."""
-    found = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
-    return dict(sorted(found.items()))
+    """Variables of the environment that libraries read when they choose kernels; no paths."""
+    there = sorted(os.environ.items())
+    return {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
 
 
 @dataclass
