@@ -34,6 +34,8 @@ def invariant(
     *,
     example: Any = None,
     table: Any = None,
+    batched: Any = None,
+    threads: int | None = None,
 ) -> tuple[Any, Report]:
     """Returns a model whose result for a sample does not depend on its neighbours, and a report.
 
@@ -51,6 +53,14 @@ def invariant(
     """
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
+    from probe.invariant import whole
+
+    if (program := whole.program_of(model, batched, threads)) is not None:
+        return whole.made(program, _sizes(sizes), like, strict, example, table)
+    if batched is not None or threads is not None:
+        why = "it is of functions and files that are run whole"
+        name = "threads" if batched is None else "batched"
+        raise InputError(name, threads if batched is None else batched, why, "leave it out")
     if not type(model).__module__.partition(".")[0] or not hasattr(model, "named_modules"):
         name = type(model).__name__
         raise InputError(

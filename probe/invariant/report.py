@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import ProbeError
-from probe.invariant.certify import case_of, certify
 from probe.invariant.table import Table
 from probe.order import certificate
 
@@ -76,6 +75,8 @@ class Report:
         ``budget``: the most questions to a summation. Returns what it came to, by operation: words
         that begin with ``certified`` or ``not certified``; of what is no sum nothing.
         """
+        from probe.invariant.certify import case_of, certify
+
         return {
             key: certify(operation, self.table.entries[key], threads, budget)
             for (key, threads), operation in list(self.operations.items())

@@ -34,12 +34,16 @@ def environment() -> dict[str, Any]:
         "mkldnn": bool(torch.backends.mkldnn.enabled),
         "precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "variables": {
-            name: value
-            for name, value in sorted(os.environ.items())
-            if name.startswith(("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_"))
-        },
+        "variables": variables(),
     }
+
+
+def variables(
+    prefixes: tuple[str, ...] = ("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_"),
+) -> dict[str, str]:
+    """Variables of the environment that libraries read when they choose kernels; no paths."""
+    there = sorted(os.environ.items())
+    return {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
 
 
 @dataclass
@@ -47,7 +51,8 @@ class Table:
     """Entries by the operation's key.
 
     ``threads``: with so many were classes chosen. ``notes``: what did not hold when it was read;
-    ``trusted``: whether the environment is the one that it was made in.
+    ``trusted``: whether the environment is the one that it was made in. ``recipes``: of the samples
+    that whole programs were checked with, by key (``samples``).
     """
 
     like: str
@@ -57,28 +62,37 @@ class Table:
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     trusted: bool = True
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
         kept = {"format": FORMAT, "like": self.like, "threads": self.threads}
         entries = {key: vars(entry) for key, entry in sorted(self.entries.items())}
         told = kept | {"sizes": self.sizes, "environment": self.environment, "operations": entries}
+        told |= {"samples": self.recipes} if self.recipes else {}
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(told, indent=1))
         part.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> Table:
-        """A table as it was written. InputError: it is none, or one of another format."""
+    def read(cls, path: Path, now: dict[str, Any] | None = None) -> Table:
+        """A table as it was written. InputError: it is none, or one of another format.
+
+        ``now``: the environment that there is; PyTorch's if not given.
+        """
         try:
             told = json.loads(path.read_text())
             found = cls(
                 str(told["like"]),
                 {name: tuple(values) for name, values in told["sizes"].items()},
                 int(told["threads"]),
+                environment() if now is None else now,
                 entries={key: _entry(each) for key, each in told["operations"].items()},
             )
             number, before = told["format"], dict(told["environment"])
+            found.recipes = {
+                str(key): dict(each) for key, each in dict(told.get("samples", {})).items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             why = f"this is no table of classes ({type(error).__name__})"
             raise InputError("table", path.name, why, "write one with report.save") from error

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
-from probe.network.kept import Box, Part, apart, box_of, index, place_of, where_kept
+from probe.network.kept import NEAR, Box, Part, apart, box_of, index, place_of, where_kept
 from probe.operands import normal
 from probe.recording.difference import Aligned
 from probe.recording.followed import Followed, Held, Told, follow, labels_of, reading
@@ -114,6 +114,7 @@ class Graph:
         self.tried = 0
         self.own_places = False
         self.doubt = ""
+        self.near = NEAR
         self._sides: dict[tuple[int, int], Held | str] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
@@ -331,7 +332,7 @@ class Graph:
         """Where the short run has what is kept of each output; None where it hasn't all."""
         both = side.recording.outputs, self.whole(content).recording.outputs
         labels = [(followed.left[n], followed.right[m]) for n, m in zip(*both, strict=True)]
-        return where_kept(self.boxes(content), labels)
+        return where_kept(self.boxes(content), labels, self.near)
 
     def differing(self, content: int, size: int, boxes: Sequence[Box | None], seed: int) -> int:
         """Kept outputs whose bits differ from the fixed run's, as users run both."""

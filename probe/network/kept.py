@@ -27,16 +27,20 @@ Box = tuple[Part, ...]
 """What of an output is kept; empty: all of it."""
 
 
+NEAR = 8
+"""How far before or behind its place in the fixed run something kept is looked for."""
+
+
 def where_kept(
-    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]]
+    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]], near: int = NEAR
 ) -> tuple[Box | None, ...] | None:
     """Where a short run has what is kept of each output; None where it hasn't all of it.
 
-    ``labels``: of each output of the short run and of the fixed one.
+    ``labels``: of each output of the short run and of the fixed one. ``near``: see ``NEAR``.
     """
     found: list[Box | None] = []
     for box, (left, right) in zip(boxes, labels, strict=True):
-        there = None if box is None else place_of(left, right, box)
+        there = None if box is None else place_of(left, right, box, near)
         if box is not None and there is None:
             return None
         found.append(there)
@@ -64,7 +68,7 @@ def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
     return tuple(found)
 
 
-def place_of(left: Labels, right: Labels, box: Box) -> Box | None:
+def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | None:
     """The box with offsets at which a short run's value has the fixed one's labels; None: nowhere.
 
     Along an axis that has another size, and that the box takes whole, there is none.
@@ -86,7 +90,7 @@ def place_of(left: Labels, right: Labels, box: Box) -> Box | None:
     ]
     mine, theirs = left.full(axes), right.full(axes)
     wanted = theirs[index(box, False, theirs.ndim)]
-    for offset in _offsets(left, right, box):
+    for offset in _offsets(left, right, box, near):
         moved = tuple(Part(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box)
         fits = all(
             p.start + p.offset >= 0 and p.stop + p.offset <= left.shape[p.axis] for p in moved
@@ -96,10 +100,10 @@ def place_of(left: Labels, right: Labels, box: Box) -> Box | None:
     return None
 
 
-def _offsets(left: Labels, right: Labels, box: Box) -> list[int]:
+def _offsets(left: Labels, right: Labels, box: Box, near: int) -> list[int]:
     """None first, then where the sizes before the content may differ."""
     most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
-    return [0, *(sign * n for n in range(1, min(most, 8) + 1) for sign in (-1, 1))]
+    return [0, *(sign * n for n in range(1, min(most, near) + 1) for sign in (-1, 1))]
 
 
 def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:

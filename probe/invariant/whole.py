@@ -1,0 +1,540 @@
+"""A whole program at a few sizes of its batch, each checked: the same bits for a sample anywhere.
+
+Where a library runs a model as one program, its operations can't be put into classes one by one.
+So the program itself is one operation. A size is checked with several samples (``samples``): each
+stands at every place of the call once, with different neighbours, from aligned memory and from
+other; its answer has to have the same bits everywhere, and those of the chosen size. Calls are
+padded with copies of their first sample, or cut.
+
+That is a test and no proof: a size is not refuted. ``Report.certify`` asks the operations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import floats, ulp
+from probe.errors import InputError, ProbeError
+from probe.invariant import samples
+from probe.invariant.buckets import Buckets, ladder
+from probe.invariant.classes import Entry, Piece, Plan, digest
+from probe.invariant.programs import HOW, Leaf, Program, Rebuild, of_function, settled
+from probe.invariant.table import Table, anew, variables
+from probe.invariant.whole_report import WholeReport
+
+VARIABLES = (
+    *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
+    *("TF_ENABLE_ONEDNN", "TF_XLA", "ORT_", "OPENCV_", "TORCHINDUCTOR_"),
+)
+"""What begins the names of variables of the environment that choose kernels."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output: its samples lie along ``axis``, ``each`` entries a sample."""
+
+    axis: int
+    each: int
+    dtype: str
+
+    def index(self, start: int, places: int) -> tuple[slice, ...]:
+        """Where some samples lie."""
+        rows = slice(start * self.each, (start + places) * self.each)
+        return (*(slice(None),) * self.axis, rows)
+
+
+class Whole:
+    """A program with inputs of one shape but for the batch: an operation of ``classes``.
+
+    ``leaves``: the inputs of the first call. ``recipe``: of the samples.
+    """
+
+    pieces: Sequence[int] = ()
+
+    def __init__(
+        self,
+        key: str,
+        program: Program,
+        leaves: list[Leaf],
+        rebuild: Rebuild,
+        recipe: dict[str, Any],
+    ) -> None:
+        self.key, self.program, self.rebuild = key, program, rebuild
+        self.leaves, self.recipe = leaves, recipe
+        self.refused: dict[int, str] = {}
+        self.outputs: list[Output] = []
+        self.pool: list[np.ndarray] = []
+        self.dtypes: list[str] = []
+
+    def forget(self) -> None:
+        """Its samples are small, and stay."""
+
+    # samples
+
+    def prepare(self, sizes: Sequence[int]) -> None:
+        """Finds where the outputs carry samples, and draws the samples. InputError."""
+        largest, other = sizes[-1], (sizes[-2] if len(sizes) > 1 else 1 if sizes[-1] > 1 else 2)
+        self.pool = self._drawn(range(samples.FEW))
+        here = self._shapes(largest)
+        if self.program.fixed is not None:
+            axis = next(one.axis for one in self.leaves if one.axis is not None)
+            self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
+        else:
+            both = enumerate(zip(here, self._shapes(other), strict=True))
+            self.outputs = [_output(n, mine, largest, yours, other) for n, (mine, yours) in both]
+        numbers = sum(int(np.prod(shape)) for shape, _ in here) // largest
+        if "chosen" not in self.recipe:
+            self.recipe["chosen"] = self._most_telling(samples.how_many(numbers), sizes[0])
+        self.pool = self._drawn(self.recipe["chosen"])
+
+    def _most_telling(self, count: int, size: int) -> list[int]:
+        """The candidates whose answers are numbers, and show most."""
+        every = range(count * samples.CANDIDATES)
+        self.pool = self._drawn(every)
+        changed, _, finite = self.seen(size)
+        good = np.flatnonzero(finite) if finite.any() else np.array(every)
+        order = good[np.argsort(-changed[good], kind="stable")]
+        return sorted(order[:count].tolist())
+
+    def _shapes(self, size: int) -> list[tuple[tuple[int, ...], str]]:
+        try:
+            found = [(bits.shape, dtype) for bits, dtype in self._run(np.zeros(size, int), False)]
+        except ProbeError:
+            raise
+        except Exception as error:  # a library raises what it likes
+            todo = f"{HOW}; a file or signature of one batch has to be exported with an open one"
+            why = f"it does not run on {size} samples: {_line(error)}"
+            raise InputError("model", self.program.name, why, todo) from None
+        if not found:
+            raise InputError("model", self.program.name, "it returns no array", "return one")
+        return found
+
+    def _drawn(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """The samples of each input that carries them: container arrays, a sample a row."""
+        found, self.dtypes = [], []
+        for at, leaf in enumerate(self.leaves):
+            if leaf.axis is None:
+                continue
+            shape, dtype = self.program.form(leaf.value)
+            shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
+            found.append(samples.made(self.recipe["inputs"][at], shape, dtype, numbers, at))
+            self.dtypes.append(dtype)
+        return found
+
+    # runs
+
+    def _run(
+        self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
+    ) -> list[tuple[np.ndarray, str]]:
+        """The outputs of a call of these samples; ``odd``: from memory that is not aligned."""
+        program, drawn = self.program, iter(zip(pool or self.pool, self.dtypes, strict=True))
+        values = []
+        for leaf in self.leaves:
+            if leaf.axis is None:
+                values.append(leaf.value)
+                continue
+            rows, dtype = next(drawn)
+            array = np.ascontiguousarray(np.moveaxis(rows[order], 0, leaf.axis))
+            values.append(program.native(_shifted(array) if odd else array, dtype))
+        args, kwargs = self.rebuild(values)
+        found, _ = program.split(program.at(len(order))(*args, **kwargs))
+        return [program.bits(one) for one in found]
+
+    def answers(
+        self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
+    ) -> list[tuple[np.ndarray, str]]:
+        """As ``_run``, a row of each output for each sample: (samples, ...). ValueError."""
+        found = self._run(order, odd, pool)
+        made = []
+        for (bits, dtype), output in zip(found, self.outputs, strict=True):
+            rows = np.moveaxis(bits, output.axis, 0)
+            if len(rows) != output.each * len(order):
+                raise ValueError(f"an output has {len(rows)} rows of {len(order)} samples")
+            made.append((rows.reshape(len(order), output.each, *rows.shape[1:]), dtype))
+        return made
+
+    def run(self, size: int) -> Any:
+        """As ``classes.Operation.run``."""
+        return self._run(np.arange(size) % len(self.pool[0]), False)
+
+    # checks
+
+    def mark(self, size: int, quick: bool = False) -> str:
+        """As ``classes.Operation.mark``; empty too where the library refuses the size.
+
+        ``quick``: each sample is run once, rather than at every place.
+        """
+        try:
+            return self._mark(size, quick)
+        except (ProbeError, MemoryError):
+            raise
+        except Exception as error:  # a library raises what it likes
+            self.refused[size] = _line(error)
+            return ""
+
+    def _mark(self, size: int, quick: bool) -> str:
+        count = len(self.pool[0])
+        seen: dict[tuple[int, int], str] = {}
+        for turn in range(0, count, min(size, count) if quick else 1):
+            order = (np.arange(size) + turn) % count
+            for output, (rows, dtype) in enumerate(self.answers(order, bool(turn % 2))):
+                for sample in order[:count].tolist():
+                    told = _digest(rows[order == sample], dtype)
+                    if not told or seen.setdefault((sample, output), told) != told:
+                        return ""
+        text = ";".join(told for _, told in sorted(seen.items()))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def mixes(self, size: int) -> bool:
+        """Whether a sample's answer changes where nothing changes but its neighbours.
+
+        Asked at the first, the middle and the last place. InputError: runs do not repeat.
+        """
+        count = len(self.pool[0])
+        if size < 2 or count < 2:
+            return False
+        same = np.zeros(size, int)
+        told, again = (self._marks_of(same) for _ in range(2))
+        if told != again:
+            why = f"two runs of the same {size} samples have different bits"
+            raise InputError("model", self.program.name, why, "nothing can keep bits that vary")
+        for place in {0, size // 2, size - 1}:
+            order = 1 + np.arange(size) % (count - 1)
+            order[place] = 0
+            if self._marks_of(order)[place] != told[place]:
+                return True
+        return False
+
+    def _marks_of(self, order: np.ndarray) -> list[list[str]]:
+        """By place: what tells the bits of its answer from others."""
+        every = self.answers(order, False)
+        return [
+            [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
+        ]
+
+    def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
+        """What the samples show where all their inputs are moved by one unit in the last place.
+
+        How many numbers of each sample's answer change, of how many, and whether they are finite.
+        """
+        count = len(self.pool[0])
+        moved = [samples.nudged(p, d) for p, d in zip(self.pool, self.dtypes, strict=True)]
+        changed, finite, each = np.zeros(count, int), np.ones(count, bool), 0
+        for start in range(0, count, size):
+            order = (start + np.arange(size)) % count
+            both = zip(self.answers(order, False), self.answers(order, False, moved), strict=True)
+            each = 0
+            for (one, dtype), (other, _) in both:
+                rows = slice(min(size, count - start))
+                changed[order[rows]] += _apart(one, other, dtype)[rows]
+                if dtype in floats.FORMATS:
+                    finite[order] &= floats.is_finite(one, dtype).reshape(size, -1).all(1)
+                each += one[0].size
+        return changed, each, finite
+
+
+def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
+    """How many numbers of each row differ."""
+    one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
+    apart = ulp.apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
+    found: np.ndarray = apart.reshape(len(one), -1).sum(1)
+    return found
+
+
+def _digest(rows: np.ndarray, dtype: str) -> str:
+    """As ``classes.digest``, of integers and truth values too."""
+    if dtype in floats.FORMATS:
+        return digest([(rows, dtype)])
+    told = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
+    return told.pop() if len(told) == 1 else ""
+
+
+def _shifted(array: np.ndarray) -> np.ndarray:
+    """The same elsewhere in memory: at no whole multiple of a vector."""
+    kept = np.empty(array.size + 1, array.dtype)[1:]
+    kept[:] = array.reshape(-1)
+    return kept.reshape(array.shape)
+
+
+def _line(error: Exception) -> str:
+    said = " ".join(str(getattr(error, "why", error)).split())[:160]
+    return f"{type(error).__name__}: {said}"
+
+
+def _output(number: int, here: Any, size: int, there: Any, other: int) -> Output:
+    """Where an output carries samples, by its shapes at two sizes. InputError: nowhere."""
+    (mine, dtype), (yours, _) = here, there
+    if len(mine) == len(yours):
+        for axis, (n, m) in enumerate(zip(mine, yours, strict=True)):
+            if n % size == 0 and m % other == 0 and n // size == m // other and n:
+                rest = [a for a in range(len(mine)) if a != axis and mine[a] != yours[a]]
+                if not rest and n != m:
+                    return Output(axis, n // size, dtype)
+    why = f"output {number} has shape {list(mine)} for {size} samples, {list(yours)} for {other}"
+    raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
+
+
+def _fixed(number: int, here: Any, size: int, axis: int) -> Output:
+    """The same of a program that takes one size alone: along the axis of its inputs."""
+    shape, dtype = here
+    if len(shape) > axis and shape[axis] == size:
+        return Output(axis, 1, dtype)
+    why = f"output {number} has shape {list(shape)} for {size} samples"
+    raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
+
+
+class Same:
+    """A program that gives a sample the same bits in every batch and at every place.
+
+    Called as the program itself. ``report``: what that rests on. Thread-safe.
+    """
+
+    def __init__(
+        self, program: Program, sizes: dict[str, Any], like: str, strict: bool, path: Path | None
+    ) -> None:
+        self.program, self.strict, self.path = program, strict, path
+        self.table = Table(like, sizes, 0, {})
+        self.report = WholeReport(self.table, program)
+        self._known: dict[Any, Buckets] = {}
+        self._lock = threading.RLock()
+        if program.library:
+            self._read()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.program.library:
+            with self._lock:
+                self._settle(args, kwargs)
+        leaves, rebuild = self.program.flat(args, kwargs)
+        count, told = self._signature(leaves)
+        key = self.program.threads(), told
+        buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
+        with self._lock:
+            plan = buckets.plan(count)
+        assert plan is not None  # ``_checked`` refuses a program without a way
+        operation: Any = buckets.operation
+        return self._ran(plan, operation, leaves, rebuild, count)
+
+    def _settle(self, args: Any, kwargs: Any) -> None:
+        self.program = self.report.program = settled(self.program, args, kwargs)
+        self._read()
+
+    def _read(self) -> None:
+        """The table of the user, or an empty one, as soon as the library is known."""
+        like, sizes, program = self.table.like, self.table.sizes, self.program
+        now = surroundings(program)
+        if self.path is None or not self.path.is_file():
+            self.table = Table(like, sizes, program.threads(), now)
+        else:
+            self.table = Table.read(self.path, now)
+            if (self.table.like, self.table.sizes) != (like, sizes):
+                said = f"it is for like={self.table.like}, sizes={self.table.sizes}"
+                raise InputError("table", self.path.name, said, "give the same, or another table")
+        self.report.table = self.table
+
+    def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
+        """How many samples there are, and what is alike in calls that share their sizes."""
+        counts: dict[str, int] = {}
+        told: list[str] = []
+        for number, leaf in enumerate(leaves):
+            if leaf.axis is None:
+                told.append(str(self.program.told(leaf.value)))
+                continue
+            name = leaf.name or f"input {number}"
+            if not self.program.holds(leaf.value):
+                raise InputError("batched", type(leaf.value).__name__, f"{name} is no array", HOW)
+            shape, dtype = self.program.form(leaf.value)
+            if not -len(shape) <= leaf.axis < len(shape):
+                raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)
+            leaf.axis %= len(shape)
+            if dtype not in floats.FORMATS and not dtype.startswith(("int", "uint", "bool")):
+                why = "samples are floating-point numbers, integers and truth values"
+                raise InputError("inputs", dtype, f"{name} has this format; {why}", "")
+            counts[name] = shape[leaf.axis]
+            sizes = ["n" if at == leaf.axis else str(one) for at, one in enumerate(shape)]
+            told.append(f"{'x'.join(sizes)} {dtype}")
+        if len(set(counts.values())) != 1 or not all(counts.values()):
+            said = ", ".join(f"{name} {size}" for name, size in counts.items()) or "none"
+            raise InputError("batched", said, "one number of samples, at least 1, is needed", HOW)
+        return next(iter(counts.values())), tuple(told)
+
+    def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
+        """The buckets of a shape that is met first: each is checked. InputError; NotInvariant."""
+        with self._lock:
+            if signature in self._known:
+                return self._known[signature]
+            name = _key(self.program, leaves, signature[1])
+            sizes = ladder(self.table.sizes["batch"], self.program.fixed)
+            recipe = self.table.recipes.setdefault(name, {"inputs": self._recipes(leaves)})
+            operation = Whole(name, self.program, leaves, rebuild, recipe)
+            operation.prepare(sizes)
+            if operation.mixes(sizes[-1]):
+                why = "a sample's answer depends on the values of its neighbours"
+                todo = "sizes=[1] computes each sample alone; or name the axes: batched="
+                raise InputError("model", self.program.name, why, todo)
+            made = self._chosen(operation, sizes)
+            self._known[signature] = made
+            return made
+
+    def _recipes(self, leaves: list[Leaf]) -> list[Any]:
+        return [
+            None
+            if leaf.axis is None
+            else samples.recipe(
+                np.moveaxis(self.program.bits(leaf.value)[0], leaf.axis, 0),
+                self.program.bits(leaf.value)[1],
+            )
+            for leaf in leaves
+        ]
+
+    def _chosen(self, operation: Whole, sizes: Sequence[int]) -> Buckets:
+        table, threads = self.table, self.program.threads()
+        there = operation.key in table.entries
+        entry = table.entries.setdefault(operation.key, Entry())
+        made = Buckets(operation, entry, threads, sizes)
+        wanted = max(table.sizes["batch"]), table.like, table.sizes["batch"]
+        if there:
+            self._recheck(made)
+            anew(made, *wanted, table.notes)
+        else:
+            made.choose(*wanted)
+        if not made.used:
+            del table.entries[operation.key]
+            why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
+            raise InputError("model", self.program.name, why, "give other sizes=")
+        self.report.met(operation, made, self.strict)
+        return made
+
+    def _recheck(self, made: Buckets) -> None:
+        """Asks the sizes of a table again: each sample once if it was made here, else everywhere.
+
+        What doesn't hold is found anew, at every place.
+        """
+        before = len(self.table.notes)
+        made.quick = self.table.trusted
+        self.table.recheck(made)
+        made.quick = False
+        if len(self.table.notes) > before:
+            made.marks.clear()
+
+    def _ran(
+        self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int
+    ) -> Any:
+        """Runs the pieces, and puts their outputs into one buffer each."""
+        program = self.program
+        if len(plan) == 1 and plan[0].size == count:
+            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
+            return program.at(count)(*args, **kwargs)
+        arrays = {
+            number: program.bits(leaf.value)
+            for number, leaf in enumerate(leaves)
+            if leaf.axis is not None
+        }
+        made: list[np.ndarray] = []
+        for piece in plan:
+            values = [leaf.value for leaf in leaves]
+            for number, (bits, dtype) in arrays.items():
+                part = _padded(bits, leaves[number].axis or 0, piece)
+                values[number] = program.native(part, dtype)
+            args, kwargs = rebuild(values)
+            found, build = program.split(program.at(piece.size)(*args, **kwargs))
+            rows = [
+                _rows(program.bits(one)[0], output, piece.places)
+                for one, output in zip(found, operation.outputs, strict=True)
+            ]
+            if len(plan) == 1:
+                made = [np.ascontiguousarray(one) for one in rows]
+                continue
+            for number, (one, output) in enumerate(zip(rows, operation.outputs, strict=True)):
+                if len(made) == number:
+                    made.append(_room(one, output, count))
+                made[number][output.index(piece.start, piece.places)] = one
+        outputs = zip(made, operation.outputs, strict=True)
+        return build([program.native(one, output.dtype) for one, output in outputs])
+
+
+def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
+    return bits[output.index(0, places)]
+
+
+def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
+    """The buffer of an output for so many samples."""
+    shape = list(rows.shape)
+    shape[output.axis] = count * output.each
+    return np.empty(shape, rows.dtype)
+
+
+def _padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
+    """Some samples, and copies of their first behind them; contiguous."""
+    start, places, size = piece
+    before = (slice(None),) * axis
+    part = bits[(*before, slice(start, start + places))]
+    if places == size:
+        return np.ascontiguousarray(part)
+    made = np.empty((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
+    made[(*before, slice(places))] = part
+    made[(*before, slice(places, None))] = part[(*before, slice(1))]
+    return made
+
+
+def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+    """Names the program and the shapes of its inputs; of those without samples a digest."""
+    both = list(zip(leaves, told, strict=True))
+    shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
+    rest = ";".join(one for leaf, one in both if leaf.axis is None)
+    beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
+    return f"{program.library} {program.name} of {shapes}{beside}"
+
+
+def surroundings(program: Program) -> dict[str, Any]:
+    """What decides which kernels a program's library takes; none of it names the machine."""
+    from probe.machine import facts
+
+    here = facts()
+    return {
+        "library": program.library,
+        "version": program.version,
+        "processor": here["cpu_model"],
+        "isa": here["cpu_isa"],
+        **program.facts(),
+        "variables": variables(VARIABLES),
+    }
+
+
+def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
+    """What is run whole; None of a model whose operations are run one by one. InputError."""
+    from probe.invariant.files import of_file
+
+    found = of_file(model, batched, threads)
+    if found is None and (found := of_function(model, batched)) is not None and threads is not None:
+        todo = "set it in the library"
+        raise InputError("threads", threads, "a function has those of its library", todo)
+    return found
+
+
+def made(
+    program: Program,
+    sizes: dict[str, tuple[int, ...]],
+    like: str,
+    strict: bool,
+    example: Any,
+    table: Any,
+) -> tuple[Same, WholeReport]:
+    """As ``probe.invariant.invariant``, of checked sizes."""
+    if "length" in sizes:
+        todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
+        raise InputError(
+            "sizes", "length", "programs that are run whole are padded along batches", todo
+        )
+    found = Same(program, sizes, like, strict, None if table is None else Path(table))
+    if example is not None:
+        named = isinstance(example, dict) and hasattr(program, "names")
+        given = () if named else example if isinstance(example, tuple) else (example,)
+        found(*given, **(example if named else {}))
+    return found, found.report
