@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import ProbeError
-from probe.invariant.certify import case_of, certify
+from probe.invariant.certify import certify
 from probe.invariant.table import Table
 from probe.order import certificate
 
@@ -76,10 +76,11 @@ class Report:
         ``budget``: the most questions to a summation. Returns what it came to, by operation: words
         that begin with ``certified`` or ``not certified``; of what is no sum nothing.
         """
+        library = self.table.environment["library"]
         return {
-            key: certify(operation, self.table.entries[key], threads, budget)
+            key: certify(operation, self.table.entries[key], threads, budget, library)
             for (key, threads), operation in list(self.operations.items())
-            if case_of(operation) is not None
+            if hasattr(operation, "case") and operation.case() is not None
         }
 
     def save(self, path: str | Path) -> None:

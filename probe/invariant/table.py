@@ -15,30 +15,48 @@ from probe.errors import InputError
 from probe.invariant.classes import Entry, Sizes
 
 FORMAT = 1
+VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
 CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
-def environment() -> dict[str, Any]:
-    """What decides which kernels PyTorch takes: none of it names the machine or its user."""
-    import torch
-
+def environment(library: str = "torch") -> dict[str, Any]:
+    """What decides which kernels a library takes: none of it names the machine or its user."""
     from probe.machine import facts
 
     here = facts()
+    found = _torch() if library == "torch" else _tensorflow()
+    prefixes = *VARIABLES, *found.pop("prefixes")
+    variables = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(prefixes) and "/" not in value
+    }
+    processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
+    return {"library": library, **found, **processor, "variables": variables}
+
+
+def _torch() -> dict[str, Any]:
+    import torch
+
     return {
-        "library": "torch",
         "version": str(torch.__version__),
-        "processor": here["cpu_model"],
-        "isa": here["cpu_isa"],
         "capability": torch.backends.cpu.get_cpu_capability(),
         "mkldnn": bool(torch.backends.mkldnn.enabled),
         "precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "variables": {
-            name: value
-            for name, value in sorted(os.environ.items())
-            if name.startswith(("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_"))
-        },
+        "prefixes": ("ATEN_",),
+    }
+
+
+def _tensorflow() -> dict[str, Any]:
+    import keras
+    import tensorflow as tf
+
+    return {
+        "version": str(tf.__version__),
+        "keras": str(keras.__version__),
+        "deterministic": bool(tf.config.experimental.is_op_determinism_enabled()),
+        "prefixes": ("TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"),
     }
 
 
@@ -68,14 +86,15 @@ class Table:
         part.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> Table:
-        """A table as it was written. InputError: it is none, or one of another format."""
+    def read(cls, path: Path, library: str = "torch") -> Table:
+        """A table as it was written. InputError: it is none, or of another format or library."""
         try:
             told = json.loads(path.read_text())
             found = cls(
                 str(told["like"]),
                 {name: tuple(values) for name, values in told["sizes"].items()},
                 int(told["threads"]),
+                environment(library),
                 entries={key: _entry(each) for key, each in told["operations"].items()},
             )
             number, before = told["format"], dict(told["environment"])
@@ -85,6 +104,9 @@ class Table:
         if number != FORMAT:
             raise InputError("table", path.name, f"its format is {number}, not {FORMAT}")
         now = found.environment
+        if before.get("library") != library:
+            why = f"it is of {before.get('library')}, not of {library}"
+            raise InputError("table", path.name, why, "give another table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
             found.trusted = False
@@ -92,6 +114,24 @@ class Table:
                 f"the table was made with another {', '.join(names)}: all sizes are checked anew"
             )
         return found
+
+    @classmethod
+    def opened(
+        cls,
+        path: str | Path | None,
+        like: str,
+        sizes: dict[str, tuple[int, ...]],
+        threads: int,
+        library: str,
+    ) -> Table:
+        """The table of this path, or a new one. InputError: it is for other sizes."""
+        if path is None or not Path(path).is_file():
+            return cls(like, sizes, threads, environment(library))
+        kept = cls.read(Path(path), library)
+        if (kept.like, kept.sizes) != (like, sizes):
+            said = f"it is for like={kept.like}, sizes={kept.sizes}"
+            raise InputError("table", Path(path).name, said, "give the same, or another table")
+        return kept
 
     def recheck(self, sizes: Sizes) -> None:
         """Asks some sizes of an operation again; what does not hold is forgotten.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe.errors import InputError
+from probe.invariant import torch_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.table import Table
@@ -108,13 +108,8 @@ def made(
         name = type(model).__name__
         raise InputError("model", name, "only PyTorch's modules so far", "give a torch.nn.Module")
     require_evaluation(model)
-    kept = Table(like, sizes, torch.get_num_threads())
-    if table is not None and Path(table).is_file():
-        kept = Table.read(Path(table))
-        if (kept.like, kept.sizes) != (like, sizes):
-            said = f"it is for like={kept.like}, sizes={kept.sizes}"
-            raise InputError("table", Path(table).name, said, "give the same, or another table")
-    keeper = Keeper(kept, strict)
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
+    keeper = Keeper(kept, strict, torch_calls)
     parts = tuple(model.modules())
     if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
         kept.notes.append(FAST)
