@@ -83,13 +83,13 @@ class Keeper:
             raise NotInvariant(operation, why)
         self.report.left.setdefault(operation, why)
 
-    def known(self, operation: Rows, axis: str) -> Known:
-        """An operation with the threads there are now; ``axis``: as of ``_wanted``."""
+    def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
+        """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
         with self.lock:
             threads = self.library.threads()
             there = operation.key in self.table.entries
             entry = self.table.entries.setdefault(operation.key, Entry())
-            self._settle(operation, entry, axis, there)
+            self._settle(operation, entry, self._wanted(axis, each), there)
             sizes = Sizes(operation, entry, threads)
             if (operation.key, threads) not in self._settled:
                 self.table.recheck(sizes)
@@ -105,7 +105,9 @@ class Keeper:
         while len(self._asked) > ASKED:
             self._asked.popitem(last=False)[1].forget()
 
-    def _settle(self, operation: Rows, entry: Entry, axis: str, there: bool) -> None:
+    def _settle(
+        self, operation: Rows, entry: Entry, wanted: tuple[int, str, list[int]], there: bool
+    ) -> None:
         """Chooses the class with the number of threads that there was when the model was made.
 
         ``there``: it stands in the table that was read, and is checked.
@@ -116,21 +118,22 @@ class Keeper:
             sizes = Sizes(operation, entry, threads)
             if there:
                 self.table.recheck(sizes)
-                anew(sizes, *self._wanted(axis), self.table.notes)
+                anew(sizes, *wanted, self.table.notes)
             else:
-                sizes.choose(*self._wanted(axis))
+                sizes.choose(*wanted)
             self.table.notes += [sizes.doubts] if sizes.doubts else []
         self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 
-    def _wanted(self, axis: str) -> tuple[int, str, list[int]]:
+    def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
         """The largest size, which class, and the sizes that count for the cheapest.
 
-        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
+        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths,
+        or ``each`` of a sample where no lengths are given.
         """
-        batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (1,))
+        batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":
             return self.length, "largest", []
         if axis == "batch":
             return self.batch, self.table.like, list(batches)
         wanted = {batch * length for batch in batches for length in lengths}
-        return self.batch * self.length, self.table.like, sorted(wanted)
+        return max(wanted), self.table.like, sorted(wanted)

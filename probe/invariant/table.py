@@ -51,11 +51,12 @@ def _torch() -> dict[str, Any]:
 def _tensorflow() -> dict[str, Any]:
     import keras
     import tensorflow as tf
+    from tensorflow.python.framework import config
 
     return {
         "version": str(tf.__version__),
         "keras": str(keras.__version__),
-        "deterministic": bool(tf.config.experimental.is_op_determinism_enabled()),
+        "deterministic": bool(config.is_op_determinism_enabled()),
         "prefixes": ("TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"),
     }
 
