@@ -24,7 +24,7 @@ from probe.recorders.tensorflow_values import array, run
 SETS = 3
 """Sets of telling operands; each is held at every place of the call."""
 
-AT_ONCE = 1 << 23  # elements of a function by place in one call
+AT_ONCE = 1 << 22  # elements of a function by place in one call
 PLACES, TOLD, LONG = 1_531, 61, 4096
 """Values tried to find those that a vector's body and tail see differently; how many are kept, a
 number that no vector's width divides; places of one value in an array whose middle is no tail."""
@@ -326,10 +326,6 @@ class ByPlace(Rows):
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         """As ``Rows.call``."""
         return self.function(*samples)
-
-    def forget(self) -> None:
-        """As ``Rows.forget``."""
-        self._values = self._answers = None
 
     def _told(self) -> Any:
         """``TOLD`` values: first those that one element alone sees differently."""
