@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from probe import ulp
-from probe.errors import InputError
+from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
@@ -18,8 +18,6 @@ from probe.invariant.table import Table
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import Operators
 from probe.recorders.tensorflow_values import tensors
-
-INSIDE = "PyFunction"
 
 
 class Traced(NamedTuple):
@@ -42,6 +40,18 @@ class Invariant(keras.Model):
         self.inner, self.trainable = inner, False
         self._operators, self._traced = operators, dict[Any, Traced]()
         self.run_eagerly, self.jit_compile, self.built = True, False, True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model's own. What is refused is said in one line, without Keras' own words."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            found: BaseException | None = error
+            while found is not None and not isinstance(found, ProbeError):
+                found = found.__context__
+            if found is None:
+                raise
+            raise found from None
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """InputError: it is for inference."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +109,7 @@ def made(
         name = type(model).__name__
         raise InputError("model", name, "only PyTorch's modules so far", "give a torch.nn.Module")
     require_evaluation(model)
+    require_uncompiled(model)
     kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
     keeper = Keeper(kept, strict, torch_calls)
     parts = tuple(model.modules())
@@ -122,10 +124,35 @@ def made(
         with torch.no_grad(), functions:
             return inner(*args, **kwargs)
 
-    found.forward = forward
+    found.forward = Uncompiled(forward)
     if example is not None:
         found(*(example if isinstance(example, tuple) else (example,)))
     return found, keeper.report
+
+
+COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
+
+
+def require_uncompiled(model: Any) -> None:
+    """InputError for a model with a part that is compiled: that is one program, not operations."""
+    for name, part in model.named_modules():
+        compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(part, "_orig_mod"):
+            why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"
+            raise InputError("model", type(model).__name__, why, "give it before torch.compile")
+
+
+class Uncompiled:
+    """A function that ``torch.compile`` leaves as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._apart: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._apart is None and "torch._dynamo" in sys.modules:
+            self._apart = torch.compiler.disable(self.function, reason=COMPILED)
+        return (self._apart or self.function)(*args, **kwargs)
 
 
 def require_evaluation(model: Any) -> None:
