@@ -284,6 +284,7 @@ def test_no_module_is_one_line():
         stable.invariant(3)
 
 
+@pytest.mark.slow
 def test_compiling_an_invariant_model_leaves_its_bits(torch):
     nn = torch.nn
     model, _ = stable.invariant(nn.Sequential(nn.Linear(40, 24), nn.GELU()).eval(), [16])
@@ -291,8 +292,6 @@ def test_compiling_an_invariant_model_leaves_its_bits(torch):
     whole, compiled = model(x), torch.compile(model, backend="eager")
     assert differing(torch, compiled(x), whole) == 0
     assert differing(torch, compiled(x[3:4]), whole[3:4]) == 0
-    with pytest.raises(Exception, match="operation by operation"):
-        torch.compile(model, backend="eager", fullgraph=True)(x)
 
 
 def test_a_model_with_a_compiled_part_is_one_line(torch):
