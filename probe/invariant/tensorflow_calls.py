@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from probe import floats, ulp
+from probe import floats
 from probe.case import Case
 from probe.invariant.classes import PIECES, Plan, digest
 from probe.invariant.telling import products, spread
@@ -23,11 +23,6 @@ from probe.recorders.tensorflow_values import array, run
 
 SETS = 3
 """Sets of telling operands; each is held at every place of the call."""
-
-AT_ONCE = 1 << 22  # elements of a function by place in one call
-PLACES, TOLD, LONG = 1_531, 61, 4096
-"""Values tried to find those that a vector's body and tail see differently; how many are kept, a
-number that no vector's width divides; places of one value in an array whose middle is no tail."""
 
 CONSTANT = 1.37  # whose products are not exact in any format
 
@@ -306,57 +301,6 @@ class Samples(Rows):
     def call(self, samples: Tensors, parameters: Tensors) -> Any:
         """As ``Rows.call``."""
         return self.function(*samples, *parameters)
-
-
-class ByPlace(Rows):
-    """A function of one element, such as tanh: its bits may change with the place in a vector.
-
-    It is called on flat tensors. The values that are held at places are those at which one element
-    alone and a long tensor give different bits, if there are any.
-    """
-
-    pieces = (AT_ONCE,)
-
-    def __init__(self, name: str, dtype: Any, function: Callable[..., Any]) -> None:
-        super().__init__(f"{name} by place {FORMATS[dtype]}")
-        self.dtype, self.function = dtype, function
-        self._values: Any = None
-        self._answers: Any = None
-
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        """As ``Rows.call``."""
-        return self.function(*samples)
-
-    def _told(self) -> Any:
-        """``TOLD`` values: first those that one element alone sees differently."""
-        drawn = tensor(np.abs(spread(5, "x", (PLACES,), 8)), self.dtype)
-        signs = tensor(np.where(np.arange(PLACES) % 2, 1.0, -1.0), self.dtype)
-        both = tf.concat([drawn, drawn * signs], 0)
-        long = container(self.function(both))[0]
-        alone = tf.concat([self.function(one) for one in tf.split(both, len(both))], 0)
-        there = ulp.apart(long, container(alone)[0], FORMATS[self.dtype], zeros="differ")
-        apart = np.flatnonzero(there)
-        inside = apart[apart < 2 * PLACES - 2 * PLACES % 1024]
-        chosen = np.concatenate([inside, np.arange(PLACES, PLACES + TOLD)])[:TOLD]
-        return tf.gather(both, chosen)
-
-    def mark(self, size: int) -> str:
-        """Whether every place gives each value the bits that a long tensor gives it."""
-        if self._values is None:
-            self._values = self._told()
-            answers = self.function(tf.repeat(self._values, LONG))
-            self._answers = tf.reshape(answers, (TOLD, LONG))[:, LONG // 2]
-        for number in range(SETS + 1):
-            turned = (np.arange(size, dtype=np.int32) + 17 * number) % TOLD
-            y = self.function(tf.gather(self._values, turned))
-            there, wanted = container(y), container(tf.gather(self._answers, turned))
-            if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):
-                return ""
-        return digest([container(self._answers[None])])
-
-    def run(self, size: int) -> Any:
-        """As ``Rows.run``."""
-        return self.function(tf.fill((size,), tf.cast(0.5, self.dtype)))
 
 
 def _word(value: Any) -> str:

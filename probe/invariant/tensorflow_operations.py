@@ -2,67 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from probe.invariant.keeper import Keeper, Known
-from probe.invariant.telling import spread
 from probe.invariant.tensorflow_calls import (
     FORMATS,
-    ByPlace,
     Contraction,
     Convolution,
     Product,
     Rows,
     Samples,
-    Tensors,
-    tensor,
 )
+from probe.invariant.tensorflow_nodes import (
+    BY_PLACE,
+    CONVOLUTIONS,
+    EXACT,
+    MATRICES,
+    NORMALISED,
+    OF_SAMPLES,
+    REDUCTIONS,
+    SOFTMAX,
+    TRANSPOSED,
+    along_first,
+    attributes_of,
+    called_name,
+    channels_last,
+    digest_of,
+    extra_of,
+    fits,
+    known_format,
+    plainly,
+    size_of,
+    spread_parameter,
+    words_of,
+)
+from probe.invariant.tensorflow_places import ByPlace
 from probe.invariant.tensorflow_program import Handler, Program, once
 from probe.recorders.tensorflow_graphs import CALLS, Node
 from probe.recorders.tensorflow_values import array, run
-
-EXACT = frozenset(
-    "Abs Add AddV2 All Any ArgMax ArgMin BatchToSpace BatchToSpaceND BiasAdd BroadcastTo Cast Ceil "
-    "CheckNumerics ClipByValue ConcatV2 DepthToSpace Diag DivNoNan DynamicStitch Equal EnsureShape "
-    "ExpandDims Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN "
-    "InvertPermutation IsFinite IsInf IsNan LeakyRelu Less LessEqual LogicalAnd LogicalNot "
-    "LogicalOr MatrixBandPart MatrixDiagV3 Max MaxPool MaxPool3D MaxPoolV2 Maximum Min Minimum "
-    "MirrorPad Mul MulNoNan Neg NotEqual OneHot OnesLike Pack Pad PadV2 PreventGradient Range "
-    "Rank ReadVariableOp RealDiv Relu Relu6 Reshape ResizeNearestNeighbor ResourceGather Reverse "
-    "ReverseV2 Rint Roll Round Select SelectV2 Shape ShapeN Sign Size Slice Snapshot SpaceToBatch "
-    "SpaceToBatchND SpaceToDepth Split SplitV Square SquaredDifference Squeeze StopGradient "
-    "StridedSlice Sub TensorListConcatV2 TensorListElementShape TensorListFromTensor "
-    "TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve "
-    "TensorListResize TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2 Transpose "
-    "Unpack VariableShape Where ZerosLike NoOp Assert VarIsInitializedOp".split()
-)
-"""Operations that move elements or round each result once, or twice in an order that there is no
-choice in (a difference and its square): IEEE 754 leaves no choice, at any place."""
-
-BY_PLACE = frozenset(
-    "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Erfc Erfinv Exp Expm1 Inv Log Log1p "
-    "Reciprocal Rsqrt Selu Sigmoid Sin Sinh Softplus Softsign Sqrt Tan Tanh".split()
-)
-"""Functions of one element with a vector body and a tail."""
-
-OF_SAMPLES = frozenset(
-    "AvgPool AvgPool3D LRN ResizeArea ResizeBicubic ResizeBilinear ScaleAndTranslate".split()
-)
-"""Functions of a sample of the batch, which is axis 0."""
-
-REDUCTIONS = frozenset("EuclideanNorm Mean Prod Sum".split())
-SOFTMAX = frozenset(("LogSoftmax", "Softmax"))
-CONVOLUTIONS = frozenset(("Conv2D", "Conv3D", "DepthwiseConv2dNative"))
-TRANSPOSED = frozenset(("Conv2DBackpropInput", "Conv3DBackpropInputV2"))
-NORMALISED = frozenset(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"))
-MATRICES = frozenset(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"))
 
 ROWS = (1 << 14, 1 << 12)
 """Pieces of what is computed row by row, in one pass over memory."""
@@ -83,7 +64,7 @@ class Operators:
         self.own: dict[str, Callable[[Node, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
             "Einsum": self._einsum,
-            "Pow": self._power,
+            **dict.fromkeys(("Maximum", "Minimum", "Pow"), self._pair),
             **dict.fromkeys(MATRICES, self._matrices),
             **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, self._convolution),
             **dict.fromkeys(OF_SAMPLES | NORMALISED, self._of_samples),
@@ -138,8 +119,8 @@ class Operators:
     # sums of products
 
     def _matmul(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        words = _words(node)
-        if follows[1] or words.get("transpose_a") or not _told(words):
+        words = words_of(node)
+        if follows[1] or words.get("transpose_a") or not known_format(words):
             return None
         turned, as_it_is = bool(words.get("transpose_b")), once(node)
 
@@ -158,8 +139,8 @@ class Operators:
         return handler
 
     def _matrices(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        words = _words(node)
-        if not _told({"T": words.get("T", words.get("Ta"))}):
+        words = words_of(node)
+        if not known_format({"T": words.get("T", words.get("Ta"))}):
             return None
         ends = ("km" if words.get("adj_x") else "mk", "nk" if words.get("adj_y") else "kn")
 
@@ -172,7 +153,7 @@ class Operators:
         return self._contraction(node, follows, labels)
 
     def _einsum(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        words = _words(node)
+        words = words_of(node)
         equation = words["equation"]
         text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
         ins, _, out = text.partition("->")
@@ -180,7 +161,7 @@ class Operators:
         if "." in text or not comma or any(len({*part}) < len(part) for part in (one, two, out)):
             return None
         alone = [n for n in {*one, *two} if n not in out and (n not in one or n not in two)]
-        if "," in two or alone or not _told(words):
+        if "," in two or alone or not known_format(words):
             return None
         return self._contraction(node, follows, lambda *_: (one, two, out))
 
@@ -192,7 +173,7 @@ class Operators:
     ) -> Handler:
         """A product of two operands, along the first axis of one or of both."""
         as_it_is, left = once(node), self._plain(node, BATCH)
-        name = " ".join([node.op, *map(_plainly, _extra(node))])
+        name = " ".join([node.op, *map(plainly, extra_of(node))])
 
         def straight(x: Any, w: Any) -> Any:
             return as_it_is([x, w])[0]
@@ -205,14 +186,14 @@ class Operators:
             if any(0 in one.shape for one in read):
                 return as_it_is(read)
             paired, kind = all(follows), read[0].dtype
-            if told is None or not _along_first(told, follows):
+            if told is None or not along_first(told, follows):
                 return left(read)
             turned = follows[1] and not paired
             shapes = tuple(
                 tuple(one.shape)[1:] if along else tuple(one.shape)
                 for one, along in zip(read, follows, strict=True)
             )
-            if paired and not _fit(told, read):
+            if paired and not fits(told, read):
                 return left(read)
             one, two = told[0][follows[0] :], told[1][follows[1] :]
 
@@ -232,9 +213,9 @@ class Operators:
         return handler
 
     def _convolution(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        words, back = _words(node), node.op in TRANSPOSED
+        words, back = words_of(node), node.op in TRANSPOSED
         where = 2 if back else 0
-        if follows[1] or not follows[where] or not _told(words) or not _last(words):
+        if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
             return None
         as_it_is = once(node)
 
@@ -256,8 +237,8 @@ class Operators:
     # samples
 
     def _of_samples(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        words = _words(node)
-        if any(follows[1:]) or words.get("is_training") or not _last(words):
+        words = words_of(node)
+        if any(follows[1:]) or words.get("is_training") or not channels_last(words):
             return None
         return self._along(node, follows)
 
@@ -267,7 +248,9 @@ class Operators:
 
     def _along(self, node: Node, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
-        extra = (_digest(_words(node)["f"]),) if node.op in CALLS else map(_plainly, _extra(node))
+        extra = (
+            (digest_of(words_of(node)["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
+        )
         name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
         left = self._plain(node, UNKNOWN)
 
@@ -283,19 +266,19 @@ class Operators:
             def function(*given: Any) -> Any:
                 samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
                 found = run(
-                    _called(node),
+                    called_name(node),
                     [next(samples if along else held) for along in follows],
-                    _attributes(node),
+                    attributes_of(node),
                     node.count,
                 )
                 more[:] = found[1:]
                 return found[0]
 
-            sizes = tuple(map(_size, rest))
+            sizes = tuple(map(size_of, rest))
 
             def make() -> Samples:
                 positive = node.op in NORMALISED
-                held = [_parameter(one, at, positive) for at, one in enumerate(rest)]
+                held = [spread_parameter(one, at, positive) for at, one in enumerate(rest)]
                 said = " ".join([name, *(f"({size})" for size in sizes)])
                 made = Samples(said, shapes, xs[0].dtype, function, tuple(one for one, _ in held))
                 made.variables = [variable for _, variable in held]
@@ -308,8 +291,8 @@ class Operators:
         return handler
 
     def _reduction(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        words = _words(node)
-        if not _told(words):
+        words = words_of(node)
+        if not known_format(words):
             return None
         name, attributes = node.op, tuple(node.attributes)
         as_it_is, left = once(node), self._plain(node, "it adds over the batch")
@@ -342,7 +325,7 @@ class Operators:
         return handler
 
     def _softmax(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        if not _told(_words(node)):
+        if not known_format(words_of(node)):
             return None
         as_it_is = once(node)
 
@@ -363,123 +346,43 @@ class Operators:
     # functions by place
 
     def _by_place(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        return self._element(node, node.op, lambda read: ()) if _told(_words(node)) else None
+        return self._element(node, follows) if known_format(words_of(node)) else None
 
-    def _power(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        """A power whose exponent is one number."""
-        if follows[1] or not _told(_words(node)):
+    def _pair(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        """A function of two elements; where both are the model's, each has its own of each."""
+        if not known_format(words_of(node)) or (node.op == "Pow" and follows[1]):
             return None
-        return self._element(node, node.op, lambda read: (read[1],))
+        return self._element(node, follows)
 
-    def _element(self, node: Node, name: str, rest: Callable[[list[Any]], Tensors]) -> Handler:
+    def _element(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+        """A function by place of one operand or two, of which one may be a single number."""
         as_it_is, left = once(node), self._plain(node, UNKNOWN)
+        name, places = node.op, [at for at, along in enumerate(follows) if along]
 
         def handler(read: list[Any]) -> list[Any]:
-            x, more = read[0], rest(read)
-            if 0 in x.shape:
+            if any(0 in one.shape for one in read):
                 return as_it_is(read)
-            if any(one.shape.rank for one in more):
+            fixed = [one for one, along in zip(read, follows, strict=True) if not along]
+            if any(one.shape.num_elements() != 1 for one in fixed):
                 return left(read)
-            told = name + "".join(f" {one.numpy()}" for one in more)
-            known = self._known(
-                (told, x.dtype),
-                lambda: ByPlace(told, x.dtype, lambda flat: as_it_is([flat, *more])[0]),
+            xs = [read[at] for at in places]
+            shape = (
+                xs[0].shape if len(xs) == 1 else tf.broadcast_static_shape(*(x.shape for x in xs))
             )
-            return [tf.reshape(known((tf.reshape(x, (-1,)),)), x.shape)]
+            told = " ".join([name, *(f"{places} {one.numpy()}" for one in fixed)])
+
+            def function(*flat: Any) -> Any:
+                given, rest = iter(flat), iter(fixed)
+                return as_it_is([next(given if along else rest) for along in follows])[0]
+
+            known = self._known(
+                (told, xs[0].dtype, len(xs)),
+                lambda: ByPlace(told, xs[0].dtype, function, len(xs)),
+            )
+            flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
+            return [tf.reshape(known(tuple(tf.reshape(x, (-1,)) for x in flat)), shape)]
 
         return handler
-
-
-def _words(node: Node) -> dict[str, Any]:
-    return dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-
-
-def _told(words: dict[str, Any]) -> bool:
-    """Whether it computes in a floating-point format that is known."""
-    return words.get("T") in FORMATS
-
-
-def _last(words: dict[str, Any]) -> bool:
-    """Whether channels are last, so that samples and places are where they are looked for."""
-    return words.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC", "NHWC", "NDHWC")
-
-
-TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "config_proto")
-
-
-def _extra(node: Node) -> list[Any]:
-    """Attributes that decide what is computed, besides types."""
-    words = _words(node)
-    return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
-
-
-def _plainly(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
-    """Whether the first axis of what depends on the batch is the first one that comes out."""
-    first = labels[2][:1]
-    each = zip(labels[:2], follows, strict=True)
-    return all(part[:1] == first if along else first not in part for part, along in each)
-
-
-def _called(node: Node) -> str:
-    return str(_words(node)["f"]) if node.op in CALLS else node.op
-
-
-def _attributes(node: Node) -> tuple[Any, ...]:
-    if node.op not in CALLS:
-        return tuple(node.attributes)
-    pairs = context.context().function_call_options.as_attrs().items()
-    return tuple(one for pair in pairs for one in pair)
-
-
-def _fit(labels: tuple[str, str, str], read: list[Any]) -> bool:
-    """Whether each letter has one size, so that nothing is repeated."""
-    sizes: dict[str, int] = {}
-    for part, one in zip(labels, read, strict=False):
-        for letter, size in zip(part, one.shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                return False
-    return True
-
-
-def _digest(name: str) -> str:
-    """What a function does, without the names that TensorFlow gave."""
-    made = hashlib.sha256()
-    for node in context.context().get_function_def(name).node_def:
-        kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
-        made.update(f"{node.op} {len(node.input)}".encode())
-        for word, value in kept:
-            made.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
-    return made.hexdigest()[:8]
-
-
-def _size(one: Any) -> str:
-    """What of a parameter decides an operation: of whole numbers their values."""
-    if one.dtype == tf.resource:
-        held = one._handle_data.shape_and_type[0]
-        return "x".join(str(axis.size) for axis in held.shape.dim)
-    if one.dtype in FORMATS:
-        return "x".join(map(str, one.shape))
-    return " ".join(map(str, array(one).reshape(-1).tolist()))
-
-
-def _parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
-    """Spread numbers in place of weights, and the variable that holds them, if one does."""
-    handle = one.dtype == tf.resource
-    held = one._handle_data.shape_and_type[0] if handle else None
-    dtype = one.dtype if held is None else tf.as_dtype(held.dtype)
-    if dtype not in FORMATS:
-        return one, None
-    shape = tuple(one.shape) if held is None else tuple(axis.size for axis in held.shape.dim)
-    values = spread(7 + at, "w", shape, 2)
-    made = tensor(np.abs(values) if positive else values, dtype)
-    variable = tf.Variable(made, trainable=False) if handle else None
-    return (made if variable is None else variable.handle), variable
 
 
 def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:

@@ -109,6 +109,17 @@ def test_a_transformer_keeps_its_bits_along_the_batch():
     assert report.limited and "along the batch alone" in repr(report)
 
 
+def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
+    """A vector and its tail differ in the sign of a maximum of zeros, and in subnormal numbers."""
+    plain = built(lambda x: L.Concatenate()([L.ReLU()(x), L.Maximum()([x, -x])]), 5)
+    model, _ = stable.invariant(plain, range(1, 17), strict=True)
+    odd = np.array([0, -0.0, 1e-40, -1e-40, 1.5], "float32")
+    x = np.random.default_rng(0).choice(odd, (16, 5))
+    whole = np.asarray(model(x)).view(np.uint32)
+    for count in range(1, 16):
+        assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
+
+
 class Odd(L.Layer):
     def call(self, x):
         return tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
