@@ -10,12 +10,14 @@ order or rounding, held at every place of the call, against the bits of the chos
 (``classes``). What was checked is kept in a table, which travels as JSON (``table``). Of matrix
 products and convolutions the order itself can be asked: see ``certify``.
 
-``torch_calls`` has the operations of PyTorch, ``torch_model`` the mode in which a model runs them.
+``torch_calls`` has the operations of PyTorch, ``torch_model`` the mode in which a model runs them;
+``tensorflow_calls`` those of TensorFlow, ``keras_model`` the model that runs them one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from probe.errors import InputError
@@ -39,7 +41,8 @@ def invariant(
 ) -> tuple[Any, Report]:
     """Returns a model whose result for a sample does not depend on its neighbours, and a report.
 
-    ``model``: a ``torch.nn.Module`` in evaluation mode; the answer shares its weights. ``sizes``:
+    ``model``: a ``torch.nn.Module`` in evaluation mode, or a ``keras.Model`` on TensorFlow; the
+    answer shares its weights, and is of the same kind. ``sizes``:
     the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
     that is padded behind an attention mask. Any other size works as well. ``like``: ``"largest"``
     keeps the bits that the unchanged model gives at the largest of these sizes; ``"cheapest"``
@@ -61,14 +64,27 @@ def invariant(
         why = "it is of functions and files that are run whole"
         name = "threads" if batched is None else "batched"
         raise InputError(name, threads if batched is None else batched, why, "leave it out")
-    if not type(model).__module__.partition(".")[0] or not hasattr(model, "named_modules"):
-        name = type(model).__name__
-        raise InputError(
-            "model", name, "only PyTorch modules are supported", "give a torch.nn.Module"
-        )
-    from probe.invariant import torch_model
+    return _library(model).made(model, _sizes(sizes), like, strict, example, table)
 
-    return torch_model.made(model, _sizes(sizes), like, strict, example, table)
+
+def _library(model: Any) -> Any:
+    """The module of the model's library. InputError: there is none."""
+    kinds = {one.__module__.partition(".")[0] for one in type(model).__mro__}
+    if "keras" in kinds:
+        import keras
+
+        backend = keras.backend.backend()
+        if backend not in ("tensorflow", "torch"):
+            why = f"Keras computes with {backend}, and only TensorFlow and PyTorch are covered"
+            todo = "set KERAS_BACKEND=tensorflow"
+            raise InputError("model", type(model).__name__, why, todo)
+        if backend == "tensorflow":
+            return import_module("probe.invariant.keras_model")
+    if "torch" in kinds:
+        return import_module("probe.invariant.torch_model")
+    name, why = type(model).__name__, "it is not a model or program that can be run here"
+    todo = "give a torch.nn.Module, a keras.Model, a function, or the path of a model file"
+    raise InputError("model", name, why, todo)
 
 
 def _sizes(given: Iterable[int] | Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:

@@ -7,10 +7,11 @@ and a larger one, and both have to add every output alike.
 
 from __future__ import annotations
 
+from typing import Any
+
 from probe.case import Case
 from probe.errors import ProbeError
 from probe.invariant.classes import Entry
-from probe.invariant.torch_calls import FORMATS, Convolution, Linear, Rows
 from probe.launch import InlineSession
 from probe.order import certificate
 from probe.order.orders import Orders, reveal
@@ -20,56 +21,27 @@ AT_MOST = 32  # the size of the larger call
 OUTPUTS = 1 << 18  # of one call that is asked
 
 
-def case_of(operation: Rows) -> Case | None:
-    """The case of one sample; None where there is none."""
-    if isinstance(operation, Linear) and not operation.turned:
-        return Case(
-            "dense",
-            in_channels=operation.channels,
-            filters=operation.filters,
-            dtype=FORMATS[operation.dtype],
-            bias="normal" if operation.bias else None,
-        )
-    if not isinstance(operation, Convolution) or operation.transposed:
-        return None
-    rank, words = len(operation.shape) - 1, operation.words
-    if rank == 3 or any(isinstance(words.get(name), str) for name in ("padding",)):
-        return None
-    return Case(
-        f"conv{rank}d",
-        "x".join(map(str, operation.weights[2:])),
-        operation.shape[0],
-        operation.weights[0],
-        stride=_each(words.get("stride", 1), rank),
-        dilation=_each(words.get("dilation", 1), rank),
-        groups=words.get("groups", 1),
-        padding=[(zeros, zeros) for zeros in _each(words.get("padding", 0), rank)],
-        height=operation.shape[1] if rank == 2 else None,
-        length=operation.shape[-1],
-        dtype=FORMATS[operation.dtype],
-        bias="normal" if operation.bias else None,
-    )
-
-
 class _Here(InlineSession):
-    """PyTorch as it is in this process, with the variables that it was started with."""
+    """A library as it is in this process, with the variables that it was started with."""
 
     def __init__(self, where: Target) -> None:
         super().__init__(where)
         self.variables = {}
 
 
-def _each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
-    return (value,) * rank if isinstance(value, int) else tuple(value)
-
-
-def certify(operation: Rows, entry: Entry, threads: int, budget: int = certificate.BUDGET) -> str:
+def certify(
+    operation: Any,
+    entry: Entry,
+    threads: int,
+    budget: int = certificate.BUDGET,
+    library: str = "torch",
+) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
     ``entry``: with sizes that were checked for so many threads. It is noted there too.
     """
     usable = [size for size, mark in entry.marks.get(threads, {}).items() if mark == entry.chosen]
-    case = case_of(operation)
+    case = operation.case()
     said = "not certified: "
     if case is None or not usable or not entry.chosen:
         said += "no sum that can be tested" if case is None else "no size was checked"
@@ -77,15 +49,20 @@ def certify(operation: Rows, entry: Entry, threads: int, budget: int = certifica
         sizes = sorted(
             {min(usable), max(size for size in usable if size <= max(AT_MOST, min(usable)))}
         )
-        said = _asked(case, sizes, threads, budget)
+        said = _asked(case, sizes, _target(library, threads), budget)
     entry.certified[str(threads)] = said
     return said
 
 
-def _asked(case: Case, sizes: list[int], threads: int, budget: int) -> str:
+def _target(library: str, threads: int) -> Target:
+    """TensorFlow's threads are those that it was started with."""
+    return Target.parse(library if library == "tensorflow" else f"{library},threads={threads}")
+
+
+def _asked(case: Case, sizes: list[int], where: Target, budget: int) -> str:
     found: list[Orders] = []
     try:
-        with _Here(Target.parse(f"torch,threads={threads}")) as session:
+        with _Here(where) as session:
             for size in sizes:
                 at = case.with_(batch=size)
                 if size * at.filters * at.summands > OUTPUTS * at.summands:

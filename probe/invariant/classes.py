@@ -154,7 +154,7 @@ class Sizes:
         pieces = self.operation.pieces
         if (not pieces or count <= pieces[0]) and self.usable(count):
             return (Piece(0, count, count),)
-        piece = self._largest_piece()
+        piece = self._largest_piece() if pieces and count > min(pieces) else 0
         if piece and count > piece:
             whole, rest = divmod(count, piece)
             alike = [Piece(number * piece, piece, piece) for number in range(whole)]

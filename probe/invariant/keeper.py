@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-import torch
-
-from probe.invariant.classes import Entry, Plan, Sizes
+from probe.invariant.classes import Entry, Operation, Plan, Sizes
 from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, anew
-from probe.invariant.torch_calls import Rows, Runner, Tensors
 
 ASKED = 6  # operations whose telling operands are kept
+
+
+class Rows(Operation, Protocol):
+    """An operation as it is checked and as it is run."""
+
+    def call(self, samples: Any, parameters: Any) -> Any:
+        """The library's call."""
+
+    def forget(self) -> None:
+        """Gives back the memory of the operands."""
+
+
+class Library(Protocol):
+    """What differs from library to library; a module is one."""
+
+    Runner: Any
+    """Makes of an operation what calls it by a plan."""
+
+    def threads(self) -> int:
+        """How many there are within an operation."""
+
+    def with_threads(self, count: int) -> AbstractContextManager[int]:
+        """With so many threads, if that can be set; gives how many there are then."""
 
 
 class Known:
     """An operation with one number of threads, ready to run."""
 
     def __init__(self, operation: Rows, sizes: Sizes, keeper: Keeper) -> None:
-        self.sizes, self.keeper, self.run = sizes, keeper, Runner(operation)
+        self.sizes, self.keeper = sizes, keeper
+        self.run = keeper.library.Runner(operation)
         self.plans = sizes.plans
 
     def plan(self, count: int) -> Plan | None:
@@ -30,12 +52,12 @@ class Known:
             self.keeper.remember(self.run.operation)
         return found
 
-    def __call__(self, samples: Tensors, parameters: Tensors = ()) -> Any:
+    def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
         """The operation in its class; as it is, and reported, where there is no way."""
         count = len(samples[0])
         plan = self.plans.get(count) or self.plan(count)
         if plan is None:
-            threads = torch.get_num_threads()
+            threads = self.keeper.library.threads()
             why = f"no size was found at which {threads} threads give the chosen bits everywhere"
             self.keeper.leave(self.run.operation.key, why)
             return self.run.operation.call(samples, parameters)
@@ -45,8 +67,9 @@ class Known:
 class Keeper:
     """All operations of one model. ``threads``: with which classes are chosen."""
 
-    def __init__(self, table: Table, strict: bool) -> None:
+    def __init__(self, table: Table, strict: bool, library: Library) -> None:
         self.table, self.strict, self.report = table, strict, Report(table)
+        self.library = library
         self.threads = table.threads
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
@@ -60,13 +83,13 @@ class Keeper:
             raise NotInvariant(operation, why)
         self.report.left.setdefault(operation, why)
 
-    def known(self, operation: Rows, axis: str) -> Known:
-        """An operation with the threads there are now; ``axis``: as of ``_wanted``."""
+    def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
+        """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
         with self.lock:
-            threads = torch.get_num_threads()
+            threads = self.library.threads()
             there = operation.key in self.table.entries
             entry = self.table.entries.setdefault(operation.key, Entry())
-            self._settle(operation, entry, axis, there)
+            self._settle(operation, entry, self._wanted(axis, each), there)
             sizes = Sizes(operation, entry, threads)
             if (operation.key, threads) not in self._settled:
                 self.table.recheck(sizes)
@@ -82,36 +105,35 @@ class Keeper:
         while len(self._asked) > ASKED:
             self._asked.popitem(last=False)[1].forget()
 
-    def _settle(self, operation: Rows, entry: Entry, axis: str, there: bool) -> None:
+    def _settle(
+        self, operation: Rows, entry: Entry, wanted: tuple[int, str, list[int]], there: bool
+    ) -> None:
         """Chooses the class with the number of threads that there was when the model was made.
 
         ``there``: it stands in the table that was read, and is checked.
         """
         if (operation.key, self.threads) in self._settled:
             return
-        now = torch.get_num_threads()
-        try:
-            torch.set_num_threads(self.threads)
-            sizes = Sizes(operation, entry, self.threads)
+        with self.library.with_threads(self.threads) as threads:
+            sizes = Sizes(operation, entry, threads)
             if there:
                 self.table.recheck(sizes)
-                anew(sizes, *self._wanted(axis), self.table.notes)
+                anew(sizes, *wanted, self.table.notes)
             else:
-                sizes.choose(*self._wanted(axis))
+                sizes.choose(*wanted)
             self.table.notes += [sizes.doubts] if sizes.doubts else []
-        finally:
-            torch.set_num_threads(now)
-        self._settled.add((operation.key, self.threads))
+        self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 
-    def _wanted(self, axis: str) -> tuple[int, str, list[int]]:
+    def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
         """The largest size, which class, and the sizes that count for the cheapest.
 
-        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
+        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths,
+        or ``each`` of a sample where no lengths are given.
         """
-        batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (1,))
+        batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":
             return self.length, "largest", []
         if axis == "batch":
             return self.batch, self.table.like, list(batches)
         wanted = {batch * length for batch in batches for length in lengths}
-        return self.batch * self.length, self.table.like, sorted(wanted)
+        return max(wanted), self.table.like, sorted(wanted)

@@ -75,12 +75,13 @@ class Report:
         ``budget``: the most questions to a summation. Returns what it came to, by operation: words
         that begin with ``certified`` or ``not certified``; of what is no sum nothing.
         """
-        from probe.invariant.certify import case_of, certify
+        from probe.invariant.certify import certify
 
+        library = self.table.environment["library"]
         return {
-            key: certify(operation, self.table.entries[key], threads, budget)
+            key: certify(operation, self.table.entries[key], threads, budget, library)
             for (key, threads), operation in list(self.operations.items())
-            if case_of(operation) is not None
+            if hasattr(operation, "case") and operation.case() is not None
         }
 
     def save(self, path: str | Path) -> None:

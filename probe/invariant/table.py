@@ -15,32 +15,48 @@ from probe.errors import InputError
 from probe.invariant.classes import Entry, Sizes
 
 FORMAT = 1
+VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
 CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
-def environment() -> dict[str, Any]:
-    """What decides which kernels PyTorch takes: none of it names the machine or its user."""
-    import torch
-
+def environment(library: str = "torch") -> dict[str, Any]:
+    """What decides which kernels a library takes: none of it names the machine or its user."""
     from probe.machine import facts
 
     here = facts()
+    found = _torch() if library == "torch" else _tensorflow()
+    chosen = variables((*VARIABLES, *found.pop("prefixes")))
+    processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
+    return {"library": library, **found, **processor, "variables": chosen}
+
+
+def _torch() -> dict[str, Any]:
+    import torch
+
     return {
-        "library": "torch",
         "version": str(torch.__version__),
-        "processor": here["cpu_model"],
-        "isa": here["cpu_isa"],
         "capability": torch.backends.cpu.get_cpu_capability(),
         "mkldnn": bool(torch.backends.mkldnn.enabled),
         "precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "variables": variables(),
+        "prefixes": ("ATEN_",),
     }
 
 
-def variables(
-    prefixes: tuple[str, ...] = ("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_"),
-) -> dict[str, str]:
+def _tensorflow() -> dict[str, Any]:
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.framework import config
+
+    return {
+        "version": str(tf.__version__),
+        "keras": str(keras.__version__),
+        "deterministic": bool(config.is_op_determinism_enabled()),
+        "prefixes": ("TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"),
+    }
+
+
+def variables(prefixes: tuple[str, ...]) -> dict[str, str]:
     """Variables of the environment that libraries read when they choose kernels; no paths."""
     there = sorted(os.environ.items())
     return {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
@@ -76,7 +92,7 @@ class Table:
 
     @classmethod
     def read(cls, path: Path, now: dict[str, Any] | None = None) -> Table:
-        """A table as it was written. InputError: it is none, or one of another format.
+        """A table as it was written. InputError: it is none, or of another format or library.
 
         ``now``: the environment that there is; PyTorch's if not given.
         """
@@ -99,6 +115,9 @@ class Table:
         if number != FORMAT:
             raise InputError("table", path.name, f"its format is {number}, not {FORMAT}")
         now = found.environment
+        if (its := before.get("library")) != now["library"]:
+            why = f"it is of {its}, not of {now['library']}"
+            raise InputError("table", path.name, why, "give another table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
             found.trusted = False
@@ -106,6 +125,25 @@ class Table:
                 f"the table was made with another {', '.join(names)}: all sizes are checked anew"
             )
         return found
+
+    @classmethod
+    def opened(
+        cls,
+        path: str | Path | None,
+        like: str,
+        sizes: dict[str, tuple[int, ...]],
+        threads: int,
+        library: str,
+    ) -> Table:
+        """The table of this path, or a new one. InputError: it is for other sizes."""
+        now = environment(library)
+        if path is None or not Path(path).is_file():
+            return cls(like, sizes, threads, now)
+        kept = cls.read(Path(path), now)
+        if (kept.like, kept.sizes) != (like, sizes):
+            said = f"it is for like={kept.like}, sizes={kept.sizes}"
+            raise InputError("table", Path(path).name, said, "give the same, or another table")
+        return kept
 
     def recheck(self, sizes: Sizes) -> None:
         """Asks some sizes of an operation again; what does not hold is forgotten.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as functional
 
 from probe import ulp
+from probe.case import Case
 from probe.invariant.classes import PIECES, Plan, digest
 from probe.invariant.telling import products, spread
 
@@ -37,6 +39,22 @@ TRANSPOSED = {
     2: functional.conv_transpose2d,
     3: functional.conv_transpose3d,
 }
+
+
+def threads() -> int:
+    """As ``keeper.Library.threads``."""
+    return torch.get_num_threads()
+
+
+@contextmanager
+def with_threads(count: int) -> Iterator[int]:
+    """As ``keeper.Library.with_threads``."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count)
+        yield count
+    finally:
+        torch.set_num_threads(before)
 
 
 def container(y: Any) -> tuple[np.ndarray, str]:
@@ -120,6 +138,10 @@ class Rows:
         with torch.no_grad():
             return digest(answers())
 
+    def case(self) -> Case | None:
+        """The case of one sample, whose order can be asked; None where there is none."""
+        return None
+
     def run(self, size: int) -> Any:
         """As ``classes.Operation.run``."""
         sample, parameters = self.telling(0)
@@ -165,6 +187,18 @@ class Linear(Rows):
             return functional.linear(x, w, b)
         return torch.mm(x, w.t(), out=out) if b is None else torch.addmm(b, x, w.t(), out=out)
 
+    def case(self) -> Case | None:
+        """As ``Rows.case``."""
+        if self.turned:
+            return None
+        return Case(
+            "dense",
+            in_channels=self.channels,
+            filters=self.filters,
+            dtype=FORMATS[self.dtype],
+            bias="normal" if self.bias else None,
+        )
+
 
 class Convolution(Rows):
     """A convolution of one spatial size: samples are those of the batch."""
@@ -204,6 +238,26 @@ class Convolution(Rows):
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
         return self.function(*samples, *parameters, **self.words)
+
+    def case(self) -> Case | None:
+        """As ``Rows.case``."""
+        rank, words = len(self.shape) - 1, self.words
+        if self.transposed or rank == 3 or isinstance(words.get("padding"), str):
+            return None
+        return Case(
+            f"conv{rank}d",
+            "x".join(map(str, self.weights[2:])),
+            self.shape[0],
+            self.weights[0],
+            stride=_each(words.get("stride", 1), rank),
+            dilation=_each(words.get("dilation", 1), rank),
+            groups=words.get("groups", 1),
+            padding=[(zeros, zeros) for zeros in _each(words.get("padding", 0), rank)],
+            height=self.shape[1] if rank == 2 else None,
+            length=self.shape[-1],
+            dtype=FORMATS[self.dtype],
+            bias="normal" if self.bias else None,
+        )
 
 
 class Samples(Rows):
@@ -318,6 +372,10 @@ class ByPlace(Rows):
     def run(self, size: int) -> Any:
         """As ``Rows.run``."""
         return self.function(torch.full((size,), 0.5, dtype=self.dtype))
+
+
+def _each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
 def _said(value: Any) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe.errors import InputError
+from probe.invariant import torch_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.table import Table
@@ -110,13 +111,9 @@ def made(
             "model", name, "only PyTorch modules are supported", "give a torch.nn.Module"
         )
     require_evaluation(model)
-    kept = Table(like, sizes, torch.get_num_threads())
-    if table is not None and Path(table).is_file():
-        kept = Table.read(Path(table))
-        if (kept.like, kept.sizes) != (like, sizes):
-            said = f"it is for like={kept.like}, sizes={kept.sizes}"
-            raise InputError("table", Path(table).name, said, "give the same, or another table")
-    keeper = Keeper(kept, strict)
+    require_uncompiled(model)
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), "torch")
+    keeper = Keeper(kept, strict, torch_calls)
     parts = tuple(model.modules())
     if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
         kept.notes.append(FAST)
@@ -129,10 +126,35 @@ def made(
         with torch.no_grad(), functions:
             return inner(*args, **kwargs)
 
-    found.forward = forward
+    found.forward = Uncompiled(forward)
     if example is not None:
         found(*(example if isinstance(example, tuple) else (example,)))
     return found, keeper.report
+
+
+COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
+
+
+def require_uncompiled(model: Any) -> None:
+    """InputError for a model with a part that is compiled: that is one program, not operations."""
+    for name, part in model.named_modules():
+        compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(part, "_orig_mod"):
+            why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"
+            raise InputError("model", type(model).__name__, why, "give it before torch.compile")
+
+
+class Uncompiled:
+    """A function that ``torch.compile`` leaves as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._apart: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._apart is None and "torch._dynamo" in sys.modules:
+            self._apart = torch.compiler.disable(self.function, reason=COMPILED)
+        return (self._apart or self.function)(*args, **kwargs)
 
 
 def require_evaluation(model: Any) -> None:

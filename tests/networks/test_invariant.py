@@ -282,3 +282,20 @@ def test_mistaken_words_are_one_line(torch, words, why):
 def test_no_module_is_one_line():
     with pytest.raises(InputError, match="model=int"):
         stable.invariant(3)
+
+
+@pytest.mark.slow
+def test_compiling_an_invariant_model_leaves_its_bits(torch):
+    nn = torch.nn
+    model, _ = stable.invariant(nn.Sequential(nn.Linear(40, 24), nn.GELU()).eval(), [16])
+    x = torch.randn(16, 40)
+    whole, compiled = model(x), torch.compile(model, backend="eager")
+    assert differing(torch, compiled(x), whole) == 0
+    assert differing(torch, compiled(x[3:4]), whole[3:4]) == 0
+
+
+def test_a_model_with_a_compiled_part_is_one_line(torch):
+    part = torch.nn.Linear(3, 3)
+    part.compile(backend="eager")
+    with pytest.raises(InputError, match="0 is compiled"):
+        stable.invariant(torch.nn.Sequential(part).eval())

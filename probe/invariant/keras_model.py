@@ -1,0 +1,172 @@
+"""A Keras model, on TensorFlow, whose every operation is run in its class of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from probe import ulp
+from probe.errors import InputError, ProbeError
+from probe.invariant import tensorflow_calls
+from probe.invariant.keeper import Keeper
+from probe.invariant.report import Report
+from probe.invariant.table import Table
+from probe.invariant.tensorflow_calls import FORMATS, container
+from probe.invariant.tensorflow_operations import Operators
+from probe.recorders.tensorflow_values import tensors
+
+
+class Traced(NamedTuple):
+    """The model's function for inputs of one kind. ``packed``: its outputs, to be filled in."""
+
+    function: Any
+    captured: Sequence[Any]
+    packed: Any
+
+
+class Invariant(keras.Model):
+    """A model with the layers and weights of another, run operation by operation.
+
+    Called eagerly, or in ``predict``, it gives the same bits for a sample at every batch. In a
+    ``tf.function`` it is a call of Python, with the same bits; XLA and saved models can't have it.
+    """
+
+    def __init__(self, inner: Any, operators: Operators) -> None:
+        super().__init__(name=inner.name, dtype=inner.dtype_policy)
+        self.inner, self.trainable = inner, False
+        self._operators, self._traced = operators, dict[Any, Traced]()
+        self.run_eagerly, self.jit_compile, self.built = True, False, True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model's own. What is refused is said in one line, without Keras' own words."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            found: BaseException | None = error
+            while found is not None and not isinstance(found, ProbeError):
+                found = found.__context__
+            if found is None:
+                raise
+            raise found from None
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """InputError: it is for inference."""
+        refuse_training()
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """As the model's own call. InputError in training."""
+        if training:
+            refuse_training()
+        flat = [tf.convert_to_tensor(one) for one in tf.nest.flatten(inputs)]
+        traced = self._function(inputs, flat)
+        shapes = [one.shape for one in traced.function.outputs]
+        if not tf.executing_eagerly():
+            return self._inside(traced, flat, shapes)
+        return tf.nest.pack_sequence_as(traced.packed, self._run(traced, flat))
+
+    def _run(self, traced: Traced, flat: Sequence[Any]) -> list[Any]:
+        given = [*flat, *traced.captured]
+        follows = tuple(at < len(flat) for at in range(len(given)))
+        return self._operators(traced.function.name.decode(), given, follows)
+
+    def _inside(self, traced: Traced, flat: Sequence[Any], shapes: Sequence[Any]) -> Any:
+        """In a graph: a call of Python, where the sizes are known when it runs."""
+        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+        if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            why = "XLA would compile it into another program, whose bits are not kept"
+            raise InputError("model", self.name, why, "call it without jit_compile")
+        kinds = [one.dtype for one in traced.function.outputs]
+        found = tf.py_function(lambda *given: self._run(traced, given), flat, kinds)
+        for one, shape in zip(found, shapes, strict=True):
+            one.set_shape(shape)
+        return tf.nest.pack_sequence_as(traced.packed, found)
+
+    def _function(self, inputs: Any, flat: Sequence[Any]) -> Traced:
+        """The model's function: its graph has an open batch."""
+        kinds = tuple((one.dtype, tuple(one.shape.as_list()[1:])) for one in flat)
+        key = str(tf.nest.map_structure(lambda _: 0, inputs)), kinds
+        if key not in self._traced:
+            with tf.init_scope():
+                self._traced[key] = _traced(self.inner, inputs, kinds)
+        return self._traced[key]
+
+
+def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None, ...]]]) -> Traced:
+    open_ = [tf.TensorSpec((None, *shape), dtype) for dtype, shape in kinds]
+    packed: list[Any] = []
+
+    def function(*flat: Any) -> Any:
+        found = model(tf.nest.pack_sequence_as(inputs, flat), training=False)
+        packed[:] = [tf.nest.map_structure(lambda _: 0, found)]
+        return tf.nest.flatten(found)
+
+    made = tf.function(function, autograph=False).get_concrete_function(*open_)
+    return Traced(made, [outer for outer, _ in made.graph.captures], packed[0])
+
+
+def made(
+    model: Any,
+    sizes: dict[str, tuple[int, ...]],
+    like: str,
+    strict: bool,
+    example: Any,
+    table: Any,
+) -> tuple[Any, Report]:
+    """As ``probe.invariant.invariant``, of checked sizes."""
+    if tf.config.list_logical_devices("GPU"):
+        why = "TensorFlow sees a GPU, and only processors are covered"
+        raise InputError("model", type(model).__name__, why, "hide it: CUDA_VISIBLE_DEVICES=-1")
+    if not isinstance(model, keras.Model):
+        why = "a layer alone is no model"
+        raise InputError("model", type(model).__name__, why, "give keras.Sequential([layer])")
+    given = example if isinstance(example, tuple) else (example,)
+    if len(given) > 1:
+        why = "a Keras model takes one argument, which may be a list or a dict"
+        raise InputError("example", len(given), why)
+    kept = Table.opened(table, like, sizes, tensorflow_calls.threads(), "tensorflow")
+    keeper = Keeper(kept, strict, tensorflow_calls)
+    if not model.built:
+        if example is None:
+            why = "it has no weights yet, since it has never been called"
+            raise InputError("model", model.name, why, "call it once, or give an example")
+        model(given[0], training=False)
+    found = Invariant(model, Operators(keeper))
+    if example is not None:
+        _compare(model, found, given[0], keeper)
+    return found, keeper.report
+
+
+def _compare(model: Any, found: Invariant, example: Any, keeper: Keeper) -> None:
+    """Runs the example; notes whether the plain model's bits at the largest batch are kept."""
+    found(example)
+    if keeper.table.like != "largest":
+        return
+    held = tf.nest.map_structure(lambda one: _enough(one, keeper.batch), example)
+    pairs = zip(tensors(model(held, training=False)), tensors(found(held)), strict=True)
+    apart = sum(
+        int(ulp.apart(container(plain)[0], *container(ours), zeros="differ").sum())
+        for plain, ours in pairs
+        if plain.dtype in FORMATS
+    )
+    if apart:
+        keeper.table.notes.append(
+            f"called eagerly with a batch of {keeper.batch} samples, the plain model gives other "
+            f"bits for {apart} numbers of the example's"
+        )
+
+
+def _enough(one: Any, count: int) -> Any:
+    """So many samples: those that there are, again and again."""
+    one = tf.convert_to_tensor(one)
+    return tf.gather(one, np.arange(count) % len(one))
+
+
+def refuse_training() -> None:
+    """InputError."""
+    why = "training is not covered: it has dropout, and statistics of the batch"
+    raise InputError("training", True, why, "call it for inference: model(x), model.predict(x)")

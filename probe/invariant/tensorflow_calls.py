@@ -1,0 +1,348 @@
+"""TensorFlow's operations as they are checked and as they are run: the same calls for both.
+
+Tensors begin at whole multiples of 64 bytes (TensorFlow copies what doesn't), so that the place in
+memory is no question here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from probe import floats
+from probe.case import Case
+from probe.invariant.classes import PIECES, Plan, digest
+from probe.invariant.telling import products, spread
+from probe.recorders.tensorflow_values import array, run
+
+SETS = 3
+"""Sets of telling operands; each is held at every place of the call."""
+
+CONSTANT = 1.37  # whose products are not exact in any format
+
+FORMATS = {
+    tf.float32: "float32",
+    tf.float64: "float64",
+    tf.float16: "float16",
+    tf.bfloat16: "bfloat16",
+}
+Tensors = tuple[Any, ...]
+
+
+def threads() -> int:
+    """As ``keeper.Library.threads``: they are fixed where TensorFlow runs its first operation."""
+    return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def with_threads(count: int) -> Iterator[int]:
+    """As ``keeper.Library.with_threads``: those that there are."""
+    yield threads()
+
+
+def container(y: Any) -> tuple[np.ndarray, str]:
+    """A tensor's bits as a container array, and the name of its format."""
+    return array(y), FORMATS[y.dtype]
+
+
+def tensor(values: np.ndarray, dtype: Any) -> Any:
+    """float64 values rounded to a tensor's format."""
+    rounded = floats.nearest(np.asarray(values, np.float64), FORMATS[dtype])
+    return tf.cast(tf.constant(rounded, tf.float64), dtype)
+
+
+def repeated(sample: Tensors, size: int) -> Tensors:
+    """The same sample at every place."""
+    return tuple(tf.repeat(one[None], size, axis=0) for one in sample)
+
+
+class Rows:
+    """An operation whose samples, along axis 0, have nothing to do with each other.
+
+    ``key`` says all that decides its bits but the number of samples.
+    """
+
+    pieces: Sequence[int] = PIECES
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Returns one sample of each input of a set of operands, and the parameters."""
+        raise NotImplementedError
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        """The library's call."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Gives back the memory of the operands."""
+
+    def mark(self, size: int) -> str:
+        """As ``classes.Operation.mark``."""
+
+        def answers() -> Iterator[tuple[np.ndarray, str]]:
+            for number in range(SETS):
+                sample, parameters = self.telling(number)
+                yield container(self.call(repeated(sample, size), parameters))
+
+        return digest(answers())
+
+    def run(self, size: int) -> Any:
+        """As ``classes.Operation.run``."""
+        sample, parameters = self.telling(0)
+        return self.call(repeated(sample, size), parameters)
+
+    def case(self) -> Case | None:
+        """The case of one sample, whose order can be asked; None where there is none."""
+        return None
+
+
+class Product(Rows):
+    """Rows times a matrix: w (channels, filters), or (filters, channels) if it is ``turned``."""
+
+    def __init__(self, channels: int, filters: int, dtype: Any, turned: bool) -> None:
+        super().__init__(f"matmul {channels} -> {filters}{' turned' * turned} {FORMATS[dtype]}")
+        self.channels, self.filters, self.dtype, self.turned = channels, filters, dtype, turned
+        self._words = ("transpose_a", False, "transpose_b", turned, "T", dtype)
+        self._kept: dict[int, tuple[Tensors, Tensors]] = {}
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``."""
+        if number not in self._kept:
+            x, w, _ = products(
+                number, self.channels, self.filters, FORMATS[self.dtype], number == 1
+            )
+            held = tensor(w.T if self.turned else w, self.dtype)
+            self._kept[number] = (tensor(x, self.dtype),), (held,)
+        return self._kept[number]
+
+    def forget(self) -> None:
+        """As ``Rows.forget``."""
+        self._kept.clear()
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        """As ``Rows.call``."""
+        return run("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
+
+    def case(self) -> Case | None:
+        """As ``Rows.case``."""
+        if self.turned:
+            return None
+        dtype = FORMATS[self.dtype]
+        return Case("dense", in_channels=self.channels, filters=self.filters, dtype=dtype)
+
+
+class Contraction(Rows):
+    """Sums of products of two operands, by letters: ``labels`` of both and of the outcome.
+
+    Letters that only the operands have are added over. ``paired``: both operands have samples, and
+    the letters are those of one; else the second is a parameter.
+    """
+
+    pieces = ()
+
+    def __init__(
+        self,
+        name: str,
+        labels: tuple[str, str, str],
+        shapes: tuple[tuple[int, ...], tuple[int, ...]],
+        dtype: Any,
+        paired: bool,
+        function: Callable[..., Any],
+    ) -> None:
+        said = " by ".join("x".join(map(str, shape)) for shape in shapes)
+        super().__init__(f"{name} of {said} {FORMATS[dtype]}")
+        self.labels, self.shapes, self.dtype = labels, shapes, dtype
+        self.paired, self.function = paired, function
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``: the products of each outcome cancel."""
+        one, two, out = self.labels
+        sizes = {
+            letter: size
+            for labels, shape in zip((one, two), self.shapes, strict=True)
+            for letter, size in zip(labels, shape, strict=True)
+        }
+        added = [letter for letter in one if letter in two and letter not in out]
+        free = [letter for letter in two if letter not in one]
+        leaves = math.prod(sizes[letter] for letter in added)
+        filters = math.prod(sizes[letter] for letter in free)
+        x, w, _ = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
+        a = _spread_out(x.reshape([sizes[n] for n in added]), added, one, self.shapes[0])
+        b = w.reshape([sizes[n] for n in (*added, *free)])
+        b = _spread_out(b, [*added, *free], two, self.shapes[1])
+        first, second = tensor(a, self.dtype), tensor(b, self.dtype)
+        return ((first, second), ()) if self.paired else ((first,), (second,))
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        """As ``Rows.call``."""
+        return self.function(*samples, *parameters)
+
+
+def _spread_out(
+    values: np.ndarray, has: Sequence[str], wanted: str, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Axes by letter: those that there are in the wanted order, the others repeated."""
+    inside = [letter for letter in wanted if letter in has]
+    turned = values.transpose([has.index(letter) for letter in inside])
+    each = iter(turned.shape)
+    opened = turned.reshape([next(each) if letter in has else 1 for letter in wanted])
+    return np.broadcast_to(opened, shape)
+
+
+class Convolution(Rows):
+    """A convolution of one spatial size, channels last: samples are those of the batch.
+
+    ``op``: TensorFlow's name of it; ``words``: its attributes. ``sizes``: of one transposed sample.
+    """
+
+    pieces = (64, 32, 128, 16)
+
+    def __init__(
+        self,
+        op: str,
+        shape: tuple[int, ...],
+        weights: tuple[int, ...],
+        dtype: Any,
+        attributes: Sequence[Any],
+        sizes: tuple[int, ...] = (),
+    ) -> None:
+        words: Mapping[str, Any] = dict(zip(attributes[::2], attributes[1::2], strict=True))
+        said = " ".join(f"{name}={_said(words[name])}" for name in NAMED if words.get(name))
+        text = "x".join(map(str, shape)), "x".join(map(str, weights))
+        to = f" to {'x'.join(map(str, sizes))}" * bool(sizes)
+        super().__init__(f"{op} of {text[0]} by {text[1]}{to} {said} {FORMATS[dtype]}")
+        self.op, self.shape, self.weights, self.dtype = op, shape, weights, dtype
+        self.attributes, self.words, self.sizes = attributes, words, sizes
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``."""
+        *kernel, one, two = self.weights
+        name, count = FORMATS[self.dtype], math.prod(kernel)
+        if "Depthwise" in self.op:
+            leaves, filters = count, one * two
+        else:
+            leaves, filters = count * (two if self.sizes else one), one if self.sizes else two
+        _, w, _ = products(number, leaves, filters, name, number == 1, CONSTANT)
+        if self.sizes:
+            w = w.reshape(*kernel, two, one).swapaxes(-1, -2)
+        # one value everywhere keeps the products of a window paired; the last set is of others
+        x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
+        return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        """As ``Rows.call``."""
+        (x,), (w,) = samples, parameters
+        given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)
+        return run(self.op, given, self.attributes, 1)[0]
+
+    def case(self) -> Case | None:
+        """As ``Rows.case``: of those that keep to the words of ``Case``."""
+        rank, padding = len(self.shape) - 1, _word(self.words.get("padding"))
+        if self.op != "Conv2D" or padding not in ("SAME", "VALID"):
+            return None
+        return Case(
+            f"conv{rank}d",
+            "x".join(map(str, self.weights[:rank])),
+            self.shape[-1],
+            self.weights[-1],
+            stride=tuple(self.words["strides"][1:-1]),
+            dilation=tuple(self.words.get("dilations", (1,) * (rank + 2))[1:-1]),
+            groups=self.shape[-1] // self.weights[-2],
+            padding=padding.lower(),
+            height=self.shape[0],
+            length=self.shape[1],
+            dtype=FORMATS[self.dtype],
+        )
+
+
+NAMED = ("strides", "dilations", "padding", "explicit_paddings")
+"""The attributes that are part of a convolution's name."""
+
+
+class Samples(Rows):
+    """Any function of samples along axis 0, whose shapes and options are in its name.
+
+    ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shapes: Sequence[tuple[int, ...]],
+        dtype: Any,
+        function: Callable[..., Any],
+        held: Tensors = (),
+        pieces: Sequence[int] = (),
+    ) -> None:
+        said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
+        super().__init__(f"{name} of {said} {FORMATS[dtype]}")
+        self.shapes, self.dtype, self.function = shapes, dtype, function
+        self.held, self.pieces = held, pieces
+        self.variables: Sequence[Any] = ()  # whose handles are among ``held``
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Spread numbers; in the second set each is followed by itself with the sign turned."""
+        made = []
+        for at, shape in enumerate(self.shapes):
+            values = spread(SETS * at + number, "x", (math.prod(shape),), 4 if number else 2)
+            if number == 1 and not at:
+                values[1::2] = -values[: len(values) // 2 * 2 : 2]
+            made.append(tensor(values.reshape(shape), self.dtype))
+        return tuple(made), self.held
+
+    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+        """As ``Rows.call``."""
+        return self.function(*samples, *parameters)
+
+
+def _word(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _said(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list | tuple) else _word(value)
+
+
+class Runner:
+    """Calls an operation by plans."""
+
+    def __init__(self, operation: Rows) -> None:
+        self.operation = operation
+        self._places: dict[tuple[int, int, int], Any] = {}
+
+    def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
+        """The operation of all samples by the pieces of the plan."""
+        call = self.operation.call
+        if len(plan) == 1:
+            _, count, size = plan[0]
+            if count == size:
+                return call(samples, parameters)
+            y = call(tuple(self._part(one, 0, count, size) for one in samples), parameters)
+            return _cut(y, 0, count)
+        found = []
+        for start, count, size in plan:
+            y = call(tuple(self._part(one, start, count, size) for one in samples), parameters)
+            found.append(y if count == size else _cut(y, 0, count))
+        return tf.concat(found, 0)
+
+    def _part(self, x: Any, start: int, count: int, size: int) -> Any:
+        """Samples from ``start`` on, and copies of the first behind them: no sample is odd."""
+        if count == size:
+            return _cut(x, start, count)
+        key = start, count, size
+        if key not in self._places:
+            at = [*range(start, start + count), *[start] * (size - count)]
+            self._places[key] = tf.constant(at, tf.int32)
+        return tf.gather(x, self._places[key])
+
+
+def _cut(x: Any, start: int, count: int) -> Any:
+    return tf.strided_slice(x, [start], [start + count], [1])

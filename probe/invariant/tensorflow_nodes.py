@@ -1,0 +1,145 @@
+"""TensorFlow's operations by name, and what the attributes and operands of a node say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from probe.invariant.telling import spread
+from probe.invariant.tensorflow_calls import FORMATS, tensor
+from probe.recorders.tensorflow_graphs import CALLS, Node
+from probe.recorders.tensorflow_values import array
+
+EXACT = frozenset(
+    "Abs Add AddV2 All Any ArgMax ArgMin BatchToSpace BatchToSpaceND BiasAdd BroadcastTo Cast Ceil "
+    "CheckNumerics ClipByValue ConcatV2 DepthToSpace Diag DivNoNan DynamicStitch Equal EnsureShape "
+    "ExpandDims Fill Floor Gather GatherNd GatherV2 Greater GreaterEqual Identity IdentityN "
+    "InvertPermutation IsFinite IsInf IsNan LeakyRelu Less LessEqual LogicalAnd LogicalNot "
+    "LogicalOr MatrixBandPart MatrixDiagV3 Max MaxPool MaxPool3D MaxPoolV2 Min "
+    "MirrorPad Mul MulNoNan Neg NotEqual OneHot OnesLike Pack Pad PadV2 PreventGradient Range "
+    "Rank ReadVariableOp RealDiv Reshape ResizeNearestNeighbor ResourceGather Reverse "
+    "ReverseV2 Rint Roll Round Select SelectV2 Shape ShapeN Size Slice Snapshot SpaceToBatch "
+    "SpaceToBatchND SpaceToDepth Split SplitV Square SquaredDifference Squeeze StopGradient "
+    "StridedSlice Sub TensorListConcatV2 TensorListElementShape TensorListFromTensor "
+    "TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve "
+    "TensorListResize TensorListSetItem TensorListStack TensorScatterUpdate Tile TopKV2 Transpose "
+    "Unpack VariableShape Where ZerosLike NoOp Assert VarIsInitializedOp".split()
+)
+"""Operations that move elements or round each result once, or twice in an order that there is no
+choice in (a difference and its square): IEEE 754 leaves no choice, at any place."""
+
+BY_PLACE = frozenset(
+    "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Erf Erfc Erfinv Exp Expm1 Inv Log Log1p "
+    "Reciprocal Relu Relu6 Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh".split()
+)
+"""Functions of one element with a vector body and a tail, in which even -0 > 0 may be decided
+differently, and subnormal numbers be kept."""
+
+OF_SAMPLES = frozenset(
+    "AvgPool AvgPool3D LRN ResizeArea ResizeBicubic ResizeBilinear ScaleAndTranslate".split()
+)
+"""Functions of a sample of the batch, which is axis 0."""
+
+REDUCTIONS = frozenset("EuclideanNorm Mean Prod Sum".split())
+SOFTMAX = frozenset(("LogSoftmax", "Softmax"))
+CONVOLUTIONS = frozenset(("Conv2D", "Conv3D", "DepthwiseConv2dNative"))
+TRANSPOSED = frozenset(("Conv2DBackpropInput", "Conv3DBackpropInputV2"))
+NORMALISED = frozenset(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"))
+MATRICES = frozenset(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"))
+
+
+def words_of(node: Node) -> dict[str, Any]:
+    return dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
+
+
+def known_format(words: dict[str, Any]) -> bool:
+    """Whether it computes in a floating-point format that is known."""
+    return words.get("T") in FORMATS
+
+
+def channels_last(words: dict[str, Any]) -> bool:
+    """Whether channels are last, so that samples and places are where they are looked for."""
+    return words.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC", "NHWC", "NDHWC")
+
+
+TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "config_proto")
+
+
+def extra_of(node: Node) -> list[Any]:
+    """Attributes that decide what is computed, besides types."""
+    words = words_of(node)
+    return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
+
+
+def plainly(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
+    """Whether the first axis of what depends on the batch is the first one that comes out."""
+    first = labels[2][:1]
+    each = zip(labels[:2], follows, strict=True)
+    return all(part[:1] == first if along else first not in part for part, along in each)
+
+
+def called_name(node: Node) -> str:
+    return str(words_of(node)["f"]) if node.op in CALLS else node.op
+
+
+def attributes_of(node: Node) -> tuple[Any, ...]:
+    if node.op not in CALLS:
+        return tuple(node.attributes)
+    pairs = context.context().function_call_options.as_attrs().items()
+    return tuple(one for pair in pairs for one in pair)
+
+
+def fits(labels: tuple[str, str, str], read: list[Any]) -> bool:
+    """Whether each letter has one size, so that nothing is repeated."""
+    sizes: dict[str, int] = {}
+    for part, one in zip(labels, read, strict=False):
+        for letter, size in zip(part, one.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                return False
+    return True
+
+
+def digest_of(name: str) -> str:
+    """What a function does, without the names that TensorFlow gave."""
+    made = hashlib.sha256()
+    for node in context.context().get_function_def(name).node_def:
+        kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
+        made.update(f"{node.op} {len(node.input)}".encode())
+        for word, value in kept:
+            made.update(word.encode() + (b"" if value.func.name else value.SerializeToString()))
+    return made.hexdigest()[:8]
+
+
+def size_of(one: Any) -> str:
+    """What of a parameter decides an operation: of whole numbers their values."""
+    if one.dtype == tf.resource:
+        held = one._handle_data.shape_and_type[0]
+        return "x".join(str(axis.size) for axis in held.shape.dim)
+    if one.dtype in FORMATS:
+        return "x".join(map(str, one.shape))
+    return " ".join(map(str, array(one).reshape(-1).tolist()))
+
+
+def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
+    """Spread numbers in place of weights, and the variable that holds them, if one does."""
+    handle = one.dtype == tf.resource
+    held = one._handle_data.shape_and_type[0] if handle else None
+    dtype = one.dtype if held is None else tf.as_dtype(held.dtype)
+    if dtype not in FORMATS:
+        return one, None
+    shape = tuple(one.shape) if held is None else tuple(axis.size for axis in held.shape.dim)
+    values = spread(7 + at, "w", shape, 2)
+    made = tensor(np.abs(values) if positive else values, dtype)
+    variable = tf.Variable(made, trainable=False) if handle else None
+    return (made if variable is None else variable.handle), variable

@@ -1,0 +1,392 @@
+"""What becomes of each of TensorFlow's operations: run in its class, known to be exact, or left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from probe.invariant.keeper import Keeper, Known
+from probe.invariant.tensorflow_calls import (
+    FORMATS,
+    Contraction,
+    Convolution,
+    Product,
+    Rows,
+    Samples,
+)
+from probe.invariant.tensorflow_nodes import (
+    BY_PLACE,
+    CONVOLUTIONS,
+    EXACT,
+    MATRICES,
+    NORMALISED,
+    OF_SAMPLES,
+    REDUCTIONS,
+    SOFTMAX,
+    TRANSPOSED,
+    along_first,
+    attributes_of,
+    called_name,
+    channels_last,
+    digest_of,
+    extra_of,
+    fits,
+    known_format,
+    plainly,
+    size_of,
+    spread_parameter,
+    words_of,
+)
+from probe.invariant.tensorflow_places import ByPlace
+from probe.invariant.tensorflow_program import Handler, Program, once
+from probe.recorders.tensorflow_graphs import CALLS, Node
+from probe.recorders.tensorflow_values import array, run
+
+ROWS = (1 << 14, 1 << 12)
+"""Pieces of what is computed row by row, in one pass over memory."""
+
+UNKNOWN = "it is not known whether its bits depend on batch, length or place"
+BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
+FIXED = "lengths are part of an operation's shape: along the batch alone"
+
+
+class Operators:
+    """One model's operations, by the nodes that call them."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.kept: dict[Any, Known] = {}
+        self.samples = 1
+        self.program = Program(self.handler)
+        self.own: dict[str, Callable[[Node, tuple[bool, ...]], Handler | None]] = {
+            "MatMul": self._matmul,
+            "Einsum": self._einsum,
+            **dict.fromkeys(("Maximum", "Minimum", "Pow"), self._pair),
+            **dict.fromkeys(MATRICES, self._matrices),
+            **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, self._convolution),
+            **dict.fromkeys(OF_SAMPLES | NORMALISED, self._of_samples),
+            **dict.fromkeys(CALLS, self._compiled),
+            **dict.fromkeys(REDUCTIONS, self._reduction),
+            **dict.fromkeys(SOFTMAX, self._softmax),
+            **dict.fromkeys(BY_PLACE, self._by_place),
+        }
+
+    def handler(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+        """What runs a node. ``follows``: which of its inputs depend on the model's inputs."""
+        if node.op in EXACT or not any(follows):
+            return once(node)
+        make = self.own.get(node.op)
+        found = make(node, follows) if make else None
+        return self._plain(node, UNKNOWN) if found is None else found
+
+    def _plain(self, node: Node, why: str) -> Handler:
+        """Runs a node as it is, and reports it if there are floating-point numbers in it."""
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            found = as_it_is(read)
+            if any(one.dtype.is_floating or one.dtype.is_complex for one in (*read, *found)):
+                shapes = ", ".join("x".join(map(str, one.shape)) for one in read)
+                self.keeper.leave(f"{node.op} of {shapes}", why)
+            return found
+
+        return handler
+
+    def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
+        """Runs a function by its name; the first of ``given`` has a sample a row."""
+        self.samples = max(1, int(given[0].shape[0]))
+        return self.program(name, given, follows)
+
+    def _known(self, key: tuple[Any, ...], make: Callable[[], Rows], rows: int = 0) -> Known:
+        """An operation by what it is called with; ``rows``: how many there are, if any are."""
+        found = self.kept.get(key)
+        if found is None:
+            axis, each = "rows" if rows else "batch", max(1, rows // self.samples)
+            found = self.kept[key] = self.keeper.known(make(), axis, each)
+        return found
+
+    def _limit(self, known: Known) -> None:
+        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
+        key, keeper = known.run.operation.key, self.keeper
+        if "length" in keeper.table.sizes and key not in keeper.report.limited:
+            if keeper.strict:
+                keeper.leave(key, FIXED)
+            keeper.report.limited[key] = FIXED
+
+    # sums of products
+
+    def _matmul(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        words = words_of(node)
+        if follows[1] or words.get("transpose_a") or not known_format(words):
+            return None
+        turned, as_it_is = bool(words.get("transpose_b")), once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, w = read
+            if 0 in (*x.shape, *w.shape):
+                return as_it_is(read)
+            channels, filters = tuple(w.shape)[::-1] if turned else tuple(w.shape)
+            known = self._known(
+                ("matmul", channels, filters, x.dtype, turned),
+                lambda: Product(channels, filters, x.dtype, turned),
+                len(x),
+            )
+            return [known((x,), (w,))]
+
+        return handler
+
+    def _matrices(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        words = words_of(node)
+        if not known_format({"T": words.get("T", words.get("Ta"))}):
+            return None
+        ends = ("km" if words.get("adj_x") else "mk", "nk" if words.get("adj_y") else "kn")
+
+        def labels(first: int, second: int) -> tuple[str, str, str] | None:
+            outer = "zyxwv"[: first - 2]
+            if first < 3 or second not in (2, first):
+                return None
+            return outer + ends[0], outer[: second - 2] + ends[1], outer + "mn"
+
+        return self._contraction(node, follows, labels)
+
+    def _einsum(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        words = words_of(node)
+        equation = words["equation"]
+        text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
+        ins, _, out = text.partition("->")
+        one, comma, two = ins.partition(",")
+        if "." in text or not comma or any(len({*part}) < len(part) for part in (one, two, out)):
+            return None
+        alone = [n for n in {*one, *two} if n not in out and (n not in one or n not in two)]
+        if "," in two or alone or not known_format(words):
+            return None
+        return self._contraction(node, follows, lambda *_: (one, two, out))
+
+    def _contraction(
+        self,
+        node: Node,
+        follows: tuple[bool, ...],
+        labels: Callable[[int, int], tuple[str, str, str] | None],
+    ) -> Handler:
+        """A product of two operands, along the first axis of one or of both."""
+        as_it_is, left = once(node), self._plain(node, BATCH)
+        name = " ".join([node.op, *map(plainly, extra_of(node))])
+
+        def straight(x: Any, w: Any) -> Any:
+            return as_it_is([x, w])[0]
+
+        def swapped(x: Any, w: Any) -> Any:
+            return as_it_is([w, x])[0]
+
+        def handler(read: list[Any]) -> list[Any]:
+            told = labels(*(len(one.shape) for one in read))
+            if any(0 in one.shape for one in read):
+                return as_it_is(read)
+            paired, kind = all(follows), read[0].dtype
+            if told is None or not along_first(told, follows):
+                return left(read)
+            turned = follows[1] and not paired
+            shapes = tuple(
+                tuple(one.shape)[1:] if along else tuple(one.shape)
+                for one, along in zip(read, follows, strict=True)
+            )
+            if paired and not fits(told, read):
+                return left(read)
+            one, two = told[0][follows[0] :], told[1][follows[1] :]
+
+            def make() -> Contraction:
+                if turned:
+                    both = (two, one, told[2][1:]), (shapes[1], shapes[0])
+                    return Contraction(f"{name} second", *both, kind, False, swapped)
+                pair = shapes[0], shapes[1]
+                return Contraction(name, (one, two, told[2][1:]), pair, kind, paired, straight)
+
+            known = self._known((name, told, shapes, kind, follows), make)
+            self._limit(known)
+            if paired:
+                return [known(tuple(read))]
+            return [known((read[1],), (read[0],)) if turned else known((read[0],), (read[1],))]
+
+        return handler
+
+    def _convolution(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        words, back = words_of(node), node.op in TRANSPOSED
+        where = 2 if back else 0
+        if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
+            return None
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, w = read[where], read[1]
+            if 0 in (*x.shape, *w.shape):
+                return as_it_is(read)
+            sizes = tuple(array(read[0]).tolist()[1:]) if back else ()
+            shapes = tuple(x.shape)[1:], tuple(w.shape)
+            known = self._known(
+                (node.op, *shapes, x.dtype, sizes, *map(str, node.attributes)),
+                lambda: Convolution(node.op, *shapes, x.dtype, node.attributes, sizes),
+            )
+            self._limit(known)
+            return [known((x,), (w,))]
+
+        return handler
+
+    # samples
+
+    def _of_samples(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        words = words_of(node)
+        if any(follows[1:]) or words.get("is_training") or not channels_last(words):
+            return None
+        return self._along(node, follows)
+
+    def _compiled(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        """A function that XLA compiles, such as Keras' grouped convolutions: one operation."""
+        return self._along(node, follows) if node.count == 1 else None
+
+    def _along(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+        """One operation along the first axis of its first output; parameters are spread numbers."""
+        extra = (
+            (digest_of(words_of(node)["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
+        )
+        name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
+        left = self._plain(node, UNKNOWN)
+
+        def handler(read: list[Any]) -> list[Any]:
+            xs = [one for one, along in zip(read, follows, strict=True) if along]
+            fits = all(x.dtype in FORMATS and len(x.shape) > 1 for x in xs)
+            if not fits or len({(x.shape[0], x.dtype) for x in xs}) > 1 or 0 in xs[0].shape:
+                return left(read)
+            rest = [one for one, along in zip(read, follows, strict=True) if not along]
+            shapes = [tuple(x.shape)[1:] for x in xs]
+            more: list[Any] = []
+
+            def function(*given: Any) -> Any:
+                samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
+                found = run(
+                    called_name(node),
+                    [next(samples if along else held) for along in follows],
+                    attributes_of(node),
+                    node.count,
+                )
+                more[:] = found[1:]
+                return found[0]
+
+            sizes = tuple(map(size_of, rest))
+
+            def make() -> Samples:
+                positive = node.op in NORMALISED
+                held = [spread_parameter(one, at, positive) for at, one in enumerate(rest)]
+                said = " ".join([name, *(f"({size})" for size in sizes)])
+                made = Samples(said, shapes, xs[0].dtype, function, tuple(one for one, _ in held))
+                made.variables = [variable for _, variable in held]
+                return made
+
+            known = self._known((node.name, name, *shapes, xs[0].dtype, *sizes), make)
+            self._limit(known)
+            return [known(tuple(xs), tuple(rest)), *more]
+
+        return handler
+
+    def _reduction(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        words = words_of(node)
+        if not known_format(words):
+            return None
+        name, attributes = node.op, tuple(node.attributes)
+        as_it_is, left = once(node), self._plain(node, "it adds over the batch")
+
+        def handler(read: list[Any]) -> list[Any]:
+            x, rank = read[0], len(read[0].shape)
+            axes = sorted({int(axis) % max(rank, 1) for axis in array(read[1]).reshape(-1)})
+            if not axes or 0 in x.shape:
+                return as_it_is(read)
+            if 0 in axes:
+                return left(read)
+            trailing = axes == list(range(axes[0], rank))
+            shape = tuple(x.shape)[axes[0] if trailing else 1 :]
+            inner = tf.constant([axis - (axes[0] - 1 if trailing else 0) for axis in axes])
+
+            def function(part: Any) -> Any:
+                return run(name, [part, inner], attributes, 1)[0]
+
+            which = "" if trailing else f" {axes}"
+            known = self._known(
+                (name, shape, which, x.dtype, words.get("keep_dims")),
+                lambda: Samples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
+                math.prod(tuple(x.shape)[: axes[0]]) if trailing else 0,
+            )
+            if not trailing or axes[0] == 1:
+                self._limit(known)
+            y = known((tf.reshape(x, (-1, *shape)) if trailing else x,))
+            return [_given_back(y, x, axes, bool(words.get("keep_dims")))]
+
+        return handler
+
+    def _softmax(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        if not known_format(words_of(node)):
+            return None
+        as_it_is = once(node)
+
+        def handler(read: list[Any]) -> list[Any]:
+            (x,) = read
+            if 0 in x.shape:
+                return as_it_is(read)
+            size = x.shape[-1]
+            known = self._known(
+                (node.op, size, x.dtype),
+                lambda: Samples(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
+                math.prod(tuple(x.shape)[:-1]),
+            )
+            return [tf.reshape(known((tf.reshape(x, (-1, size)),)), x.shape)]
+
+        return handler
+
+    # functions by place
+
+    def _by_place(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        return self._element(node, follows) if known_format(words_of(node)) else None
+
+    def _pair(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
+        """A function of two elements; where both are the model's, each has its own of each."""
+        if not known_format(words_of(node)) or (node.op == "Pow" and follows[1]):
+            return None
+        return self._element(node, follows)
+
+    def _element(self, node: Node, follows: tuple[bool, ...]) -> Handler:
+        """A function by place of one operand or two, of which one may be a single number."""
+        as_it_is, left = once(node), self._plain(node, UNKNOWN)
+        name, places = node.op, [at for at, along in enumerate(follows) if along]
+
+        def handler(read: list[Any]) -> list[Any]:
+            if any(0 in one.shape for one in read):
+                return as_it_is(read)
+            fixed = [one for one, along in zip(read, follows, strict=True) if not along]
+            if any(one.shape.num_elements() != 1 for one in fixed):
+                return left(read)
+            xs = [read[at] for at in places]
+            shape = (
+                xs[0].shape if len(xs) == 1 else tf.broadcast_static_shape(*(x.shape for x in xs))
+            )
+            told = " ".join([name, *(f"{places} {one.numpy()}" for one in fixed)])
+
+            def function(*flat: Any) -> Any:
+                given, rest = iter(flat), iter(fixed)
+                return as_it_is([next(given if along else rest) for along in follows])[0]
+
+            known = self._known(
+                (told, xs[0].dtype, len(xs)),
+                lambda: ByPlace(told, xs[0].dtype, function, len(xs)),
+            )
+            flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
+            return [tf.reshape(known(tuple(tf.reshape(x, (-1,)) for x in flat)), shape)]
+
+        return handler
+
+
+def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:
+    """The shape of what was reduced."""
+    sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
+    kept = [size for at, size in enumerate(sizes) if keep or at not in axes]
+    return tf.reshape(y, kept)
