@@ -135,10 +135,11 @@ class Sizes:
             plan = self.plan(size)
             if plan is None:
                 return float("inf")
-            total += sum(map(self._seconds, (piece.size for piece in plan))) / self._seconds(size)
+            total += sum(map(self.seconds, (piece.size for piece in plan))) / self.seconds(size)
         return total
 
-    def _seconds(self, size: int) -> float:
+    def seconds(self, size: int) -> float:
+        """Of one call of this size, measured once."""
         kept = self.__dict__.setdefault("_times", {})
         if size not in kept:
             kept[size] = min(_timed(self.operation.run, size) for _ in range(TURNS))
