@@ -1,9 +1,10 @@
-"""Linear layers of few rows: the bits that many rows get, from a kept, turned copy of the weights.
+"""Few rows of a linear layer: the bits that many rows get, from a kept, turned copy of the weights.
 
-With few rows a library leaves out packing, and then adds in another order. Given the weights turned,
-as (channels, filters), it often adds as with many rows from two rows on; where it adds many channels
-block by block, so do products of such blocks, added up one after the other. Which of these gives the
-bits of the chosen class is found by marks, as for every size; which is run is a matter of time.
+With few rows a library leaves out packing, and then adds in another order. Given the weights
+turned, as (channels, filters), it often adds as with many rows, from two rows on. Where it adds
+many channels block by block, so do the products of such blocks, added up one after the other. Which
+of these gives the bits of the chosen class is found by marks, as for every size; which of those is
+run is a matter of time.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Layer:
             if turned is None:
                 return self.known((x,), (w, b))
         if len(steps) == 1:
-            ((_, _, size), operation, _), = steps
+            (((_, _, size), operation, _),) = steps
             given = (x if count == size else padded(x, size),)
             y = operation.call(given, (w if turned is None else turned, b))
             return y if count == size else y[:count]
@@ -133,16 +134,16 @@ class Layer:
     def _steps(self, count: int) -> tuple[Step, ...]:
         """By the plan of the layer as it is; what that pads in the cheapest way there is."""
         operation = cast("Linear", self.known.run.operation)
-        plan = self.known.plan(count) or ()
-        there = [Step(piece, operation, False) for piece in plan]
-        whole = [step for step in there if step.piece.places == step.piece.size]
-        if plan and len(whole) == len(plan):
-            return tuple(there)
-        if any(step.piece.places < step.piece.size for step in there[:-1]):
-            whole = []
-        start = sum(step.piece.places for step in whole)
+        there = tuple(Step(piece, operation, False) for piece in self.known.plan(count) or ())
+        large = there[0].piece.size if there and count > operation.pieces[0] else 0
+        start = count // large * large if large else 0  # before that stand pieces of one size
+        whole = tuple(step for step in there if step.piece.start < start)
+        rest = there[len(whole) :]
+        alone = len(rest) == 1 and rest[0].piece.places == rest[0].piece.size
+        if there and (alone or not rest):
+            return there
         with self.known.keeper.lock:
-            return tuple(whole) + self._cheapest(tuple(there[len(whole) :]), start, count - start)
+            return whole + self._cheapest(rest, start, count - start)
 
     def _cheapest(self, there: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...]:
         """The steps of ``count`` rows from ``start`` on; ``there``: those without a copy."""
@@ -180,4 +181,3 @@ class Layer:
 def _seconds(sizes: Sizes, plan: Sequence[Piece]) -> float:
     """Of all pieces; infinite where there is none."""
     return sum(sizes.seconds(piece.size) for piece in plan) if plan else float("inf")
-
