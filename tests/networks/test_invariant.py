@@ -235,7 +235,7 @@ def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
     from probe.invariant import torch_few
 
     monkeypatch.setattr(torch_few, "MEMORY", 0)
-    layer, model, x = kept(torch)
+    _, model, x = kept(torch)
     whole = model(x)
     for count in (1, 2, 3, 17):
         assert differing(torch, model(x[:count]), whole[:count]) == 0
