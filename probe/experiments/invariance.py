@@ -170,7 +170,7 @@ def subjects() -> Iterator[Subject]:
 class Backwards:
     """A library in NumPy that adds backwards below a number of rows: what a quick run has."""
 
-    pieces = (64,)
+    pieces: Sequence[int] = (64,)
 
     def __init__(self, channels: int, filters: int, turn: int) -> None:
         self.key, self.turn = f"{channels} -> {filters}, backwards below {turn} rows", turn

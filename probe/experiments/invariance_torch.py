@@ -15,6 +15,7 @@ from probe.experiments.invariance import Group, Made, Question, Subject
 
 LARGEST = 4096
 SETS = (101, 102, 103)  # seeds of telling operands: not those by which the classes are found
+ALL = 1024  # sizes up to here are run with every set, larger ones with one of them in turns
 EDGES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64, 65, 96, 100)
 SEED = 18
 TIMED = (1, 2, 4, 8, 15, 16, 17, 32, 64, 100, 256, 512, 1024)
@@ -177,10 +178,11 @@ def of_layer(layer: Layer) -> Subject:
         model, report = stable.invariant(module, (1, LARGEST), like, strict=True)
 
         def groups(sample: bool) -> Iterator[Group]:
-            for seed in SETS:
+            every = sampled() if sample or "wide" in layer.kind else range(1, LARGEST + 1)
+            for number, seed in enumerate(SETS):
                 x = _tensor(sets[seed][0], layer.dtype)
                 x = x.expand(LARGEST, *x.shape).contiguous()
-                chosen = sampled() if sample or "wide" in layer.kind else range(1, LARGEST + 1)
+                chosen = [size for size in every if size <= ALL or size % len(SETS) == number]
                 yield Group((x,), (_prefix(x, size) for size in chosen), partial(load, seed))
 
         def given(size: int) -> tuple[Any]:
@@ -243,12 +245,18 @@ def read(y: Any) -> np.ndarray:
 
 
 def subjects() -> Iterator[Subject]:
-    """Layers, then models."""
-    for layer in drawn():
-        yield of_layer(layer)
+    """Small models, layers with every kind in turns, then the larger models."""
     from probe.experiments.invariance_models import models
 
-    yield from models()
+    first, last = models()
+    yield from first
+    layers = list(drawn())
+    kinds = list(KINDS)
+    seen = {kind: [one for one in layers if one.kind == kind] for kind in kinds}
+    for number in range(max(KINDS.values())):
+        for kind in kinds:
+            yield from map(of_layer, seen[kind][number : number + 1])
+    yield from last
 
 
 def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
