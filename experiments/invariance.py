@@ -122,8 +122,8 @@ def measure_all(chosen: Iterable[Subject], store: Path, kept: Store, out: Output
                 rows, seconds = measure(subject)
             except KeyboardInterrupt:
                 return True
-            except ProbeError as error:
-                out.note(f"{subject.name}: {error}")
+            except (ProbeError, RuntimeError) as error:
+                out.note(f"{subject.name}: {str(error).splitlines()[0]}")
                 continue
             kept.append("runs", run)
             kept.append("invariances", [one | {"run_id": run["run_id"]} for one in rows])

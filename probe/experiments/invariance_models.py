@@ -266,7 +266,7 @@ def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
 def models() -> tuple[list[Subject], list[Subject]]:
     """Those that take seconds, and the others."""
     small = [
-        pictures("nine-layers", nine_layers, (1, 1, 2048), EVERY),
+        pictures("nine-layers", nine_layers, (1, 1, 2560), EVERY),
         pictures("residual, LayerNorm", residual, (3, 32, 32), EVERY),
         sentences("TransformerEncoderLayer", encoder, 48),
     ]
