@@ -23,7 +23,8 @@ PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 MOST = 1 << 16  # the largest size that is tried as a padded one
 CALL = 8  # what a further call costs, in units of size
 SAMPLED = 24  # sizes of the user at which classes are timed
-TURNS = 3
+TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number of short ones
+SHORT = 1e-3  # s
 
 
 class Piece(NamedTuple):
@@ -135,13 +136,16 @@ class Sizes:
             plan = self.plan(size)
             if plan is None:
                 return float("inf")
-            total += sum(map(self._seconds, (piece.size for piece in plan))) / self._seconds(size)
+            total += sum(map(self.seconds, (piece.size for piece in plan))) / self.seconds(size)
         return total
 
-    def _seconds(self, size: int) -> float:
+    def seconds(self, size: int) -> float:
+        """Of one call of this size, measured once."""
         kept = self.__dict__.setdefault("_times", {})
         if size not in kept:
-            kept[size] = min(_timed(self.operation.run, size) for _ in range(TURNS))
+            first = _timed(self.operation.run, size)
+            turns = TURNS if first > SHORT else MANY
+            kept[size] = min(first, *(_timed(self.operation.run, size) for _ in range(turns)))
         return float(kept[size])
 
     def plan(self, count: int) -> Plan | None:

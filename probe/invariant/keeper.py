@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -54,7 +55,7 @@ class Known:
 
     def __call__(self, samples: tuple[Any, ...], parameters: tuple[Any, ...] = ()) -> Any:
         """The operation in its class; as it is, and reported, where there is no way."""
-        count = len(samples[0])
+        count = samples[0].shape[0]
         plan = self.plans.get(count) or self.plan(count)
         if plan is None:
             threads = self.keeper.library.threads()
@@ -97,6 +98,23 @@ class Keeper:
             self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return Known(operation, sizes, self)
+
+    def beside(self, operation: Rows, like: Entry, tried: Iterable[int]) -> Sizes | None:
+        """Another way to the bits of an entry, with the threads there are now.
+
+        None: at none of the sizes that are tried does it give them.
+        """
+        threads = self.library.threads()
+        entry = self.table.entries.get(operation.key, Entry())
+        entry.chosen, entry.like, entry.largest = like.chosen, like.like, like.largest
+        sizes = Sizes(operation, entry, threads)
+        if (operation.key, threads) not in self._settled:
+            self.table.recheck(sizes)
+            self._settled.add((operation.key, threads))
+        if not any(map(sizes.usable, tried)):
+            return None
+        self.table.entries[operation.key] = entry
+        return sizes
 
     def remember(self, operation: Rows) -> None:
         """Keeps the operands of the operations that were asked last, and forgets the others'."""

@@ -417,7 +417,10 @@ class Runner:
 
 def padded(x: Any, size: int) -> Any:
     """Copies of the first sample behind the others: no sample is odd, such as one of zeros."""
+    count = x.shape[0]
+    if x.dim() == 2:
+        return torch.cat((x, x[:1].expand(size - count, x.shape[1])))
     made = x.new_empty((size, *x.shape[1:]))
-    made[: len(x)] = x
-    made[len(x) :] = x[:1]
+    made[:count] = x
+    made[count:] = x[:1]
     return made

@@ -62,15 +62,15 @@ class Functions(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        quick = self.quick.get(func)
+        if quick is not None:
+            found = quick(*args, **kwargs) if kwargs else quick(*args)
+            if found is not NotImplemented:
+                return found
         kwargs = kwargs or {}
         if func in self.plain and "alpha" not in kwargs:
             return func(*args, **kwargs)
-        quick = self.quick.get(func)
-        if quick is not None:
-            found = quick(*args, **kwargs)
-            if found is not NotImplemented:
-                return found
-        elif getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
+        if quick is None and getattr(func, "__name__", "") in PLAIN and "alpha" not in kwargs:
             self.plain.add(func)
             return func(*args, **kwargs)
         with self.operations:
@@ -121,9 +121,12 @@ def made(
     inner, functions = model.forward, Functions(Operators(keeper))
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        if any(part.training for part in parts):
+        if True in [part.training for part in parts]:
             require_evaluation(model)
-        with torch.no_grad(), functions:
+        if torch.is_grad_enabled():
+            with torch.no_grad(), functions:
+                return inner(*args, **kwargs)
+        with functions:
             return inner(*args, **kwargs)
 
     found.forward = Uncompiled(forward)

@@ -22,6 +22,7 @@ from probe.invariant.torch_calls import (
     laid,
     tensor,
 )
+from probe.invariant.torch_few import Copies, Layer
 
 EXACT = frozenset(
     "view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze "
@@ -69,7 +70,8 @@ class Operators:
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
         self.kept: dict[Any, Known] = {}
-        self.quick: dict[Any, tuple[Known, tuple[int, int], tuple[int, int]]] = {}
+        self.layers: dict[Any, Layer] = {}
+        self.copies = Copies()
         self.own: dict[str, Callable[..., Any]] = {
             "addmm": self.addmm,
             "mm": self.mm,
@@ -122,11 +124,15 @@ class Operators:
 
     def linear(self, x: Any, w: Any, b: Any = None) -> Any:
         """``functional.linear``."""
-        there = self.quick.get((w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()))
-        if there is not None and x.dim() == 2 and x.is_contiguous() and w.stride() == there[1]:
-            plan = there[0].plans.get(len(x))
-            if plan is not None and x.stride() == there[2] and len(x):
-                return there[0].run(plan, (x,), (w, b))
+        layer = self.layers.get((w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()))
+        if layer is not None and x.dim() == 2:
+            channels = w.shape[1]
+            if x.stride() == (channels, 1) == w.stride():
+                count = x.shape[0]
+                if count in layer.native:
+                    return functional.linear(x, w, b)
+                if count:
+                    return layer(x, w, b)
         if x.dtype not in FORMATS or w.dtype is not x.dtype or w.dim() != 2 or not x.numel():
             return NotImplemented
         return self._rows(x, w, b, False)
@@ -138,16 +144,18 @@ class Operators:
                 w, turned = w.t(), not turned
             w = laid(w)
         channels, filters = w.shape if turned else w.shape[::-1]
-        key = ("linear", channels, filters, x.dtype, b is not None, turned)
-        known = self.kept.get((*key, torch.get_num_threads()))
-        if known is None:
-            parts = channels, filters, x.dtype, b is not None, turned
-            known = self._known(key, lambda: Linear(*parts), "rows")
-        if not turned:
-            quick = w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()
-            self.quick[quick] = known, (channels, 1), (channels, 1)
         rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        y = known((rows if rows.stride() == (channels, 1) else laid(rows),), (w, b))
+        rows = rows if rows.stride() == (channels, 1) else laid(rows)
+        parts = channels, filters, x.dtype, b is not None, turned
+        known = self._known(("linear", *parts), lambda: Linear(*parts), "rows")
+        if turned:
+            y = known((rows,), (w, b))
+        else:
+            key = w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()
+            layer = self.layers.get(key)
+            if layer is None:
+                layer = self.layers[key] = Layer(known, self.copies)
+            y = layer(rows, w, b)
         return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
 
     def mm(self, func: Any, a: Any, b: Any) -> Any:

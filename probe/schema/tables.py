@@ -336,7 +336,32 @@ SOURCES = since(
     Column("why", "text", "the cause in a sentence", null="not asked", foreign=True),
 )
 
-VERSION = 4
+INVARIANCES = since(
+    5,
+    RUN,
+    key("subject", "text", "which layer or model, of those that the experiment lists"),
+    TARGET,
+    key("axis", "text", "what was changed: `size`, `batch`, `order`, `padding`, `threads`"),
+    key("like", "text", "of the invariant mode: `largest` or `cheapest`"),
+    key("threads", "int", "threads that computed it", "threads"),
+    Column("kind", "text", "`linear`, `conv2d`, `grouped`, ..., `model`"),
+    Column("dtype", "text", "format of the numbers"),
+    Column("sizes", "ranges", "sizes that were run: start, stop, ..."),
+    Column("compared", "int", "numbers that must agree, of all sizes and operands", "numbers"),
+    Column("plain", "int", "of these, with different bits in the library as it is", "numbers"),
+    Column("plain_sizes", "ranges", "sizes at which there are some: start, stop, ..."),
+    Column("differing", "int", "of these, with different bits in the invariant mode", "numbers"),
+    Column("differing_sizes", "ranges", "sizes at which there are some: start, stop, ..."),
+    Column(
+        *("kept", "flag", "whether the largest size has the plain library's bits"),
+        null="not asked of `cheapest`",
+    ),
+    Column("left", "int", "operations left as they are", "operations"),
+    Column("notes", "text", "what the mode noted", null="nothing", foreign=True),
+    Column("seconds", "float", "for the axis", "s"),
+)
+
+VERSION = 5
 """Version of the format that is written. Every older one is read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
@@ -345,6 +370,7 @@ HISTORY: dict[int, str] = {
     "Public reports: `reports`, `findings`. `remedies`, `reproductions`.",
     3: "`trials`; `comparisons.signed_zero`, `reveals.certified`; layouts as an axis.",
     4: "Models of any shape: `walks`, `sources`.",
+    5: "The invariant mode: `invariances`.",
 }
 """What each version changed. A column that is younger than a file reads as null."""
 
@@ -361,6 +387,7 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "trials": TRIALS,
     "walks": WALKS,
     "sources": SOURCES,
+    "invariances": INVARIANCES,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -380,6 +407,8 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "libraries say.",
     "walks": "One row a pair of runs of a model, compared operation by operation.",
     "sources": "One row an operation that differs by itself: its inputs agree, or were made to.",
+    "invariances": "One row a layer or model whose call was changed along an axis: how many "
+    "numbers change, in the library as it is and in the invariant mode.",
 }
 """What a row of each table is."""
 

@@ -199,6 +199,60 @@ def test_strides_of_axes_of_one_do_not_matter(torch):
     assert all(differing(torch, model(x[n : n + 1]), whole[n : n + 1]) == 0 for n in range(8))
 
 
+def kept(torch):
+    """A layer one row of which is computed from a turned copy of its weights, as told to 64."""
+    from probe.invariant.torch_few import Copies
+
+    for channels, filters in ((384, 96), (100, 130), (768, 64), (33, 65), (500, 24)):
+        layer, copies = torch.nn.Linear(channels, filters).eval(), []
+        with pytest.MonkeyPatch.context() as patch:
+            get = Copies.get
+            patch.setattr(Copies, "get", lambda self, w: copies.append(w) or get(self, w))  # noqa: B023
+            model, _ = stable.invariant(layer, [64], example=torch.randn(1, channels))
+        if copies:
+            return layer, model, torch.randn(64, channels)
+    pytest.skip("here no layer of these is computed from a copy of its weights")
+
+
+@pytest.mark.parametrize("how", ["no_grad", "data", "replaced", "loaded"])
+def test_weights_that_change_are_noticed_with_few_rows(torch, how):
+    layer, model, x = kept(torch)
+    before, new = model(x[:1]), torch.randn_like(layer.weight)
+    if how == "no_grad":
+        with torch.no_grad():
+            layer.weight[3, 5] += 1
+    elif how == "data":
+        layer.weight.data.mul_(0.5)
+    elif how == "replaced":
+        layer.weight.data = new
+    else:
+        layer.load_state_dict({"weight": new, "bias": layer.bias})
+    assert differing(torch, model(x[:1]), before)
+    assert differing(torch, model(x[:1]), model(x)[:1]) == 0
+
+
+def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
+    from probe.invariant import torch_few
+
+    monkeypatch.setattr(torch_few, "MEMORY", 0)
+    _, model, x = kept(torch)
+    whole = model(x)
+    for count in (1, 2, 3, 17):
+        assert differing(torch, model(x[:count]), whole[:count]) == 0
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("block", [4, 7, 20])
+def test_blocks_of_channels_are_added_up(torch, bias, block):
+    from probe.invariant.torch_calls import Linear
+    from probe.invariant.torch_few import Turned
+
+    whole = Linear(20, 6, torch.float32, bias)
+    x, w, b = (torch.randint(-9, 9, shape).float() for shape in ((3, 20), (6, 20), (6,)))
+    y = Turned(whole, block).call((x,), (w.t().contiguous(), b if bias else None))
+    assert torch.equal(y, whole.call((x,), (w, b if bias else None)))
+
+
 def test_what_is_not_known_is_reported_and_refused_when_strict(torch):
     class Odd(torch.nn.Module):
         def forward(self, x):

@@ -1,0 +1,237 @@
+"""Layers and models whose answers must not depend on the call: what is run, compared and timed.
+
+A subject makes two functions, the library's own and that of the invariant mode, and groups of
+inputs: each answer of a group must have the bits of the group's first, whose samples are the same.
+``SUBJECTS`` lists where subjects come from, library by library.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe import ulp
+from probe.invariant.classes import Entry, Sizes, digest
+from probe.invariant.telling import products
+from probe.order.summation import ranges
+
+SUBJECTS = ("probe.experiments.invariance_torch",)
+"""Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
+
+PATIENCE = 2e-3  # s that are timed at a time
+MOST_LOOPS = 200
+
+
+class Question(NamedTuple):
+    """One call. ``wanted``: what it must give, made of the group's first answer."""
+
+    size: int
+    inputs: tuple[Any, ...]
+    wanted: Callable[[np.ndarray], np.ndarray]
+
+
+class Group(NamedTuple):
+    """Calls that must agree with the first. ``before``: sets the weights, if there are several."""
+
+    whole: tuple[Any, ...]
+    questions: Iterable[Question]
+    before: Callable[[], None] | None = None
+
+
+@dataclass
+class Made:
+    """A subject in its library.
+
+    ``plain``, ``invariant``: called with a question's inputs; ``stable``: the same on
+    ``probe.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
+    ``axes``: by what is changed, a function that gives groups; its argument: whether a sample of
+    the sizes is enough. ``timed``: sizes, and the inputs of one. ``threads``: sets their number.
+    """
+
+    plain: Callable[..., Any]
+    invariant: Callable[..., Any]
+    report: Any
+    read: Callable[[Any], np.ndarray]
+    axes: Mapping[str, Callable[[bool], Iterator[Group]]]
+    timed: tuple[Sequence[int], Callable[[int], tuple[Any, ...]]]
+    threads: Callable[[int], None]
+    stable: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is asked. ``make(like)`` gives it in its library, for ``like`` of the invariant mode."""
+
+    name: str
+    target: str
+    kind: str
+    dtype: str
+    make: Callable[[str], Made]
+    likes: tuple[str, ...] = ("largest",)
+
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass
+class Counted:
+    """What became of an axis. ``kept``: the first answers have the plain library's bits."""
+
+    compared: int = 0
+    plain: int = 0
+    differing: int = 0
+    kept: bool = True
+    sizes: set[int] = field(default_factory=set)
+    plain_sizes: set[int] = field(default_factory=set)
+    differing_sizes: set[int] = field(default_factory=set)
+
+    def add(self, size: int, plain: Pair, mine: Pair, dtype: str) -> None:
+        """Counts one answer of each, beside what it must be."""
+        differing, other = different(*mine, dtype), different(*plain, dtype)
+        self.compared += mine[0].size
+        self.differing += differing
+        self.plain += other
+        self.sizes.add(size)
+        if differing:
+            self.differing_sizes.add(size)
+        if other:
+            self.plain_sizes.add(size)
+
+    def columns(self) -> dict[str, Any]:
+        """As the columns of ``invariances``."""
+        sizes = {name: spans(getattr(self, name)) for name in _SIZES}
+        names = ("compared", "plain", "differing", "kept")
+        return {name: getattr(self, name) for name in names} | sizes
+
+
+_SIZES = ("sizes", "plain_sizes", "differing_sizes")
+
+
+def spans(sizes: Iterable[int]) -> list[int]:
+    """Sizes as start, stop, start, stop, ..."""
+    mask = np.zeros(max(sizes, default=0) + 1, bool)
+    mask[list(sizes)] = True
+    return ranges(mask)
+
+
+def different(y: np.ndarray, wanted: np.ndarray, dtype: str) -> int:
+    """How many numbers have different bits; +0 and -0 are different."""
+    if ulp.equal(y, wanted, dtype) and y.all() and wanted.all():
+        return 0
+    return int(np.count_nonzero(ulp.apart(y, wanted, dtype, zeros="differ")))
+
+
+def counted(made: Made, groups: Iterable[Group], dtype: str) -> Counted:
+    """Every answer against the first of its group, in the library and in the invariant mode."""
+    found = Counted()
+    for group in groups:
+        if group.before is not None:
+            group.before()
+        first = made.read(made.plain(*group.whole))
+        mine = made.read(made.invariant(*group.whole))
+        found.kept &= not different(mine, first, dtype)
+        for size, inputs, wanted in group.questions:
+            y, other = made.read(made.invariant(*inputs)), made.read(made.plain(*inputs))
+            found.add(size, (other, wanted(first)), (y, wanted(mine)), dtype)
+    return found
+
+
+def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]]:
+    """(way, repetition, seconds a call) of all ways in turns; the first turn does not count."""
+    inputs = made.timed[1](size)
+    ways = {"plain": made.plain, "invariant": made.invariant}
+    ways |= {"stable": made.stable} if made.stable else {}
+    for way in ways.values():
+        way(*inputs)
+    start = time.perf_counter()
+    made.plain(*inputs)
+    loops = max(1, min(MOST_LOOPS, int(PATIENCE / (time.perf_counter() - start))))
+    for number in range(repeat + 1):
+        for name, way in list(ways.items())[:: -1 if number % 2 else 1]:
+            some = max(1, loops // 10) if name == "stable" else loops
+            start = time.perf_counter()
+            for _ in range(some):
+                way(*inputs)
+            if number:
+                yield name, number, (time.perf_counter() - start) / some
+
+
+def subjects() -> Iterator[Subject]:
+    """Those of every library."""
+    for name in SUBJECTS:
+        yield from import_module(name).subjects()
+
+
+class Backwards:
+    """A library in NumPy that adds backwards below a number of rows: what a quick run has."""
+
+    pieces: Sequence[int] = (64,)
+
+    def __init__(self, channels: int, filters: int, turn: int) -> None:
+        self.key, self.turn = f"{channels} -> {filters}, backwards below {turn} rows", turn
+        self.x, self.w, _ = products(101, channels, filters, "float32")
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """``x @ w``, one product after the other."""
+        order = slice(None, None, 1 if len(x) >= self.turn else -1)
+        products = (x[:, :, None] * self.w.astype(np.float32))[:, order]
+        added: np.ndarray = np.add.accumulate(products, axis=1, dtype=np.float32)[:, -1]
+        return added
+
+    def run(self, size: int) -> np.ndarray:
+        """One call of this size."""
+        return self(np.repeat(self.x[None].astype(np.float32), size, axis=0))
+
+    def mark(self, size: int) -> str:
+        """As ``classes.Operation.mark``."""
+        return digest([(self.run(size), "float32")])
+
+
+def backwards(channels: int, filters: int, turn: int) -> Subject:
+    """The library in NumPy, with the invariant mode's own plans."""
+
+    def make(like: str) -> Made:
+        library = Backwards(channels, filters, turn)
+        sizes = Sizes(library, Entry(), 1)
+        sizes.choose(LARGEST, like, range(1, LARGEST + 1))
+
+        def invariant(x: np.ndarray) -> np.ndarray:
+            parts = []
+            for start, count, size in sizes.plan(len(x)) or ():
+                part = x[start : start + count]
+                wide = np.concatenate([part, np.repeat(part[:1], size - count, axis=0)])
+                parts.append(library(wide)[:count])
+            return np.concatenate(parts)
+
+        def groups(sample: bool) -> Iterator[Group]:
+            x = np.repeat(library.x[None].astype(np.float32), LARGEST, axis=0)
+            step = 7 if sample else 1
+            yield Group((x,), (_prefix(x, n) for n in range(1, LARGEST + 1, step)))
+
+        def given(size: int) -> tuple[np.ndarray]:
+            return (np.repeat(library.x[None].astype(np.float32), size, axis=0),)
+
+        return Made(
+            library,
+            invariant,
+            None,
+            np.asarray,
+            {"size": groups},
+            ((1, 4, 16, 32), given),
+            lambda threads: None,
+        )
+
+    name = f"linear {channels} -> {filters} float32"
+    return Subject(name, "reference", "linear", "float32", make, ("largest", "cheapest"))
+
+
+LARGEST = 80
+
+
+def _prefix(x: np.ndarray, size: int) -> Question:
+    return Question(size, (x[:size],), lambda whole: np.broadcast_to(whole[:1], whole[:size].shape))

@@ -1,0 +1,282 @@
+"""PyTorch's layers and models for the experiment of the invariant mode."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from probe.experiments.invariance import Group, Made, Question, Subject
+
+LARGEST = 4096
+SETS = (101, 102, 103)  # seeds of telling operands: not those by which the classes are found
+ALL = 1024  # sizes up to here are run with every set, larger ones with one of them in turns
+EDGES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 47, 48, 63, 64, 65, 96, 100)
+SEED = 18
+TIMED = (1, 2, 4, 8, 15, 16, 17, 32, 64, 100, 256, 512, 1024)
+MULTIPLY = 6_000  # most products of a sample of a layer that is run at every size
+KINDS = {
+    "linear": 14,
+    "linear, wide": 8,
+    "matmul": 5,
+    "conv1d": 5,
+    "conv2d": 5,
+    "conv3d": 3,
+    "grouped": 4,
+    "depthwise": 3,
+    "transposed": 3,
+}
+"""How many layers of each kind: fifty."""
+DTYPES = ("float32", "bfloat16", "float32", "float16")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as drawn. ``weights``: shape in PyTorch; ``words``: of the convolution."""
+
+    kind: str
+    dtype: str
+    sample: tuple[int, ...]
+    weights: tuple[int, ...]
+    bias: bool
+    words: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Says all that decides it."""
+        shape, weights = ("x".join(map(str, one)) for one in (self.sample, self.weights))
+        said = "".join(f", {name} {value}" for name, value in self.words if name != "transposed")
+        with_bias = ", bias" * self.bias
+        return f"{self.kind} of {shape} by {weights}{said}{with_bias}, {self.dtype}"
+
+    @property
+    def leaves(self) -> int:
+        """Products of an output."""
+        if not self.words:
+            return self.weights[1]
+        groups = dict(self.words).get("groups", 1)
+        inputs = self.weights[0] // groups if self.kind == "transposed" else self.weights[1]
+        return inputs * math.prod(self.weights[2:])
+
+
+def drawn() -> Iterator[Layer]:
+    """Fifty layers, the same for all time."""
+    draw = random.Random(SEED)
+    for kind, count in KINDS.items():
+        for number in range(count):
+            dtype = DTYPES[number % len(DTYPES)]
+            bias = kind != "matmul" and draw.random() < 0.6
+            yield _DRAW.get(kind, _convolution)(draw, kind, dtype, bias)
+
+
+def _linear(draw: random.Random, kind: str, dtype: str, bias: bool) -> Layer:
+    channels = round(math.exp(draw.uniform(math.log(8), math.log(512))))
+    filters = draw.randint(1, max(1, min(512, MULTIPLY // channels)))
+    return Layer(kind, dtype, (channels,), (filters, channels), bias)
+
+
+def _wide(draw: random.Random, kind: str, dtype: str, bias: bool) -> Layer:
+    channels, filters = (draw.choice((384, 512, 700, 768, 1024, 1536)) for _ in range(2))
+    return Layer(kind, dtype, (channels,), (filters, channels), bias)
+
+
+def _convolution(draw: random.Random, kind: str, dtype: str, bias: bool) -> Layer:
+    rank = int(kind[4]) if kind.startswith("conv") else draw.choice((1, 2))
+    kernel = tuple(draw.choice((1, 2, 3, 5) if rank == 1 else (1, 2, 3)) for _ in range(rank))
+    length = {1: (6, 16), 2: (4, 7), 3: (3, 4)}[rank]
+    sizes = tuple(draw.randint(max(length[0], *kernel), length[1]) for _ in range(rank))
+    groups = draw.choice((2, 4)) if kind == "grouped" else 1
+    inputs, filters = (groups * draw.randint(1, 16 // groups) for _ in range(2))
+    if kind == "depthwise":
+        groups, filters = inputs, inputs
+    words: dict[str, Any] = {"stride": draw.choice((1, 1, 2)), "groups": groups}
+    words["padding"] = draw.choice((0, max(kernel) // 2))
+    if kind == "transposed":
+        return Layer(kind, dtype, (inputs, *sizes), (inputs, filters, *kernel), bias, _said(words))
+    weights = filters, inputs // groups, *kernel
+    return Layer(kind, dtype, (inputs, *sizes), weights, bias, _said(words))
+
+
+def _said(words: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(words.items()))
+
+
+_DRAW: dict[str, Callable[..., Layer]] = {
+    "linear": _linear,
+    "linear, wide": _wide,
+    "matmul": _linear,
+}
+
+
+def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One sample, weights and bias whose sums show nearly every order; float64.
+
+    The second set has a bias that takes a product away, the third of a convolution has no two
+    windows alike.
+    """
+    from probe.invariant.telling import products, spread
+
+    number = SETS.index(seed)
+    turned = layer.kind == "transposed"
+    groups = dict(layer.words).get("groups", 1)
+    filters = layer.weights[1] * groups if turned else layer.weights[0]
+    constant = 1.37 if layer.words else None
+    x, w, b = products(seed, layer.leaves, filters, layer.dtype, number == 1, constant)
+    held = w.T.reshape(layer.weights) if not turned else w.reshape(layer.weights)
+    if layer.words:
+        x = spread(seed, "x", layer.sample, 4) if number == 2 else np.full(layer.sample, 1.37)
+    return x, held, b
+
+
+def built(layer: Layer) -> Any:
+    """The module, with whatever weights."""
+    import torch
+
+    class Product(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.empty(*layer.weights[::-1]))
+
+        def forward(self, x: Any) -> Any:
+            return x @ self.weight
+
+    dtype = getattr(torch, layer.dtype)
+    if layer.kind == "matmul":
+        return Product().to(dtype).eval()
+    if not layer.words:
+        filters, channels = layer.weights
+        return torch.nn.Linear(channels, filters, layer.bias).to(dtype).eval()
+    turned, rank = layer.kind == "transposed", len(layer.weights) - 2
+    names = f"Conv{'Transpose' * turned}{rank}d"
+    groups = dict(layer.words)["groups"]
+    shape = (layer.weights[0], layer.weights[1] * groups)
+    shape = shape if turned else shape[::-1]
+    kernel = layer.weights[2:]
+    module = getattr(torch.nn, names)(*shape, kernel, bias=layer.bias, **dict(layer.words))
+    return module.to(dtype).eval()
+
+
+def of_layer(layer: Layer) -> Subject:
+    """The subject of a layer: every size, the same sample at every place."""
+
+    def make(like: str) -> Made:
+        import torch
+
+        from probe import stable
+        from probe.stable import torch_modules
+
+        torch.set_num_threads(THREADS)
+        module = built(layer)
+        sets = {seed: operands(layer, seed) for seed in SETS}
+        load = partial(_loaded, module, sets, layer)
+        load(SETS[0])
+        model, report = stable.invariant(module, (1, LARGEST), like, strict=True)
+
+        def groups(sample: bool) -> Iterator[Group]:
+            every = sampled() if sample or "wide" in layer.kind else range(1, LARGEST + 1)
+            for number, seed in enumerate(SETS):
+                x = _tensor(sets[seed][0], layer.dtype)
+                x = x.expand(LARGEST, *x.shape).contiguous()
+                chosen = [size for size in every if size <= ALL or size % len(SETS) == number]
+                yield Group((x,), (_prefix(x, size) for size in chosen), partial(load, seed))
+
+        def given(size: int) -> tuple[Any]:
+            generator = torch.Generator().manual_seed(SEED)
+            x = torch.randn(size, *layer.sample, generator=generator)
+            return (x.to(getattr(torch, layer.dtype)),)
+
+        exact = None
+        if layer.dtype == "float32" and layer.kind not in ("matmul", "transposed", "conv3d"):
+            exact = torch.no_grad()(torch_modules.stabilized(built(layer)))
+        plain = torch.no_grad()(module)
+        sizes = [size for size in TIMED if size <= 256 or "linear" in layer.kind]
+        timed = sizes, given
+        axes = {"size": groups}
+        return Made(plain, model, report, read, axes, timed, torch.set_num_threads, exact)
+
+    likes = ("largest", "cheapest") if layer.kind.startswith("linear") else ("largest",)
+    return Subject(layer.name, "torch", layer.kind, layer.dtype, make, likes)
+
+
+THREADS = 2
+
+
+def sampled() -> list[int]:
+    """Small sizes, both sides of every power of two, and forty others."""
+    draw = random.Random(SEED)
+    powers = [1 << power for power in range(13)]
+    near = {size + by for size in powers for by in (-1, 0, 1)}
+    others = {draw.randint(1, LARGEST) for _ in range(40)}
+    return sorted(size for size in {*EDGES, *near, *others, *range(1, 65)} if 0 < size <= LARGEST)
+
+
+def _prefix(x: Any, size: int) -> Question:
+    def wanted(whole: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(whole[:1], (size, *whole.shape[1:]))
+
+    return Question(size, (x[:size],), wanted)
+
+
+def _tensor(values: np.ndarray, dtype: str) -> Any:
+    import torch
+
+    return torch.from_numpy(np.array(values, order="C")).to(getattr(torch, dtype))
+
+
+def _loaded(module: Any, sets: dict[int, Any], layer: Layer, seed: int) -> None:
+    """Puts a set's weights into the module."""
+    _, w, b = sets[seed]
+    given = {"weight": _tensor(w.T if layer.kind == "matmul" else w, layer.dtype)}
+    if layer.bias:
+        given["bias"] = _tensor(b, layer.dtype)
+    module.load_state_dict(given)
+
+
+def read(y: Any) -> np.ndarray:
+    """An answer as a container array."""
+    from probe.invariant.torch_calls import container
+
+    return container(y)[0]
+
+
+def subjects() -> Iterator[Subject]:
+    """Small models, layers with every kind in turns, then the larger models."""
+    from probe.experiments.invariance_models import models
+
+    first, last = models()
+    yield from first
+    layers = list(drawn())
+    kinds = list(KINDS)
+    seen = {kind: [one for one in layers if one.kind == kind] for kind in kinds}
+    for number in range(max(KINDS.values())):
+        for kind in kinds:
+            yield from map(of_layer, seen[kind][number : number + 1])
+    yield from last
+
+
+def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
+    """The first samples of a batch, and the last ones: against the whole batch."""
+    count = len(x)
+    parts = [
+        slice(start, start + size) for size in sizes for start in dict.fromkeys((0, count - size))
+    ]
+    questions = [
+        Question(part.stop - part.start, (x[part],), partial(_taken, part)) for part in parts
+    ]
+    yield Group((x,), questions)
+
+
+def orders(x: Any, seeds: Sequence[int] = range(5)) -> Iterator[Group]:
+    """The same batch in other orders."""
+    turned = [np.random.default_rng(seed).permutation(len(x)) for seed in seeds]
+    yield Group((x,), [Question(len(x), (x[one],), partial(_taken, one)) for one in turned])
+
+
+def _taken(index: Any, whole: np.ndarray) -> np.ndarray:
+    taken: np.ndarray = whole[index]
+    return taken
