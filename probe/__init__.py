@@ -12,6 +12,7 @@ Ask in Python as on the command line; ``help(probe.explain)`` and the like say e
     probe.record(f, out=DIR)                    a run on disk, for another machine or release
     probe.diff(DIR, DIR)                        the first operation at which two of them differ
     probe.remedies(case, lengths, target)       what keeps the bits, and what it costs
+    probe.thresholds(case, target)              which sizes add alike, and which floor you need
     probe.reproduce(case, target, at, against, out=DIR)    the folder for a bug report
 
 A target is a text such as "tensorflow,onednn=0", as `probe targets` lists them, or a
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from probe.answers.record import record as record
     from probe.answers.reproduce import reproduce as reproduce
     from probe.answers.sweep import sweep as sweep
+    from probe.answers.thresholds import thresholds as thresholds
     from probe.case import Case as Case
     from probe.launch import Session as Session
     from probe.store import Store as Store
@@ -104,7 +106,7 @@ ROOMS = {
     "recorders": "libraries, watched: their operations and what each means",
     "plots": "pictures of answers",
     "invariant": "the same bits at every batch and length, in sizes that add alike",
-    "thresholds": "at which lengths, and from which release on, a target changes how it adds",
+    "thresholds": "at which sizes, and from which release on, a target changes how it adds",
     "network": "many layers, padded",
     "remedies": "what keeps the bits, and what it costs",
     "shrink": "a smaller case that fails alike",
@@ -118,7 +120,7 @@ ROOMS = {
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
     *("diff", "explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
-    "sweep",
+    *("sweep", "thresholds"),
 ]
 
 
