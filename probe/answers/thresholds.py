@@ -1,4 +1,4 @@
-"""At which sizes a target changes how it adds, the classes of sizes that add alike, and the floor."""
+"""At which sizes a target changes how it adds, which sizes add alike, and which floor to take."""
 
 from __future__ import annotations
 

@@ -289,6 +289,14 @@ OF_MODEL = (
     "Of a model: the fixed length, the one that content is padded to where it is used; the model's "
     "own if it says one and this is not given."
 )
+PADS = (
+    "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
+    "NAME:AXIS. length, of dense batch, if not given."
+)
+TABLE = (
+    "Of a model: the classes of probe.stable.invariant, as JSON. What is there is checked, what "
+    "does not hold is found anew, and it is written."
+)
 AT = "The length at which costs are told; about a tenth of the largest if not given."
 
 
@@ -300,6 +308,10 @@ AT = "The length at which costs are told; about a tenth of the largest if not gi
 @option("--content", "N", AT)
 @option("--chunks", "64,256", "Outputs of the chunks that are tried; 64,256 if not given.")
 @option("--only", "pad,stable", "Only these remedies, separated by spaces or commas.")
+@option("--vary", "AXIS", PADS)
+@option("--inputs", "FILE", f"Of a model: {INPUTS}", type=PATH)
+@option("--shape shapes", "X=1x64", f"Of a model: {SHAPE}", multiple=True)
+@option("--table", "FILE", TABLE, type=PATH)
 @target_option()
 @option(
     *("--store", "DIR", "Keep the results in DIR/<machine>; nothing is kept if not given."),
@@ -327,10 +339,18 @@ def remedies(
     MODEL is a file of Keras, PyTorch or ONNX, or nine-layers, and is read as a chain of layers (see
     `probe network`). Any other graph that leaves its length open is run by its own library, and
     told how far to pad; of another one that is read in part nothing is recommended.
+
+    \b
+      probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
+      probe remedies module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
+
+    With --vary, --inputs, --shape or --table every model is run by its own library: padding is
+    compared with probe.stable.invariant, whose classes of sizes --table keeps.
     """
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
+    from probe.recording.inputs import shapes_of
 
     if model is None:
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
@@ -342,13 +362,15 @@ def remedies(
     given["chunks"] = None if chunks is None else numbers("chunks", chunks)
     given["only"] = None if only is None else _names(only, where)
     given["fixed"] = number("fixed", given["fixed"])
+    given["shapes"] = shapes_of(given["shapes"])
     if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model says what is computed", f"leave out --{name}")
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
         on = where if model is None or _given("target") else DEFAULT_TARGET
-        found = remedied(subject, values, on, progress=tell, **given)
+        with of_user():
+            found = remedied(subject, values, on, progress=tell, **given)
     if not isinstance(found, Remedied):
         return given_padded(found, None, None, out)
     told = found.report()

@@ -16,8 +16,8 @@ from probe.comparison import Run
 from probe.order import certificate, notation
 from probe.order.summation import Summation
 from probe.printing import counted, ranges
-from probe.thresholds.recognition import Kind
 from probe.thresholds import floors
+from probe.thresholds.recognition import Kind
 from probe.thresholds.switches import Thresholds, islands
 
 Region = tuple[np.ndarray, ...]
