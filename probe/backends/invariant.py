@@ -17,9 +17,9 @@ def operator(inner, module, sizes):
     try:
         made = import_module("probe.stable").invariant
     except (ImportError, SyntaxError) as error:
-        raise Unsupported("probe.stable.invariant: %s" % error)
+        raise Unsupported("probe.stable.invariant: %s" % error) from None
 
-    class Called(module):
+    class Called(module):  # type: ignore[misc, valid-type]
         """Calls what it is given."""
 
         def forward(self, run, x):

@@ -68,6 +68,7 @@ class Keeper:
             entry = self.table.entries.setdefault(operation.key, Entry())
             self._settle(operation, entry, axis, there)
             sizes = Sizes(operation, entry, threads)
+            sizes.notes = self.table.notes
             if (operation.key, threads) not in self._settled:
                 self.table.recheck(sizes)
                 self._settled.add((operation.key, threads))

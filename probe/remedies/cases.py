@@ -290,11 +290,11 @@ class _OfCase(Work):
         if found.remedy.name == "default" and self.wants("pad"):
             if self.vary == "batch":
                 sizes = self._alike(self.own_orders)
-                doc, spec = f"filled up to {few(sizes)} samples", {"axis": "batch"}
+                doc, axis = f"filled up to {few(sizes)} samples", {"axis": "batch"}
             else:
                 sizes = self._safe_outputs()
-                doc, spec = f"zeros up to {few(sizes)} outputs", {}
-            spec |= {"kind": "pad", "outputs": list(sizes)}
+                doc, axis = f"zeros up to {few(sizes)} outputs", {}
+            spec = {"kind": "pad", "outputs": list(sizes)} | axis
             yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
 
     def _alike(self, orders: ByOrder | None) -> tuple[int, ...]:
