@@ -164,13 +164,16 @@ def floor(found: Thresholds) -> Floor:
 
 
 def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
-    """(size, step, kind) of the floor; the smallest step for which one is far from the end."""
+    """(size, step, kind) of the floor; the smallest step for which one is far from the end.
+
+    The kind is what most rows of the largest size have.
+    """
     sizes = np.arange(found.shortest, found.upto + 1)
-    known = kinds != NOT_RUN
+    known, kind = kinds != NOT_RUN, found.patterns[max(found.patterns)].interior
     ways = []
     for step in range(1, min(64, found.upto) + 1):
         mine = known & (sizes % step == 0)
-        if not mine.any() or (kind := int(kinds[mine][-1])) == MIXED:
+        if not mine.any() or kinds[mine][-1] != kind:
             continue
         other = sizes[mine][kinds[mine] != kind]
         after = sizes[mine & (sizes > (other[-1] if len(other) else 0))]
@@ -251,7 +254,8 @@ def _mixed(found: Thresholds, size: int) -> str:
     if not rows:
         return f"{seen.elsewhere:,} of {len(seen.kinds):,} are added differently"
     one, two, _ = _pair(found, seen.tail[0][0], seen.interior)
-    return f"the last {rows} are added {_order(found, one, two)}"
+    last = "the last one is" if rows == 1 else f"the last {rows:,} are"
+    return f"{last} added {_order(found, one, two)}"
 
 
 def _pair(found: Thresholds, one: int, other: int) -> tuple[int, int, float]:

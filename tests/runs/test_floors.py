@@ -130,7 +130,7 @@ def test_where_the_largest_sizes_are_mixed_there_is_no_floor(pretend) -> None:
     pretend(lambda n: (0, ((1, 1),)))
     told = floors.floor(found("reference", upto=20))
     assert told.size is None and not told.certified
-    assert told.text == "no floor: at 20 rows the last 1 are added pairwise"
+    assert told.text == "no floor: at 20 rows the last one is added pairwise"
 
 
 def test_what_is_not_a_sum_or_not_steady_is_in_no_class() -> None:
