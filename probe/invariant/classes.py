@@ -166,19 +166,27 @@ class Sizes:
 
     def _holds(self, plan: Plan) -> bool:
         """Asks the sizes of a plan that are only believed; forgets all of these if one is false."""
-        for size in {piece.size for piece in plan} & self.believed:
-            self.believed.discard(size)
-            if (mark := self.operation.mark(size)) != self.marks[size]:
+        for size in {piece.size for piece in plan}:
+            told = self.marks.get(size)
+            if size in self.believed:
+                self.believed.discard(size)
+                del self.marks[size]
+            if self.mark(size) == self.entry.chosen:
+                continue
+            if told is not None:
                 self.notes.append(f"{self.operation.key}: size {size} differs: checked anew")
-                self.marks[size] = mark
-                for other in self.believed:
-                    del self.marks[other]
-                self.believed.clear()
-                self.entry.certified.clear()
-                self.plans.clear()
-                self._piece = 0
-                return False
+                self._forget()
+            return False
         return True
+
+    def _forget(self) -> None:
+        """Drops what is only believed, and what rests on it."""
+        for size in self.believed:
+            del self.marks[size]
+        self.believed.clear()
+        self.entry.certified.clear()
+        self.plans.clear()
+        self._piece = 0
 
     def of_largest(self, largest: int) -> str:
         """The mark of the largest size whose places are alike, asked here; empty: there is none."""

@@ -77,13 +77,13 @@ class Table:
             if path.stat().st_size > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
             told = json.loads(path.read_text())
-            number, before = told["format"], dict(told["environment"])
             found = cls(
                 str(told["like"]),
                 {name: tuple(map(_number, values)) for name, values in told["sizes"].items()},
                 _threads(told["threads"]),
                 entries={key: _entry(each) for key, each in told["operations"].items()},
             )
+            number, before = told["format"], dict(told["environment"])
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             why = f"this is no table of classes ({type(error).__name__})"
             raise InputError("table", path.name, why, "write one with report.save") from error

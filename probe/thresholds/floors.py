@@ -185,7 +185,8 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
 def _pieces(every: list[SizeClass], kind: int, size: int) -> Span | None:
     """A smaller floor, with which calls of any size are made of pieces of one other class.
 
-    Of several the one with the largest pieces. Pieces of first..last make up all sizes from ``first`` on where last is 2 * first - 1 or more.
+    Of several the one with the largest pieces. Pieces of first..last make up all sizes from
+    ``first`` on where last is 2 * first - 1 or more.
     """
     spans = [span for one in every if one.kind != kind for span in one.spans]
     fit = [s for s in spans if s.step == 1 and s.first < size and s.last >= max(2, 2 * s.first - 1)]

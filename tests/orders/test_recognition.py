@@ -200,4 +200,4 @@ def test_runs_and_rows() -> None:
     assert recognition._runs(np.array([2, 2, 5])) == ((2, 2), (5, 1))
     rows = recognition.some(10**6, recognition.ENDS)
     assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ENDS
-    assert (recognition._some(20) < 20).all()
+    assert (recognition.some(20, recognition.ENDS) < 20).all()
