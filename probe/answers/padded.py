@@ -204,6 +204,8 @@ def remedied(
     """As ``padded``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
     invariant mode: it is read and checked where it is there, and written."""
+    if table is not None and Path(table).is_dir():
+        raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
         raise InputError("table", table, "there is no such folder", "make it first")
     every = sorted({*lengths, *([] if content is None else [content])})
