@@ -219,7 +219,7 @@ def _text(
         text += f" ({'+'.join(found.recogniser.causes(other, kind))})"
     if pieces is not None:
         less = f"{_sized(found, pieces.first)} will do" if pieces.first > 1 else "none is needed"
-        text += f"; in pieces of at most {pieces.last:,} {less}"
+        text += f"; cut into pieces of at most {pieces.last:,}, {less}"
     return text
 
 

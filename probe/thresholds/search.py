@@ -165,7 +165,8 @@ class _Search:
             if before and after and before.interior != after.interior:
                 self._note(before, after, scanned=True)
         signs = [(one.interior, one.tail) if one else None for one in found]
-        self.result.period = _period(signs)
+        tails = [one and one[1] for one in signs]  # which a switch among them need not move
+        self.result.period = _period(signs) or _period(tails)
 
     def far(self, checks: int, rng: np.random.Generator) -> None:
         """Lengths beyond the scan: a grid of doubled ones, bisected where its ends differ."""

@@ -41,7 +41,7 @@ def test_the_classes_of_a_dense_layer_and_its_floor() -> None:
     assert (told.size, told.step, told.certified) == (7, 1, True)
     assert told.text.startswith("floor: 7 rows; below, at 1..6, rows are added one after the other")
     assert "from 7 on pairwise (order)" in told.text and told.text.endswith("; certified")
-    assert told.pieces == (1, 6, 1) and "in pieces of at most 6 none is needed" in told.text
+    assert told.pieces == (1, 6, 1) and "cut into pieces of at most 6, none is needed" in told.text
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,12 @@ def test_where_the_largest_sizes_are_mixed_there_is_no_floor(pretend) -> None:
     told = floors.floor(found("reference", upto=20))
     assert told.size is None and not told.certified
     assert told.text == "no floor: at 20 rows the last one is added pairwise"
+
+
+def test_a_switch_among_the_sizes_that_are_all_run_hides_no_period(pretend) -> None:
+    pretend(lambda n: (int(n >= 16), ()))
+    result = found("reference", upto=160, scanned=20)
+    assert texts(result) == ["{1..15}", "{16..160}"] and result.period == 1
 
 
 def test_what_is_not_a_sum_or_not_steady_is_in_no_class() -> None:
