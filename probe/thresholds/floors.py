@@ -86,8 +86,9 @@ class Floor:
     """From ``size`` on, in multiples of ``step``, every row adds as at the largest size.
 
     ``size`` None: no such size was found. ``pieces``: a smaller floor with the largest size of
-    pieces that calls are then cut into. ``certified``: both sides of the floor. ``text``: the
-    answer in one line, with how rows add below and above.
+    pieces that calls are then cut into. ``certified``: every output of all sizes was asked for
+    every addition and every fusion; ``sides``: those of the two sizes on either side of the floor
+    were. ``text``: the answer in one line, with how rows add below and above.
     """
 
     size: int | None
@@ -95,6 +96,7 @@ class Floor:
     kind: int
     pieces: Span | None
     certified: bool
+    sides: bool
     text: str
 
     def to_json(self) -> dict[str, Any]:
@@ -154,13 +156,14 @@ def floor(found: Thresholds) -> Floor:
     if top is None:
         largest = max(found.patterns)
         text = f"no floor: at {_sized(found, largest)} {_mixed(found, largest)}"
-        return Floor(None, 1, found.patterns[largest].interior, None, False, text)
+        return Floor(None, 1, found.patterns[largest].interior, None, False, False, text)
     size, step, kind = top
     below = next((n for n in range(size - 1, found.shortest - 1, -1) if n in found.patterns), None)
-    certified = size in sure and (below is None or below in sure)
+    sides = size in sure and (below is None or below in sure)
+    certified = not found.uncertified
     pieces = _pieces(classes(found), kind, size)
     text = _text(found, kinds, top, below, pieces)
-    return Floor(size, step, kind, pieces, certified, text + _sure(certified))
+    return Floor(size, step, kind, pieces, certified, sides, text + _sure(certified, sides))
 
 
 def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
@@ -223,8 +226,10 @@ def _text(
     return text
 
 
-def _sure(certified: bool) -> str:
-    return "; certified" if certified else "; recognised, not certified"
+def _sure(certified: bool, sides: bool) -> str:
+    if certified:
+        return "; certified"
+    return "; certified at the floor, recognised elsewhere" if sides else "; not certified"
 
 
 def _sized(found: Thresholds, size: int) -> str:

@@ -64,7 +64,9 @@ def test_what_no_batch_changes_needs_no_floor(case) -> None:
 def test_a_switch_far_out_is_found_to_the_row() -> None:
     result = found("reference,length_switch=77", upto=150, scanned=4)
     assert texts(result) == ["{1..76}", "{77..150}"]
-    assert floors.floor(result).size == 77 and floors.floor(result).certified
+    told = floors.floor(result)
+    assert told.size == 77 and told.sides and not told.certified
+    assert told.text.endswith("; certified at the floor, recognised elsewhere")
     assert len(result.patterns) < 60 and result.uncertified
 
 
