@@ -2,6 +2,7 @@
 
 The report's convolution, three others, and the nine-layer network at several widths: every remedy
 is judged by order, timed in turns with all the others in one run, and compared with exact sums.
+Then layers alone and in a batch, where the invariant mode of ``probe.stable`` is one of them.
 Half an hour on two processors.
 
 Writes results/remedies/<machine>/*.parquet; notebooks/remedies.ipynb draws them. Change what you
@@ -34,6 +35,15 @@ LENGTHS = (5, 6, 7, 9, 12, 16, 17, 31, 53, 256)
 """The last one is what the others are compared with; costs are told at 31."""
 CHUNKS = (64,)
 
+BATCHED = (
+    Case("dense", in_channels=128, filters=96, bias="normal"),
+    Case("dense", in_channels=384, filters=48),
+    Case("conv2d", "3x3", 8, 16, 7, height=7, padding="same"),
+)
+"""Alone and in a batch: two layers as those of a small transformer, and a convolution."""
+BATCHES = (1, 2, 3, 8, 16, 17, 32)
+"""The last one is what the others are compared with; costs are told at 16."""
+
 EIGEN = "tensorflow,onednn=0,mode=graph"
 """The report's path today, as ``predict`` runs it."""
 EAGER = "tensorflow,onednn=0"
@@ -46,6 +56,11 @@ REMEDIES = (
     *("isa=avx2", "xla=1", "stable", "stable,float64,xla=1"),
 )
 """Of single convolutions."""
+
+OF_BATCHES = (
+    *("pad", "chunks=64", "float64", "threads=1", "deterministic=1", "mkldnn=0", "invariant"),
+)
+"""Of layers along the batch."""
 
 CONTENTS = (1, 20, 100, 256, 700)
 """Of networks, beside a tenth of the fixed length, at which costs are told."""
@@ -68,7 +83,13 @@ class Whole(NamedTuple):
     only: tuple[str, ...] = FAST
 
 
-Plan = list[tuple[str, list[Case | Whole]]]
+class Batched(NamedTuple):
+    """A case along its batch."""
+
+    case: Case
+
+
+Plan = list[tuple[str, list[Case | Whole | Batched]]]
 
 PLAN: Plan = [
     (EIGEN, [Whole(64, 16384, ("pad", "layerwise")), Whole(64, 4096), Whole(16, 4096)]),
@@ -80,9 +101,12 @@ PLAN: Plan = [
     ("onnxruntime", [*CASES, Whole(16, 4096, FEW)]),
     ("jax", [Whole(16, 4096, FEW)]),
     ("litert,xnnpack=0", [Whole(16, 4096, FEW)]),
+    ("torch", [*map(Batched, BATCHED)]),
+    (EAGER, [*map(Batched, BATCHED)]),
 ]
 """What is measured on each target. One target's processes serve all that follows it."""
 
+TINY = Batched(Case("dense", in_channels=7, filters=2))
 QUICK = "reference,algorithm=pairwise,length_switch=9"
 
 
@@ -90,7 +114,7 @@ QUICK = "reference,algorithm=pairwise,length_switch=9"
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
     found: list[Measured] = []
-    plan: Plan = [(QUICK, [REPORT, Whole(2, 2300, ("pad", "layerwise"))])] if quick else PLAN
+    plan: Plan = [(QUICK, [REPORT, Whole(2, 2300, ("pad", "layerwise")), TINY])] if quick else PLAN
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
             for number, (target, subjects) in enumerate(shard.each(plan)):
@@ -103,34 +127,46 @@ def main(store: Path, quick: bool) -> bool:
 
 
 def measured_on(
-    target: str, subjects: list[Case | Whole], store: Store, found: list[Measured]
+    target: str, subjects: list[Case | Whole | Batched], store: Store, found: list[Measured]
 ) -> None:
     """Stores what isn't stored, each as soon as it is known, and adds it to ``found``."""
     where, done = Target.parse(target), stored(store)
     with Sessions() as sessions:
         for one in subjects:
-            if isinstance(one, Case):
-                key, only = (where.text, one.id, max(LENGTHS)), REMEDIES
-                if key not in done:
-                    found.append(
-                        measure(one, where, LENGTHS, chunks=CHUNKS, only=only, sessions=sessions)
-                    )
-            else:
-                network = nine_layers(width=one.width, fixed=one.fixed)
-                key = where.text, network.id, one.fixed
-                if key not in done:
-                    found.append(
-                        measure_network(
-                            *(network, where, CONTENTS),
-                            chunks=(256,),
-                            only=one.only,
-                            sessions=sessions,
-                        )
-                    )
-            if key not in done:
-                for name, some in rows(found[-1], NAME).items():
-                    store.append(name, some)
-                store.flush()
+            if (where.text, *key_of(one)) in done:
+                continue
+            found.append(measured(one, where, sessions))
+            for name, some in rows(found[-1], NAME).items():
+                store.append(name, some)
+            store.flush()
+
+
+def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
+    """The id of a subject and its fixed size."""
+    if isinstance(one, Case):
+        return one.id, max(LENGTHS)
+    if isinstance(one, Batched):
+        return one.case.id, max(BATCHES)
+    return nine_layers(width=one.width, fixed=one.fixed).id, one.fixed
+
+
+def measured(one: Case | Whole | Batched, where: Target, sessions: Sessions) -> Measured:
+    """Every remedy of a subject that is asked for."""
+    if isinstance(one, Case):
+        return measure(one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions)
+    if isinstance(one, Batched):
+        return measure(
+            *(one.case, where, BATCHES),
+            vary="batch",
+            content=16,
+            chunks=CHUNKS,
+            only=OF_BATCHES,
+            sessions=sessions,
+        )
+    network = nine_layers(width=one.width, fixed=one.fixed)
+    return measure_network(
+        network, where, CONTENTS, chunks=(256,), only=one.only, sessions=sessions
+    )
 
 
 def stored(store: Store) -> set[tuple[str, str, int]]:

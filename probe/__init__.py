@@ -14,6 +14,7 @@ like describe their arguments:
     probe.record(f, out=DIR)                    records a run, to compare it elsewhere
     probe.diff(DIR, DIR)                        compares two recorded runs
     probe.remedies(case, lengths, target)       measures what keeps the bits, and its cost
+    probe.thresholds(case, target)               finds which sizes add alike, and the floor
     probe.reproduce(case, target, at, against, out=DIR)    writes the folder for a bug report
 
 A target is a library with its version, device and switches: a text such as "tensorflow,onednn=0",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from probe.answers.record import record as record
     from probe.answers.reproduce import reproduce as reproduce
     from probe.answers.sweep import sweep as sweep
+    from probe.answers.thresholds import thresholds as thresholds
     from probe.case import Case as Case
     from probe.launch import Session as Session
     from probe.store import Store as Store
@@ -107,7 +109,7 @@ ROOMS = {
     "recording": "any program, operation by operation: where two runs of it part",
     "recorders": "libraries, watched: their operations and what each means",
     "plots": "pictures of answers",
-    "thresholds": "at which lengths, and from which release on, a target changes how it adds",
+    "thresholds": "at which sizes, and from which release on, a target changes how it adds",
     "network": "many layers, padded",
     "invariant": "the same bits at every batch and length, in sizes that add alike",
     "remedies": "what keeps the bits, and what it costs",
@@ -122,7 +124,7 @@ ROOMS = {
 __all__ = [
     *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
     *("diff", "explain", "first_difference", "network", "order", "record", "remedies", "reproduce"),
-    "sweep",
+    *("sweep", "thresholds"),
 ]
 
 

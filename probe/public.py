@@ -25,6 +25,7 @@ QUESTIONS = {
     "remedies": "probe.answers.network",
     "reproduce": "probe.answers.reproduce",
     "sweep": "probe.answers.sweep",
+    "thresholds": "probe.answers.thresholds",
 }
 """Every question that can be asked in Python, and the module with the function of its name."""
 

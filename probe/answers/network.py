@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -365,7 +365,7 @@ class Remedied(Answer):
         found = self.found
         told = [f"{one.remedy.name} {found.verdict(one)}{self._cost(one)}" for one in found.found]
         what = f"{found.label}, {found.part}" if found.part else found.label
-        asked = f"{what}: {len(found.lengths):,} lengths against {found.fixed:,}"
+        asked = f"{what}: {len(found.lengths):,} {found.sizes} against {found.fixed:,}"
         return f"{asked} on {found.target.text}", "; ".join(told), advise(found).text
 
     def _cost(self, one: Any) -> str:
@@ -391,6 +391,15 @@ class Remedied(Answer):
         return figure
 
 
+OF_MODEL = {
+    "fixed": ("a case is compared with its largest length", "add it to --lengths"),
+    "inputs": ("a case generates its own", "leave it out"),
+    "shapes": ("a case says its own sizes", "leave it out"),
+    "table": ("it is of a model in the invariant mode", "give a model, or leave it out"),
+}
+"""Why a case does not take what a model does, and what to do."""
+
+
 def remedies(
     subject: Case | Any,
     lengths: Iterable[int],
@@ -403,11 +412,21 @@ def remedies(
     store: str | Path | None = None,
     trust: bool = False,
     progress: Tell | None = None,
+    vary: str | None = None,
+    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    table: str | Path | None = None,
 ) -> Remedied | Padded:
     """Tests every remedy of a case or a network, times it and compares it with exact sums.
 
-    A model that is no chain of layers is run by its own library (``target`` not given): then the
-    answer is a ``Padded`` with ``remedies``: how far to pad.
+    A model that is no chain of layers is run by its own library (``target`` not given), and so is
+    every model where ``vary``, ``inputs``, ``shapes`` or ``table`` is given: then the answer is a
+    ``Padded`` with ``remedies``: how far to pad, and ``probe.stable.invariant``.
+
+    ``vary``: of a case ``length`` (the default) or ``batch`` (the rows of a dense layer); of a
+    model also ``NAME:AXIS``. ``inputs``, ``shapes``: of a model, as of ``probe.network``.
+    ``table``: a file with the classes of the invariant mode, which is read and checked where it is
+    there, and written.
 
     ``subject``: a case, or a model as ``probe.network`` takes it. ``lengths``: of a case two or
     more, each compared with the largest; of a model valid lengths. ``fixed``: of a model, the full
@@ -422,13 +441,16 @@ def remedies(
     if chunks:
         more["chunks"] = list(chunks)
     values = sorted(set(lengths))
+    of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
+    of_model = {name: one for name, one in of_model.items() if not _left_out(one)}
     if isinstance(subject, Case):
-        if fixed is not None:
-            why = "a case is compared with its largest length"
-            raise InputError("fixed", fixed, why, "add it to --lengths")
-        found = measure(subject, where, values, content=content, **more)
+        of_model |= {} if fixed is None else {"fixed": fixed}
+        for name, one in of_model.items():
+            raise InputError(name, one, *OF_MODEL[name])
+        found = measure(subject, where, values, vary=vary, content=content, **more)
     else:
-        model = _chain(subject, trust, target == DEFAULT_TARGET)
+        of_model |= {} if vary is None else {"vary": vary}
+        model = None if of_model else _chain(subject, trust, target == DEFAULT_TARGET)
         if model is None:
             from probe.answers.padded import remedied
 
@@ -437,7 +459,8 @@ def remedies(
                 if given is not None:
                     raise InputError(name, given, why, "leave it out: the model is a graph")
             tell = None if progress is None else (lambda text: progress(0, 0, text))
-            words: dict[str, Any] = {"content": content, "fixed": fixed, "trust": trust}
+            words: dict[str, Any] = {"content": content, "fixed": fixed, "trust": trust} | of_model
+            words |= {} if target == DEFAULT_TARGET else {"target": where}
             return remedied(subject, values, progress=tell, **words)
         found = measure_network(model, where, values, fixed, at=content, **more)
     if store is not None:

@@ -18,6 +18,7 @@ from probe.answers.first_difference import Asked, Walked
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import count
 from probe.errors import InputError
+from probe.floats import rounded_text
 from probe.network import between, graph_plan
 from probe.network.graph import Graph, Serves, Sized
 from probe.network.graph_plan import GraphPlan
@@ -27,7 +28,8 @@ from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
 from probe.recording.subject import is_function, opened
 from probe.recording.walk import CHANGED, compared, watched
-from probe.remedies import graphs
+from probe.remedies import graphs, invariants
+from probe.remedies.invariants import Invariant
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -50,8 +52,8 @@ class Padded(Answer):
 
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
-    ``remedies``: ways of padding with verdicts and costs, as of ``probe.remedies.graphs``, where
-    they were asked for.
+    ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
+    ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
     """
 
     found: list[Sized]
@@ -63,6 +65,7 @@ class Padded(Answer):
     written: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     remedies: list[dict[str, Any]] = field(default_factory=list)
+    invariant: Invariant | None = None
 
     @property
     def verdict(self) -> str:
@@ -117,14 +120,17 @@ class Padded(Answer):
     def _remedied(self) -> dict[str, Any]:
         if not self.remedies:
             return {}
-        return {"remedies": self.remedies, "recommended": graphs.recommended(self.remedies)}
+        mode = None if self.invariant is None else self.invariant.to_json()
+        best = graphs.recommended(self.remedies)
+        return {"remedies": self.remedies, "recommended": best, "invariant": mode}
 
     def lines(self) -> tuple[str, str, str]:
         what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
         safe = "; ".join(f"{one.content:,}: {_said(one)}" for one in self.found[:6])
         if not self.remedies:
             return what, f"{self.verdict}; pad {safe}", self.advice()
-        told = [f"{one['name']} {one['verdict']} ({one['of_fixed']:.2g})" for one in self.remedies]
+        costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
+        told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
         best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
         return what, f"{'; '.join(told)} of the fixed size's time", best
 
@@ -196,14 +202,25 @@ def remedied(
     *,
     content: int | None = None,
     fixed: int | None = None,
+    table: str | Path | None = None,
     **words: Any,
 ) -> Padded:
-    """As ``padded``, with the ways of padding judged and timed at ``content``; the middle one of
-    the lengths if it is not given."""
+    """As ``padded``, with the ways of padding and the invariant mode judged and timed at
+    ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
+    invariant mode: it is read and checked where it is there, and written."""
+    if table is not None and Path(table).is_dir():
+        raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
+    if table is not None and not Path(table).absolute().parent.is_dir():
+        raise InputError("table", table, "there is no such folder", "make it first")
     every = sorted({*lengths, *([] if content is None else [content])})
     found = padded(model, lengths=every, fixed=fixed, **words)
     at = content or every[len(every) // 2]
-    found.remedies = graphs.judged(found.graph, found.found, at)
+    (words.get("progress") or (lambda _: None))("the invariant mode")
+    found.invariant = invariants.of_graph(found.graph, found.found, model, table)
+    if table is not None and found.invariant.report is not None:
+        found.written.append(str(table))
+    found.notes += [f"invariant: {one}" for one in found.invariant.notes]
+    found.remedies = graphs.judged(found.graph, found.found, at, found.invariant)
     return found
 
 

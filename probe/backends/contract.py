@@ -222,6 +222,14 @@ class Backend:
         """
         raise Unsupported("there is no prefix-stable convolution for %s" % self.name)
 
+    def invariant(self, spec, sizes):
+        """The :class:`Operator` that computes a spec by ``probe.stable.invariant``.
+
+        ``sizes``: the batches that matter. Raises Unsupported where it does not know the library's
+        operations.
+        """
+        raise Unsupported("probe.stable.invariant takes no single operation of %s" % self.name)
+
     def program(self, program):
         """The :class:`Operator` of a program of several steps, as a user's model is.
 

@@ -12,6 +12,9 @@ own operations, once the input's shape is known:
   ``{"kind": "pad", "outputs": [N, ...]}``: one call, filled up with zeros to the smallest N that
   holds all outputs. ``{"kind": "float64"}``: operands widened, the operator in float64, its output
   rounded. ``{"kind": "stable", "accumulate": None}``: the operator of ``probe.stable``.
+  ``{"kind": "invariant", "sizes": [N, ...]}``: the operator by ``probe.stable.invariant``, for
+  these batches. ``"axis": "batch"`` of ``chunks`` and ``pad``: calls of N samples, filled up with
+  copies of the first one.
 - ``turned``: the operation with its two spatial axes swapped. Here the length is always the last
   spatial axis; the library gets (batch, length, height, channels), as the user's model gives them,
   since the axis decides the kernel.
@@ -47,6 +50,9 @@ def operator(backend, spec):
         check(spec)
         plain = _plain(spec)
         return backend.stable(plain, spec["remedy"].get("accumulate"))
+    if spec.get("remedy", {}).get("kind") == "invariant":
+        check(spec)
+        return backend.invariant(_plain(spec), spec["remedy"]["sizes"])
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
     return Rewritten(backend, program.case(spec))
@@ -100,7 +106,7 @@ class Rewritten(Operator):
         return self.by_shape(tuple(shape))
 
     def _for_shape(self, shape):
-        joins = self.backend.joins(self.given)
+        joins = self.backend.joins(self.given) and not any(map(of_batch, self.given.steps))
         rewriting = Rewriting(self.given, shape, not joins)
         made = self.given._replace(steps=tuple(rewriting.steps))
         if joins:
@@ -158,7 +164,8 @@ class Rewriting:
             elif kind == "float64":
                 values.append(self._widened(step, reads[0]))
             elif kind in ("chunks", "pad"):
-                values.append(self._pieces(step, reads[0]))
+                pieces = self._samples if of_batch(step) else self._pieces
+                values.append(pieces(step, reads[0]))
             elif merge and kind is None:
                 values.append(self._merged(step, reads))
             else:
@@ -216,6 +223,24 @@ class Rewriting:
         y = self._add(dict(plain, dtype="float64"), [x], wide)
         return self._add({"op": "cast", "to": dtype, "dtype": "float64", "parameters": {}}, [y])
 
+    def _samples(self, step, value):
+        """``chunks`` and ``pad`` of the batch: calls of so many samples."""
+        spec, remedy = _plain(step.layer), step.layer["remedy"]
+        self.dtype = spec["dtype"]
+        count = self.shapes[value][0]
+        size = piece(remedy, count)
+        found = []
+        for start in range(0, count, size):
+            there = min(size, count - start)
+            part = value if there == count else self._slice(value, 0, start, start + there)
+            if there < size:
+                more = [self._slice(value, 0, 0, 1)] * (size - there)
+                part = self._add(self._typed({"op": "concat", "axis": 0}), [part] + more)
+            found.append(self._add(spec, [part], step.arrays))
+        if len(found) > 1:
+            found = [self._add(self._typed({"op": "concat", "axis": 0}), found)]
+        return found[0] if count % size == 0 else self._slice(found[0], 0, 0, count)
+
     def _pieces(self, step, value):
         """``chunks`` and ``pad``: calls whose last axis, or ``axis``, has one of a few sizes."""
         spec, remedy = _plain(step.layer), step.layer["remedy"]
@@ -247,6 +272,11 @@ class Rewriting:
         if pieces * size == count:
             return found[0]
         return self._slice(found[0], 1 + axis, 0, count)
+
+
+def of_batch(step):
+    """Whether a step's remedy cuts the batch."""
+    return step.layer.get("remedy", {}).get("axis") == "batch"
 
 
 def piece(remedy, count):

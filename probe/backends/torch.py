@@ -11,7 +11,7 @@ and takes the bias with it, as layers do: that is the default with a bias, and w
 import numpy as np
 
 from probe import activations, floats
-from probe.backends import elementwise, onednn, pooling, products
+from probe.backends import elementwise, invariant, onednn, pooling, products
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
     Text,
@@ -125,6 +125,9 @@ class Torch(Writing):
         if pooling.kind(spec) or spec["op"] in products.OPS:
             raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
         return self.operator(dict(spec, stable=accumulate))
+
+    def invariant(self, spec, sizes):
+        return invariant.operator(self.operator(spec), self.torch.nn.Module, sizes)
 
     def joins(self, program):
         return joins_windows(program)

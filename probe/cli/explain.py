@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -182,58 +182,59 @@ def order(
     return int(bool(fail_on) and found["replayed"] < found["outputs"])
 
 
-@click.command(cls=Words, short_help="The lengths at which a target switches kernels.")
+UPTO = "The largest size: of lengths 1000000 if not given, of batches 1024."
+SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
+
+
+@click.command(
+    cls=Words, short_help="The sizes at which a target switches kernels, and which floor you need."
+)
 @case_options
 @target_option()
-@click.option(
-    "--upto",
-    metavar="N",
-    default="1000000",
-    show_default=True,
-    help="The longest length to examine.",
-)
-@click.option("--scan", metavar="N", help="Run all of the N shortest lengths; 64 if not given.")
-@click.option("--seconds", metavar="S", help="Start no new length after S seconds.")
-@fail_on_option(
-    finding="the order changes with the length, or a result contradicts what was assumed"
-)
+@option("--vary", "AXIS", SIZES)
+@option("--upto", "N", UPTO)
+@option("--scan", "N", "Run all of the N smallest sizes; 64 if not given.")
+@option("--seconds", "S", "Start no new size after S seconds.")
+@fail_on_option(finding="the order changes with the size, or a result contradicts what was assumed")
 @output_options
 def thresholds(
     words: dict[str, str],
     target: str,
-    upto: str,
+    vary: str | None,
+    upto: str | None,
     scan: str | None,
     seconds: str | None,
     fail_on: str | None,
     out: Output,
 ) -> int:
-    """Finds the lengths up to a million at which the order or rounding of the outputs changes.
+    """Finds the lengths or batches at which the order or rounding of the outputs changes.
 
-    It runs all short lengths, then doubles the length and bisects intervals whose ends differ.
-    This assumes few changes. The assumptions are printed and checked at random lengths; lengths
-    that contradict them are examined.
+    \b
+      probe thresholds --op conv1d --kernel 5 --in-channels 64
+      probe thresholds --op dense --in-channels 384 --filters 384 --upto 128 --target torch
+
+    Sizes at which every row (sample, output) is added alike make a class. The floor is the size up
+    to which calls have to be padded so that none leaves the class of the largest size; the line
+    shows the two orders in which rows are added below and above it.
+
+    It runs all small sizes, then doubles the size and bisects intervals whose ends differ. This
+    assumes few changes. The assumptions are printed and checked at random sizes; sizes that
+    contradict them are examined.
     """
+    from probe.answers.thresholds import thresholds as found_by
     from probe.cli.show import orders as show
-    from probe.launch import open_session
-    from probe.thresholds import search
 
     ask_for(words)
     case, (where,) = case_of(words), targets_of((target,))
-    limits: dict[str, Any] = {
-        "scanned": number("scan", scan),
-        "seconds": number("seconds", seconds),
-    }
-    longest = number("upto", upto)
-    assert longest is not None
-    with out.progress("lengths") as tell, open_session(where) as session:
-        found = search.find(
-            *(session, case, longest),
-            progress=lambda length: tell(0, 0, f"length {length:,}"),
-            **{name: limit for name, limit in limits.items() if limit is not None},
+    with out.progress("sizes") as tell:
+        answer = found_by(
+            *(case, where),
+            vary=vary,
+            upto=number("upto", upto),
+            scan=number("scan", scan),
+            seconds=number("seconds", seconds),
+            progress=tell,
         )
-    report = found.to_json()
-    report["stretches"] = [
-        {"first": first, "last": last, "kind": kind} for first, last, kind in search.islands(found)
-    ]
-    out.give(report, lambda: show.thresholds(found))
+    found = answer.found
+    out.give(answer.report(), lambda: show.thresholds(found))
     return int(bool(fail_on) and bool(found.switches or found.violations))

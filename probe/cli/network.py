@@ -293,6 +293,14 @@ OF_MODEL = (
     "Of a model: the full length, to which inputs are usually padded; the model's own length if it "
     "has one."
 )
+PADS = (
+    "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
+    "NAME:AXIS. The default is length, of dense batch."
+)
+TABLE = (
+    "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
+    "those that do not hold are found anew, and the file is written."
+)
 AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
 
 
@@ -304,6 +312,10 @@ AT = "The valid length at which costs are measured; about a tenth of the largest
 @option("--content", "N", AT)
 @option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.")
 @option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
+@option("--vary", "AXIS", PADS)
+@option("--inputs", "FILE", f"Of a model: {INPUTS}", type=PATH)
+@option("--shape shapes", "X=1x64", f"Of a model: {SHAPE}", multiple=True)
+@option("--table", "FILE", TABLE, type=PATH)
 @target_option()
 @option(
     *("--store", "DIR", "Store the results in DIR/<machine>; nothing is stored if not given."),
@@ -332,10 +344,18 @@ def remedies(
     network`). A graph that is not a chain and whose length is not fixed is run by its own library,
     and the result is how far to pad. If only a part of a model is supported, nothing is
     recommended.
+
+    \b
+      probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
+      probe remedies module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
+
+    With --vary, --inputs, --shape or --table every model is run by its own library: padding is
+    compared with probe.stable.invariant, whose classes of sizes --table keeps.
     """
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
+    from probe.recording.inputs import shapes_of
 
     if model is None:
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
@@ -347,13 +367,15 @@ def remedies(
     given["chunks"] = None if chunks is None else numbers("chunks", chunks)
     given["only"] = None if only is None else _names(only, where)
     given["fixed"] = number("fixed", given["fixed"])
+    given["shapes"] = shapes_of(given["shapes"])
     if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
     with out.progress("remedies") as tell:
         subject = case_of(words) if model is None else model
         on = where if model is None or _given("target") else DEFAULT_TARGET
-        found = remedied(subject, values, on, progress=tell, **given)
+        with of_user():
+            found = remedied(subject, values, on, progress=tell, **given)
     if not isinstance(found, Remedied):
         return given_padded(found, None, None, out)
     told = found.report()

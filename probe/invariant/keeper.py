@@ -92,6 +92,7 @@ class Keeper:
             entry = self.table.entries.setdefault(operation.key, Entry())
             self._settle(operation, entry, self._wanted(axis, each), there)
             sizes = Sizes(operation, entry, threads)
+            sizes.notes = self.table.notes
             if (operation.key, threads) not in self._settled:
                 self.table.recheck(sizes)
                 self._settled.add((operation.key, threads))

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from probe.invariant.classes import Entry, Sizes
 
 FORMAT = 1
 VARIABLES = ("MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
+MOST_BYTES, MOST_THREADS = 1 << 26, 4096  # of a table that is read
+HEARSAY = "the table says: "
 CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
@@ -83,7 +86,7 @@ class Table:
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
         kept = {"format": FORMAT, "like": self.like, "threads": self.threads}
-        entries = {key: vars(entry) for key, entry in sorted(self.entries.items())}
+        entries = {key: entry.to_json() for key, entry in sorted(self.entries.items())}
         told = kept | {"sizes": self.sizes, "environment": self.environment, "operations": entries}
         told |= {"samples": self.recipes} if self.recipes else {}
         part = path.with_name(path.name + ".part")
@@ -97,11 +100,13 @@ class Table:
         ``now``: the environment that there is; PyTorch's if not given.
         """
         try:
+            if path.stat().st_size > MOST_BYTES:
+                raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
             told = json.loads(path.read_text())
             found = cls(
                 str(told["like"]),
-                {name: tuple(values) for name, values in told["sizes"].items()},
-                int(told["threads"]),
+                {name: tuple(map(_number, values)) for name, values in told["sizes"].items()},
+                _threads(told["threads"]),
                 environment() if now is None else now,
                 entries={key: _entry(each) for key, each in told["operations"].items()},
             )
@@ -109,8 +114,11 @@ class Table:
             found.recipes = {
                 str(key): dict(each) for key, each in dict(told.get("samples", {})).items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             why = f"this is no table of classes ({type(error).__name__})"
+            raise InputError("table", path.name, why, "write one with report.save") from error
+        except (OSError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or "it is nested too deeply"
             raise InputError("table", path.name, why, "write one with report.save") from error
         if number != FORMAT:
             raise InputError("table", path.name, f"its format is {number}, not {FORMAT}")
@@ -148,36 +156,67 @@ class Table:
     def recheck(self, sizes: Sizes) -> None:
         """Asks some sizes of an operation again; what does not hold is forgotten.
 
-        All of them are forgotten if one doesn't hold, or where the environment is another. The
+        All of them are forgotten if one doesn't hold, or where the environment is another. Those
+        that were not asked are believed until one of them is to be run: then it is asked first. The
         chosen class stays, so that the same bits are looked for; where no size gives them any
         more, a class is chosen anew, and ``notes`` says so.
         """
         marks, kept = sizes.marks, dict(sizes.marks)
-        asked = sorted(kept)
+        most = CHECKED * max(self.sizes["batch"]) * max(self.sizes.get("length", (1,)))
+        asked = sorted(size for size in kept if size <= most)
         at = np.linspace(0, len(asked) - 1, min(len(asked), CHECKED)).round().astype(int)
         marks.clear()
+        sizes.believed.clear()
+        sizes.notes, sizes.entry.home = self.notes, self.trusted
         for size in (asked[number] for number in at):
             if sizes.mark(size) != kept[size]:
                 self.notes.append(f"{sizes.operation.key}: size {size} differs: checked anew")
                 sizes.entry.certified.clear()
                 return
         if self.trusted:
+            sizes.believed |= kept.keys() - marks.keys()
             marks |= kept | marks
         else:
             sizes.entry.certified.clear()
 
 
+def _number(given: Any) -> int:
+    """A size. ValueError, TypeError: it is none."""
+    if isinstance(given, bool) or index(given) < 1:
+        raise ValueError(given)
+    return index(given)
+
+
+def _threads(given: Any) -> int:
+    if not 1 <= (found := int(given)) <= MOST_THREADS:
+        raise ValueError(given)
+    return found
+
+
 def _entry(told: dict[str, Any]) -> Entry:
     marks = {
-        int(threads): {int(size): str(mark) for size, mark in each.items()}
+        _threads(threads): {_number(int(size)): str(mark) for size, mark in each.items()}
         for threads, each in told["marks"].items()
     }
-    certified = {str(name): str(value) for name, value in told["certified"].items()}
+    certified = {str(name): _hearsay(str(value)) for name, value in told["certified"].items()}
     return Entry(str(told["chosen"]), str(told["like"]), int(told["largest"]), marks, certified)
 
 
+def _hearsay(told: str) -> str:
+    """What a table says of certificates: nobody asked here."""
+    return told if told.startswith(HEARSAY) else HEARSAY + told
+
+
 def anew(sizes: Sizes, largest: int, like: str, wanted: Sequence[int], notes: list[str]) -> None:
-    """Chooses a class where no size gives the bits of the one that was chosen before."""
-    if sizes.plan(largest) is None:
-        notes.append(f"{sizes.operation.key}: no size gives the bits of the table: chosen anew")
-        sizes.choose(largest, like, wanted)
+    """Chooses a class where that of the table is not the one that is wanted, or has no sizes."""
+    entry = sizes.entry
+    if (entry.like, entry.largest) != (like, largest):
+        why = "the table's class is for other sizes"
+    elif like == "largest" and entry.home and sizes.of_largest(largest) != entry.chosen:
+        why = "the table's class is not that of the largest size"
+    elif sizes.plan(largest) is None:
+        why = "no size gives the bits of the table"
+    else:
+        return
+    notes.append(f"{sizes.operation.key}: {why}: chosen anew")
+    sizes.choose(largest, like, wanted)

@@ -30,7 +30,7 @@ SAMPLES = 61  # numbers of the weights that are compared before each call
 class Turned(Linear):
     """As a ``Linear``, of turned weights; so many channels at a time."""
 
-    pieces = ()
+    pieces: Sequence[int] = ()
 
     def __init__(self, like: Linear, block: int) -> None:
         super().__init__(like.channels, like.filters, like.dtype, like.bias, turned=True)

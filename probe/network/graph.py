@@ -337,8 +337,17 @@ class Graph:
     def differing(self, content: int, size: int, boxes: Sequence[Box | None], seed: int) -> int:
         """Kept outputs whose bits differ from the fixed run's, as users run both."""
         short, whole = self.run(content, size, seed), self.run(content, self.fixed, seed)
-        count = 0
-        values = self.whole(content).recording
+        return self.parted(content, boxes, short, whole)
+
+    def parted(
+        self,
+        content: int,
+        boxes: Sequence[Box | None],
+        short: Sequence[np.ndarray],
+        whole: Sequence[np.ndarray],
+    ) -> int:
+        """Kept outputs of a short run and a fixed one that have different bits."""
+        count, values = 0, self.whole(content).recording
         for number, box in enumerate(boxes):
             if box is None:
                 continue

@@ -12,6 +12,7 @@ from probe.plots.pictures import (
     STABLE,
     ULPS,
     VERDICTS,
+    class_spans,
     cost_bars,
     draw_ulps,
     layer_map,
@@ -28,5 +29,13 @@ from probe.plots.pictures import (
 )
 
 __all__ = ["DIFFERS", "FAINT", "OWN", "QUIET", "STABLE", "ULPS", "VERDICTS", "cost_bars"]
-__all__ += ["draw_ulps", "layer_map", "length_strips", "note_part", "panels", "share_bar"]
+__all__ += [
+    "class_spans",
+    "draw_ulps",
+    "layer_map",
+    "length_strips",
+    "note_part",
+    "panels",
+    "share_bar",
+]
 __all__ += ["share_map", "style", "ulp_class", "ulp_colour", "ulp_legend", "verdict_legend"]

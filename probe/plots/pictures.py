@@ -239,6 +239,29 @@ def cost_bars(
         label.set_fontweight("bold" if best else "normal")
 
 
+def class_spans(
+    axes: Axes, rows: Sequence[Sequence[tuple[int, int]]], names: Sequence[str], floor: int | None
+) -> None:
+    """Draws spans of sizes, (first, last), a row a class from the top; dashed: the floor."""
+    places = np.arange(len(rows))[::-1]
+    for place, spans in zip(places, rows, strict=True):
+        wide = [(first - 0.5, last - first + 1) for first, last in spans]
+        axes.broken_barh(wide, (place - 0.35, 0.7), color=VERDICTS["exact"])
+    if floor is not None and floor > min(first for spans in rows for first, _ in spans):
+        axes.axvline(floor - 0.5, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate(
+            f"floor {floor:,}",
+            (floor - 0.5, 1),
+            (2, 2),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            fontsize=8,
+        )
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_yticks(places, [name if len(name) < 44 else name[:41] + "..." for name in names])
+
+
 def verdict_legend(figure: Figure, faint: bool = False, title: str | None = None) -> None:
     """Draws a legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
     colours = FAINT if faint else VERDICTS

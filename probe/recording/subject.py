@@ -313,12 +313,12 @@ def of_function(
     if missing := _required(function):
         why = f"it takes {', '.join(missing)}"
         raise InputError("function", getattr(function, "__name__", "it"), why, NO_ARGUMENTS)
-    leaves = list(_leaves(guarded(function, name) if name else function()))
-    kinds = [kind for one in leaves for kind in [_library(one)] if kind]
+    found = list(leaves(guarded(function, name) if name else function()))
+    kinds = [kind for one in found for kind in [_library(one)] if kind]
     if kinds:
         made: Recorder = recorders(kinds[0]).Recorder(function)
         return made
-    if any(isinstance(one, np.ndarray | np.generic) for one in leaves):
+    if any(isinstance(one, np.ndarray | np.generic) for one in found):
         if bare is not None and bare[1] and (plain := _of_numpy(*bare)):
             return plain
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
@@ -327,7 +327,7 @@ def of_function(
             "NumPy itself, take the arrays as arguments: inputs=(x,)"
         )
         raise InputError("function", "ndarray", why, todo)
-    types = ", ".join(dict.fromkeys(type(one).__name__ for one in leaves)) or "nothing"
+    types = ", ".join(dict.fromkeys(type(one).__name__ for one in found)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
 
 
@@ -363,13 +363,13 @@ def _library(value: object) -> str | None:
     return None
 
 
-def _leaves(found: Any) -> Iterator[Any]:
+def leaves(found: Any) -> Iterator[Any]:
     """What stands in nested tuples, lists and dictionaries."""
     if isinstance(found, Mapping):
         for one in found.values():
-            yield from _leaves(one)
+            yield from leaves(one)
     elif isinstance(found, Sequence) and not isinstance(found, str | bytes):
         for one in found:
-            yield from _leaves(one)
+            yield from leaves(one)
     else:
         yield found

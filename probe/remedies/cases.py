@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -17,13 +18,16 @@ from probe import campaign, floats, ulp
 from probe.campaign import Tell, silent
 from probe.case import Case
 from probe.errors import InputError, TargetError
+from probe.invariant import LIBRARIES
 from probe.launch import AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
 from probe.network.running import Changed
+from probe.remedies import invariants
 from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
 from probe.target import Target
 from probe.thresholds import by_order
 from probe.thresholds.by_order import ByOrder
+from probe.window import axis_of, case_at
 
 ROUNDS = 9
 """Turns in which all remedies are timed, one after the other."""
@@ -124,10 +128,14 @@ class Work(ABC):
         """At how many lengths a remedy that is exact by order gives different bits on operands."""
         return 0
 
+    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
+        """What is tried, the default first."""
+        return candidates(self.where, chunks)
+
     def measured(self, chunks: Sequence[int], progress: Tell | None) -> list[Found]:
         """Every remedy that is asked for: judged, compared with the exact outputs, and timed."""
         tell, found = progress or silent, []
-        todo = [one for one in candidates(self.where, chunks) if self.wants(one.name)]
+        todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
         for number, remedy in enumerate(todo):
             tell(number, len(todo) + 1, remedy.name)
             found.append(self.judged(remedy))
@@ -187,6 +195,7 @@ def measure(
     where: Target,
     lengths: Sequence[int],
     *,
+    vary: str | None = None,
     content: int | None = None,
     chunks: Sequence[int] = CHUNKS,
     only: Iterable[str] | None = None,
@@ -195,30 +204,35 @@ def measure(
 ) -> Measured:
     """Judges, times and checks every remedy for ``case`` on ``where``.
 
+    ``vary``: ``length``, or ``batch``, whose sizes the lengths are then; None: the length, of a
+    dense layer the batch.
     ``lengths``: two or more; every one is compared by order with the largest. ``content``: the
     length whose cost is told; the first of the lengths that is a tenth of the largest if not given.
     ``only``: names of remedies, the default always being one. ``sessions``: processes that are
     used and left running; new ones if not given. What can't run says why; TargetError only where
     the default can't. InputError: a case without remedies.
     """
-    _check_case(case, lengths)
+    _check_case(case, lengths, vary := axis_of(case, vary))
     lengths = tuple(sorted(set(lengths)))
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
-    case = case.with_(length=None)
+    case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else Sessions() as running:
-        work = _OfCase(case, lengths, content, where, running, only)
+        work = _OfCase(case, vary, lengths, content, where, running, only)
         found, own = work.measured(chunks, progress), running.of(where)
-        return Measured(case, where, lengths[:-1], fixed, content, found, own.facts, own.variables)
+        known = found, own.facts, own.variables, vary
+        return Measured(case, where, lengths[:-1], fixed, content, *known)
 
 
-def _check_case(case: Case, lengths: Sequence[int]) -> None:
+def _check_case(case: Case, lengths: Sequence[int], vary: str) -> None:
     if case.pool or case.split is not None:
         why = "remedies are for single convolutions and products"
         raise InputError("op", case.op, why, "leave out split, or take a convolution")
-    if not case.spatial_rank:
-        why = "remedies are compared by length, and it has only rows (its batch)"
-        raise InputError("op", case.op, why, "use probe.stable for dense layers")
+    if vary not in ("length", "batch"):
+        raise InputError("vary", vary, "remedies are not measured along it", "use length or batch")
+    if vary == "batch" and case.spatial_rank and case.length is None:
+        why = "the length is fixed while the batch is varied"
+        raise InputError("length", None, why, "give --length N")
     if len(set(lengths)) < 2:
         text = ",".join(map(str, lengths))
         raise InputError(
@@ -229,11 +243,31 @@ def _check_case(case: Case, lengths: Sequence[int]) -> None:
 class _OfCase(Work):
     """What is done with each remedy of one case."""
 
-    def __init__(self, case: Case, lengths: tuple[int, ...], content: int, *options: Any) -> None:
+    def __init__(
+        self, case: Case, vary: str, lengths: tuple[int, ...], content: int, *options: Any
+    ) -> None:
         super().__init__(*options)
-        self.case, self.lengths, self.content, self.dtype = case, lengths, content, case.dtype
-        self.longest = case.with_(length=lengths[-1])
+        self.case, self.vary, self.dtype = case, vary, case.dtype
+        self.lengths, self.content = lengths, content
+        self.longest = case_at(case, vary, lengths[-1])
         self.own_orders: ByOrder | None = None
+
+    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
+        """Of a batch, chunks are of samples, and the invariant mode is tried."""
+        found = super().candidates(chunks)
+        if self.vary != "batch":
+            return found
+        found = [self._of_samples(one) for one in found]
+        if self.where.name in LIBRARIES:
+            spec = {"kind": "invariant", "sizes": list(self.lengths)}
+            found.append(Remedy(invariants.NAME, self.where, invariants.DOC, spec))
+        return found
+
+    def _of_samples(self, remedy: Remedy) -> Remedy:
+        if remedy.spec is None or remedy.spec["kind"] != "chunks":
+            return remedy
+        doc = f"calls of {remedy.spec['outputs']} samples each"
+        return replace(remedy, doc=doc, spec=remedy.spec | {"axis": "batch"})
 
     def needed(self, error: TargetError) -> bool:
         """Only a default that can't run at all: what it refuses is told."""
@@ -242,7 +276,7 @@ class _OfCase(Work):
     def judge(self, found: Found) -> None:
         """Sweeps the case by order with the remedy."""
         session = self.sessions.with_remedy(found.remedy)
-        orders = by_order.sweep(session, self.case, self.lengths)
+        orders = by_order.sweep(session, self.case, self.lengths, self.vary)
         if found.remedy.name == "default":
             self.own_orders = orders
         found.compared, found.differing = orders.compared, orders.differing
@@ -251,15 +285,28 @@ class _OfCase(Work):
         found.causes = sum((one.causes for one in orders.values), Counter())
         refused = [one for one in [orders.base, *orders.values] if one.refusal]
         if refused:
-            found.refusal = f"length {refused[0].at}: {refused[0].refusal}"
+            found.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
 
     def more(self, found: Found) -> Iterator[Found]:
         """Yields padding to lengths whose outputs are all added as the longest one's are."""
         if found.remedy.name == "default" and self.wants("pad"):
-            sizes = self._safe_outputs()
-            doc = "zeros up to " + few(sizes) + " outputs"
-            spec = {"kind": "pad", "outputs": list(sizes)}
+            if self.vary == "batch":
+                sizes = self._alike(self.own_orders)
+                doc, axis = f"filled up to {few(sizes)} samples", {"axis": "batch"}
+            else:
+                sizes = self._safe_outputs()
+                doc, axis = f"zeros up to {few(sizes)} outputs", {}
+            spec = {"kind": "pad", "outputs": list(sizes)} | axis
             yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
+
+    def _alike(self, orders: ByOrder | None) -> tuple[int, ...]:
+        """Values all of whose outputs are added as those of the largest, which is among them."""
+        safe = {
+            one.at
+            for one in (orders.values if orders else ())
+            if not (one.outputs or one.unknown or one.refusal)
+        }
+        return tuple(sorted({*safe, self.lengths[-1]}))
 
     def _safe_outputs(self) -> tuple[int, ...]:
         """Numbers of outputs, the longest length's among them, without zeros on the last axis."""
@@ -304,7 +351,7 @@ class _OfCase(Work):
 
     def _timer(self, remedy: Remedy, length: int) -> Callable[[float], Sequence[float]]:
         session = self.sessions.of(remedy.where)
-        header = {"do": "time", "key": remedy.name, "at": {"length": length}}
+        header = {"do": "time", "key": remedy.name, "at": {self.vary: length}}
 
         def call(limit: float) -> Sequence[float]:
             found = session.request(header | {"limit": limit})[1]

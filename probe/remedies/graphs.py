@@ -2,17 +2,19 @@
 
 ``default`` pads each content to the least size that has its outputs, ``pad`` to the least that
 changes no bit, ``fixed`` always to the fixed size, which is the same call for every content.
+``invariant`` runs the least size in the invariant mode: see ``invariants``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from probe.network.graph import Graph, Serves, Sized
+from probe.remedies.invariants import DOC, NAME, Invariant, call
 
 TURNS = 7
 """Runs of each way, in turns, whose median is told."""
@@ -24,12 +26,15 @@ DOCS = {
 }
 
 
-def judged(graph: Graph, sizes: Sequence[Sized], at: int) -> list[dict[str, Any]]:
+def judged(
+    graph: Graph, sizes: Sequence[Sized], at: int, invariant: Invariant | None = None
+) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
 
     Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``certified``,
-    ``refusal`` (what is in the way, or differs), ``sizes`` and ``of_fixed``: its time over that of
-    the fixed size.
+    ``refusal`` (what is in the way, or differs), ``sizes``, ``of_fixed``: its time over that of
+    the fixed size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
+    whether the fixed size has the unchanged model's bits.
     """
     ways: dict[str, tuple[list[int], list[Serves]]] = {
         "default": ([one.least for one in sizes], [one.at_least for one in sizes]),
@@ -37,29 +42,66 @@ def judged(graph: Graph, sizes: Sequence[Sized], at: int) -> list[dict[str, Any]
         "fixed": ([graph.fixed] * len(sizes), []),
     }
     place = [one.content for one in sizes].index(at)
-    took = _timed(graph, at, [padded[place] for padded, _ in ways.values()])
-    found = []
-    for name, (padded, told) in ways.items():
-        doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
-        words = {_verdict(one) for one in told}
-        found.append(
-            {
-                "name": name,
-                "doc": DOCS[name],
-                "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
-                "certified": all(one.certified for one in told),
-                "refusal": doubts[0] if doubts else None,
-                "sizes": padded,
-                "of_fixed": took[padded[place]] / took[graph.fixed],
-            }
-        )
+    calls: dict[Any, Callable[[], Any]] = {
+        size: graph.call(at, size) for size in dict.fromkeys(p[place] for p, _ in ways.values())
+    }
+    least = sizes[place].least
+    if invariant is not None and invariant.report is not None:
+        calls[NAME] = call(invariant, graph, at, least)
+    took = _timed(calls)
+    found = [_way(name, *way) for name, way in ways.items()]
+    if invariant is not None:
+        found.append(_of_mode(invariant, sizes))
+    for one in found:
+        mine = took.get(NAME if one["name"] == NAME else one["sizes"][place])
+        one["of_fixed"] = None if mine is None else mine / took[graph.fixed]
+        one["ratio"] = None if mine is None else mine / took[least]
     return found
 
 
+def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
+    """A way of padding, by what is known of its sizes."""
+    doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
+    words = {_verdict(one) for one in told}
+    return {
+        "name": name,
+        "doc": DOCS[name],
+        "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
+        "certified": all(one.certified for one in told),
+        "refusal": doubts[0] if doubts else None,
+        "sizes": padded,
+        "keeps": True,
+    }
+
+
+def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
+    """The invariant mode as a way."""
+    why = found.refusal
+    if found.differing:
+        why = f"{found.differing:,} kept outputs have different bits"
+    return {
+        "name": NAME,
+        "doc": DOC,
+        "verdict": found.verdict,
+        "certified": found.certified,
+        "refusal": why or None,
+        "sizes": [one.least for one in sizes],
+        "keeps": found.keeps,
+    }
+
+
 def recommended(ways: Sequence[dict[str, Any]]) -> str:
-    """Returns the cheapest way that is exact; of equal sizes the simpler one."""
+    """Returns the cheapest way that is exact.
+
+    Of two paddings that with the smaller sizes, of equal ones the simpler; the invariant mode where
+    it took less time than that.
+    """
     exact = [one for one in ways if one["verdict"] == "exact"]
-    best: dict[str, Any] = min(exact, key=lambda one: (sum(one["sizes"]), ways.index(one)))
+    padded = [one for one in exact if one["name"] != NAME]
+    best: dict[str, Any] = min(padded, key=lambda one: (sum(one["sizes"]), ways.index(one)))
+    for one in exact:
+        if one["name"] == NAME and best["name"] != "default" and one["of_fixed"] < best["of_fixed"]:
+            best = one
     return str(best["name"])
 
 
@@ -71,15 +113,14 @@ def _verdict(one: Serves) -> str:
     return "exact" if one.by_order == "same" else "not known"
 
 
-def _timed(graph: Graph, content: int, sizes: Sequence[int]) -> dict[int, float]:
-    """Medians of seconds by size, run in turns."""
-    calls: dict[int, Callable[[], Any]] = {size: graph.call(content, size) for size in sizes}
-    took: dict[int, list[float]] = {size: [] for size in calls}
-    for call in calls.values():
-        call()  # the first one may compile
+def _timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Medians of seconds by name, run in turns."""
+    took: dict[Any, list[float]] = {name: [] for name in calls}
+    for run in calls.values():
+        run()  # the first one may compile
     for _ in range(TURNS):
-        for size, call in calls.items():
+        for name, run in calls.items():
             begun = time.perf_counter()
-            call()
-            took[size].append(time.perf_counter() - begun)
-    return {size: float(np.median(times)) for size, times in took.items()}
+            run()
+            took[name].append(time.perf_counter() - begun)
+    return {name: float(np.median(times)) for name, times in took.items()}

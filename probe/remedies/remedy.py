@@ -36,8 +36,9 @@ SWITCHES = (
 )
 """Switches that people try, with what they mean."""
 
-NAMES = ("pad", "layerwise", "layerwise,xla=1")
-"""Remedies that ``measure`` adds when orders are known; the last two of networks alone."""
+NAMES = ("pad", "layerwise", "layerwise,xla=1", "invariant")
+"""Remedies that ``measure`` adds when orders are known; ``layerwise`` of networks alone,
+``invariant`` of cases along their batch."""
 
 STABLE = ("tensorflow", "torch")
 
@@ -146,7 +147,8 @@ class Measured:
     """All remedies of a case or a network on a target, the default first.
 
     ``lengths``: those whose orders were compared with ``fixed``, the size that stands for padding
-    everything. ``content``: the length at which costs are told, beside ``fixed``.
+    everything. ``content``: the length at which costs are told, beside ``fixed``. ``vary``:
+    ``length``, or ``batch``, whose sizes all of these are then.
     """
 
     subject: Case | Network
@@ -157,6 +159,12 @@ class Measured:
     found: list[Found]
     facts: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    vary: str = "length"
+
+    @property
+    def sizes(self) -> str:
+        """What is varied, in the plural."""
+        return "batches" if self.vary == "batch" else "lengths"
 
     @property
     def label(self) -> str:
@@ -234,7 +242,8 @@ def advise(measured: Measured) -> Advice:
     kept = None if keeping is None else keeping.remedy.name
     if measured.default.verdict == "exact":
         text = (
-            "no remedy is needed: every output is added in the same order at all of these lengths"
+            f"no remedy is needed: every output is added in the same order at all of these "
+            f"{measured.sizes}"
         )
         return Advice("none", text, 1.0, measured.of_fixed(measured.default), "default")
     best = _cheapest(measured, exact)
@@ -243,7 +252,7 @@ def advise(measured: Measured) -> Advice:
     ratio, of_fixed = measured.ratio(best, measured.content), measured.of_fixed(best)
     text = (
         f"{best.remedy.name}: {best.remedy.doc}; exact, {rounded_text(ratio)} times the default at "
-        f"length {measured.content}, {rounded_text(of_fixed)} times padding everything to "
+        f"{measured.vary} {measured.content}, {rounded_text(of_fixed)} times padding everything to "
         f"{measured.fixed}"
     )
     if kept != best.remedy.name and kept is not None:
@@ -268,6 +277,7 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
         "content": measured.content,
         "fixed": measured.fixed,
         "lengths": len(measured.lengths),
+        "vary": measured.vary,
     }
     best, subject = advise(measured).name, measured.subject
     told = []
@@ -348,6 +358,7 @@ def report(measured: Measured) -> Row:
     return told | {
         "target": measured.target.text,
         "layouts": measured.layouts,
+        "vary": measured.vary,
         "lengths": list(measured.lengths),
         "fixed": measured.fixed,
         "content": measured.content,

@@ -195,6 +195,10 @@ REMEDIES = second(
     Column("error_max", "float", "the largest of these", "1", null="not run"),
     Column("keeps", "flag", "whether `fixed` has the default's bits", null="not run"),
     Column("recommended", "flag", "whether it is the cheapest exact one; never of a part"),
+    Column(
+        *("vary", "text", "what `content`, `fixed` and `lengths` are: `length` or `batch`"),
+        null="lengths, stored before this was kept",
+    ),
 )
 
 REFUSED = "refused: see `reason`"

@@ -1,6 +1,11 @@
 """Where a target changes how it adds: along an axis, or from one release to the next.
 
 ``by_order`` reveals a case at every value that is asked for and compares orders and roundings, not
-bits; ``search`` finds the lengths up to a million at which a target switches, most of them by
-``recognition`` alone, on the operands of ``periodic``; ``bisection`` searches releases.
+bits; ``search`` finds the lengths and batches up to a large one at which a target switches, most of
+them by ``recognition`` alone, on the operands of ``periodic`` and ``samples``; ``floors`` says
+which sizes add alike; ``bisection`` searches releases.
 """
+
+from probe import public
+
+public.opens(__name__)

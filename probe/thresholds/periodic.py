@@ -43,12 +43,16 @@ class Periodic:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        longest = PERIOD + case.effective_kernel[-1]
-        self.block = operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
         self.every: Read = tuple(range(case.summands))
+        self.block = self._block()
         self.windows = self._windows()
         self._sets: dict[tuple[Read, bool], list[Weights]] = {}
         self.tables: dict[tuple[Summation, Read], list[np.ndarray]] = {}
+
+    def _block(self) -> np.ndarray:
+        """What the input repeats."""
+        longest = PERIOD + self.case.effective_kernel[-1]
+        return operands.generate(self._drawn(longest, 0))[0][..., :PERIOD, :]
 
     def sets_for(self, read: Read) -> list[Weights]:
         """(w, b or None), container, for windows that read these leaves.

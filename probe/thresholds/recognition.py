@@ -44,6 +44,8 @@ Kind = tuple[int, ...]
 class Pattern:
     """How the rows of one call are added up. A row is a batch entry and an output position.
 
+    ``length``: the size of the call. Where the batch is varied, that is it, and rows are samples.
+
     ``kinds``: numbers of the rows' kinds (see ``Recogniser.kinds``) for the rows that were looked
     at, all or (``whole`` False) those at both ends, in the middle and scattered between.
     ``interior``: the kind of most of those that read all leaves (of all, if none does). ``tail``:
@@ -84,11 +86,18 @@ class Recogniser:
     kinds: list[Kind] = field(default_factory=list)
     calls: int = 0
     evidence: str = ""
+    ends = ENDS
 
     def __post_init__(self) -> None:
-        self.periodic = Periodic(self.case)
+        self.periodic = self._operands()
         self.popular = list(range(len(self.summations)))
         self.failed = 0
+
+    def _operands(self) -> Periodic:
+        return Periodic(self.case)
+
+    def _call(self, size: int) -> Call:
+        return Call(self, self.case.with_(length=size), size)
 
     def pattern(self, length: int, budget: int = 0) -> Pattern:
         """How the call at ``length`` adds up; reveals what is not known so far.
@@ -99,7 +108,7 @@ class Recogniser:
         Costs one more call of the operator than there are sets of weights, where everything is
         known: see ``Periodic``. Raises TargetError.
         """
-        call = _Call(self, length)
+        call = self._call(length)
         if not call.steady:
             self.evidence = self.evidence or "the same call again gave different bits"
             return call.pattern()
@@ -141,7 +150,7 @@ class Recogniser:
 
 
 @dataclass
-class _Class:
+class Alike:
     """Rows that read the same leaves, and what came out of them.
 
     ``inner``, ``edge``: places among the rows of the call, those whose windows meet no padding
@@ -159,22 +168,26 @@ class _Class:
     wide: list[np.ndarray] = field(default_factory=list)
 
 
-class _Call:
-    """One length: the rows that are looked at, their bits, and the summations found for them."""
+class Call:
+    """One size: the rows that are looked at, their bits, and the summations found for them."""
 
-    def __init__(self, known: Recogniser, length: int) -> None:
-        self.known, self.case = known, known.case.with_(length=length)
+    def __init__(self, known: Recogniser, case: Case, size: int) -> None:
+        self.known, self.case, self.size = known, case, size
         self.filters = self.case.filters
         self.geometry = Geometry.of(self.case)
-        self.x, self.ones = known.periodic.input(length), known.periodic.ones(length)
+        self.x, self.ones = known.periodic.input(size), known.periodic.ones(size)
         self.count = self.case.batch * self.geometry.positions
         self.whole = self.count * self.filters <= ALL
-        self.rows = np.arange(self.count) if self.whole else _some(self.count)
+        self.rows = np.arange(self.count) if self.whole else self._some()
         self.index = np.full((len(self.rows), self.filters), UNKNOWN)
         self.steady, self.uncertified = True, NOT_ASKED
         self._classify()
         for one in self.classes:
             self._run(one)
+
+    def _some(self) -> np.ndarray:
+        """The rows that are looked at, where not all are."""
+        return some(self.count, ENDS)
 
     @property
     def open(self) -> np.ndarray:
@@ -204,13 +217,13 @@ class _Call:
             leaves = np.flatnonzero(np.repeat(pattern, self.case.group_channels))
             rows = np.flatnonzero(self.kind_of == number)
             mine, others = rows[inside[rows]], rows[~inside[rows]]
-            self.classes.append(_Class(tuple(leaves.tolist()), rows, mine, others, window[mine]))
+            self.classes.append(Alike(tuple(leaves.tolist()), rows, mine, others, window[mine]))
             if not len(leaves):
                 self.index[rows] = NOTHING
         sizes = np.array([len(one.read) for one in self.classes])
         self.full = (sizes == self.case.summands)[self.kind_of]
 
-    def _run(self, one: _Class) -> None:
+    def _run(self, one: Alike) -> None:
         """The outputs of a class's rows for its sets; the first set of all is run once more."""
         if not one.read:
             return
@@ -224,7 +237,7 @@ class _Call:
         if len(one.edge):
             one.edges = self._columns(one.edge)
 
-    def _outputs(self, one: _Class, x: np.ndarray, sets: list[Weights]) -> list[np.ndarray]:
+    def _outputs(self, one: Alike, x: np.ndarray, sets: list[Weights]) -> list[np.ndarray]:
         arrays = {"x": x, "w": sets[0][0]}
         arrays |= _edits("", [w.reshape(-1) for w, _ in sets], sets[0][0].size)
         if sets[0][1] is not None:
@@ -283,7 +296,7 @@ class _Call:
                     self._agrees(one, summation, open_), number, self.index[one.rows]
                 )
 
-    def _agrees(self, one: _Class, summation: Summation, wanted: np.ndarray) -> np.ndarray:
+    def _agrees(self, one: Alike, summation: Summation, wanted: np.ndarray) -> np.ndarray:
         """Of a class's wanted outputs those that a summation gives: bool (rows, filters)."""
         periodic, found = self.known.periodic, wanted.copy()
         first = np.zeros(len(one.rows), int)
@@ -369,15 +382,20 @@ class _Call:
         return refuted
 
     def pattern(self) -> Pattern:
-        labels = column_labels(self.index.T)
+        """What was found, by rows."""
+        return self._pattern(self.index, self.full)
+
+    def _pattern(self, index: np.ndarray, full: np.ndarray) -> Pattern:
+        """``index`` (rows, outputs): summations by row; ``full``: rows that read all leaves."""
+        labels = column_labels(index.T)
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-        numbers = [_number(self.known.kinds, tuple(row)) for row in self.index[first].tolist()]
+        numbers = [_number(self.known.kinds, tuple(row)) for row in index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
-        typical = kinds[self.full] if self.full.any() else kinds
+        typical = kinds[full] if full.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
         return Pattern(
-            length=self.case.length or 0,
+            length=self.size,
             kinds=kinds.astype(np.int16),
             whole=self.whole,
             interior=interior,
@@ -410,11 +428,11 @@ def _edits(prefix: str, rows: list[np.ndarray], size: int) -> dict[str, np.ndarr
     }
 
 
-def _some(count: int) -> np.ndarray:
-    """Row numbers at both ends, in the middle, and scattered between them."""
-    middle = count // 2 - ENDS // 2
-    ends = (np.arange(ENDS), np.arange(middle, middle + ENDS), np.arange(count - ENDS, count))
-    scattered = np.random.default_rng(SEED).integers(0, count, ENDS)
+def some(count: int, each: int) -> np.ndarray:
+    """Numbers below ``count``: ``each`` at both ends, in the middle, and scattered between them."""
+    middle = count // 2 - each // 2
+    ends = (np.arange(each), np.arange(middle, middle + each), np.arange(count - each, count))
+    scattered = np.random.default_rng(SEED).integers(0, count, each)
     return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))
 
 

@@ -1,4 +1,7 @@
-"""At which lengths a target changes how it adds: all short ones, then bisection between far ones.
+"""At which sizes a target changes how it adds: all small ones, then bisection between far ones.
+
+The size is the length, or the batch (of a dense layer: its rows); what is said here of lengths and
+the rows of a call holds of batches and their samples.
 
 What is bisected is the *interior*, the summation of most outputs of a call; the *tail*, what
 is left over behind the last full packet, follows the length's remainder and is kept apart. Between
@@ -9,8 +12,7 @@ one; both are checked at random lengths, and what contradicts is reported and lo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -20,8 +22,10 @@ from probe import backends
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
-from probe.order.summation import Summation
-from probe.thresholds.recognition import ALL, BUDGET, ENDS, Pattern, Recogniser
+from probe.thresholds import samples
+from probe.thresholds.recognition import ALL, BUDGET, Pattern, Recogniser
+from probe.thresholds.switches import PLURAL, Switch, Thresholds
+from probe.window import axis_of
 
 MEMORY = 6 << 30
 """Bytes that input and output may take in both processes together."""
@@ -30,116 +34,6 @@ SCANNED = 64  # short lengths that are all run
 CHECKS = 2  # random lengths in every interval of the grid
 LONGEST_PERIOD = 16  # of tails
 MOST_SPLITS = 40  # contradictions that are looked into
-
-
-@dataclass(frozen=True)
-class Switch:
-    """The interior is ``left`` at length ``before`` and ``right`` at ``at``: numbers of kinds.
-
-    ``at - before`` is 1. ``scanned``: all lengths around were run; else found by bisection.
-    """
-
-    before: int
-    at: int
-    left: int
-    right: int
-    causes: tuple[str, ...]
-    scanned: bool
-
-
-@dataclass
-class Thresholds:
-    """What ``find`` found.
-
-    ``upto``: the longest length run, ``limited`` why it is not the one asked for. ``tails`` maps an
-    interior to {remainder: tail}, where lengths with that remainder by ``period`` all have
-    this tail, as (kind, rows); ``period`` is None where tails repeat with no period up to 16.
-    ``assumed`` and ``checked`` say what stands behind switches found by bisection; ``violations``
-    what contradicted it, each looked into unless there were too many. ``certified``: lengths at
-    which every output was asked for every addition and every fusion: both sides of each switch and
-    the ends, or all lengths where all were run. At the others, summations were only recognised.
-    """
-
-    case: Case
-    target: str
-    recogniser: Recogniser
-    shortest: int
-    upto: int = 0
-    period: int | None = None
-    switches: list[Switch] = field(default_factory=list)
-    tails: dict[int, dict[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
-    assumed: list[str] = field(default_factory=list)
-    checked: list[str] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    limited: str = ""
-    certified: list[int] = field(default_factory=list)
-    patterns: dict[int, Pattern] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def uncertified(self) -> str:
-        """Which lengths rest on recognised summations, in words; empty if none does."""
-        known, every = set(self.certified), self.upto - self.shortest + 1
-        missing = every - len(known)
-        if not missing or not self.patterns:
-            return ""
-        deciding = {n for one in self.switches for n in (one.before, one.at)}
-        why = [self.patterns[n].uncertified for n in sorted(deciding - known)]
-        sure = sum({one.before, one.at} <= known for one in self.switches)
-        told = f"{missing:,} of {every:,} lengths were recognised, or not run"
-        if self.switches:
-            told += f"; certified: both sides of {sure} of {len(self.switches)} switches"
-        return told + "".join(f"; {one}" for one in why[:1])
-
-    def to_json(self) -> dict[str, Any]:
-        """What ``probe thresholds --json`` prints."""
-        known = self.recogniser
-        elsewhere = {str(n): self.patterns[n].elsewhere for n in sorted(self.patterns)}
-        unknown = [length for length, found in self.patterns.items() if found.unknown]
-        return {
-            "target": self.target,
-            "case": self.case.to_json(),
-            "shortest": self.shortest,
-            "upto": self.upto,
-            "limited": self.limited,
-            "switches": [
-                {
-                    **vars(one),
-                    "causes": list(one.causes),
-                    "how": "scan" if one.scanned else "bisection",
-                    "certified": {one.before, one.at} <= set(self.certified),
-                }
-                for one in self.switches
-            ],
-            "period": self.period,
-            "tails": {
-                str(kind): {str(rest): [list(run) for run in tail] for rest, tail in tails.items()}
-                for kind, tails in self.tails.items()
-            },
-            "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
-            "kinds": [list(kind) if len(set(kind)) > 1 else [kind[0]] for kind in known.kinds],
-            "orders": [_told(number, each) for number, each in enumerate(known.summations)],
-            "assumed": self.assumed,
-            "checked": self.checked,
-            "layouts": [self.case.layout],
-            "violations": self.violations,
-            "failures": self.failures,
-            "unknown": {"lengths": sorted(unknown), "evidence": known.evidence}
-            if unknown
-            else None,
-            "certified": not self.uncertified,
-            "certified_lengths": self.certified,
-            "lengths_run": len(self.patterns),
-            "calls": known.calls,
-            "seconds": round(self.seconds, 3),
-        }
-
-
-def _told(number: int, summation: Summation) -> dict[str, Any]:
-    tree, rounding = summation
-    named = {"number": number, "id": tree.id, "tree": tree.text, "fused": summation.fused_text}
-    return named | rounding.rare()
 
 
 def find(
@@ -153,8 +47,12 @@ def find(
     memory: int = MEMORY,
     seconds: float | None = None,
     progress: Callable[[int], None] | None = None,
+    vary: str | None = None,
 ) -> Thresholds:
     """The lengths up to ``upto`` at which ``case`` on a started session changes its summations.
+
+    ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
+    layer the batch.
 
     ``scanned``: so many of the shortest lengths are all run. Then lengths double, intervals whose
     ends differ are bisected, and ``checks`` random lengths are run in each. ``memory``: bytes;
@@ -169,14 +67,14 @@ def find(
     InputError: ``upto`` is shorter than any output needs. TargetError: the target failed at the
     shortest length.
     """
-    if not case.spatial_rank:
-        todo = "sweep its batch by order: probe sweep --vary batch --by order --values 1..64"
-        raise InputError("op", case.op, "it has no length", todo)
-    first = max(case.shortest_length, case.effective_kernel[-1])
+    if (vary := axis_of(case, vary)) not in PLURAL:
+        todo = "use length or batch; probe sweep --by order takes all axes"
+        raise InputError("vary", vary, "thresholds are not searched along it", todo)
+    first = shortest(case, vary)
     if upto < first:
         why = f"the shortest length with a window without padding is {first}"
         raise InputError("upto", upto, why, "raise it")
-    search = _Search(session, case, seconds, progress)
+    search = _Search(session, case, vary, seconds, progress)
     search.result.limited = _fit(search, upto, memory)
     search.scan(first, min(search.reach, first + scanned - 1))
     search.far(checks, np.random.default_rng(seed))
@@ -185,26 +83,31 @@ def find(
     return search.result
 
 
+def shortest(case: Case, vary: str) -> int:
+    """The first size: of lengths the one at which a window meets no padding."""
+    return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
+
+
 def _fit(search: _Search, upto: int, memory: int) -> str:
     """Sets how far the search may reach; why that is not ``upto``, if it isn't."""
-    needed = _bytes(search.case, upto)
+    needed = _bytes(search.case, search.vary, upto)
     search.reach = upto
     if needed <= memory:
         return ""
-    low, high = search.case.shortest_length, upto
+    low, high = shortest(search.case, search.vary), upto
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _bytes(search.case, middle) <= memory else (low, middle)
+        fits = _bytes(search.case, search.vary, middle) <= memory
+        low, high = (middle, high) if fits else (low, middle)
     search.reach = low
-    return f"length {upto} needs some {needed >> 20} MiB, and {memory >> 20} MiB are allowed"
+    return f"{search.vary} {upto} needs some {needed >> 20} MiB, and {memory >> 20} MiB are allowed"
 
 
-def _bytes(case: Case, length: int) -> int:
+def _bytes(case: Case, vary: str, size: int) -> int:
     """Input here (masks in float64 too), on the way, in the child, in the library; outputs."""
-    sizes = (
-        np.prod(shape, dtype=object)
-        for shape in (case.input_shape(length), case.output_shape(length))
-    )
+    named = {vary: size}
+    shapes = case.input_shape(**named), case.output_shape(**named)
+    sizes = (np.prod(shape, dtype=object) for shape in shapes)
     item = np.dtype({"bfloat16": "uint16"}.get(case.dtype, case.dtype)).itemsize
     inputs, outputs = (int(size) * item for size in sizes)
     return 8 * inputs + 3 * outputs
@@ -217,14 +120,20 @@ class _Search:
         self,
         session: AnySession,
         case: Case,
+        vary: str,
         seconds: float | None,
         progress: Callable[[int], None] | None,
     ) -> None:
-        self.session, self.case, self.progress = session, case.with_(length=None), progress
+        self.session, self.vary, self.progress = session, vary, progress
         self.begun, self.limit = time.monotonic(), seconds
-        self.known = Recogniser(session, self.case)
-        first = max(case.shortest_length, case.effective_kernel[-1])
-        self.result = Thresholds(self.case, session.target.text, self.known, first)
+        if vary == "batch":
+            self.case = samples.check(case).with_(batch=1)
+            self.known: Recogniser = samples.OfSamples(session, self.case)
+        else:
+            self.case = case.with_(length=None)
+            self.known = Recogniser(session, self.case)
+        first = shortest(case, vary)
+        self.result = Thresholds(self.case, session.target.text, self.known, first, vary=vary)
         self.seen = self.result.patterns
         self.reach = self.end = self.settled = first
         self.splits = 0
@@ -243,7 +152,7 @@ class _Search:
         except TargetError as error:
             if not self.seen:
                 raise
-            self.result.failures.append(f"length {length}: {error}")
+            self.result.failures.append(f"{self.vary} {length}: {error}")
             self.session.revive()
             return None
         return self.seen[length]
@@ -256,7 +165,8 @@ class _Search:
             if before and after and before.interior != after.interior:
                 self._note(before, after, scanned=True)
         signs = [(one.interior, one.tail) if one else None for one in found]
-        self.result.period = _period(signs)
+        tails = [one and one[1] for one in signs]  # which a switch among them need not move
+        self.result.period = _period(signs) or _period(tails)
 
     def far(self, checks: int, rng: np.random.Generator) -> None:
         """Lengths beyond the scan: a grid of doubled ones, bisected where its ends differ."""
@@ -292,13 +202,13 @@ class _Search:
                     splits += 1
             if splits > MOST_SPLITS:
                 self.result.violations.append(
-                    f"between lengths {low} and {high} the interior changes more than "
+                    f"between {self.result.sizes} {low} and {high} the interior changes more than "
                     f"{MOST_SPLITS} times; only those up to {before} were looked for"
                 )
                 return
         if splits:
             self.result.violations.append(
-                f"between lengths {low} and {high} the interior changes more than once"
+                f"between {self.result.sizes} {low} and {high} the interior changes more than once"
             )
 
     def _check(self, low: int, high: int, checks: int, rng: np.random.Generator, step: int) -> None:
@@ -323,7 +233,7 @@ class _Search:
             if found.interior not in expected:
                 self.splits += 1
                 self.result.violations.append(
-                    f"length {length} is added as kind {found.interior}, between lengths {before} "
+                    f"{self.vary} {length} is added as kind {found.interior}, between {before} "
                     f"and {after} of kind {' and '.join(map(str, sorted(expected)))}"
                 )
                 if self.splits <= MOST_SPLITS:
@@ -344,11 +254,11 @@ class _Search:
         if self.reach <= self.end:
             return
         result.assumed += [
-            f"beyond length {self.end} the interior changes at most once between lengths of the "
+            f"beyond {self.vary} {self.end} the interior changes at most once between those of the "
             f"doubling grid that differ, and not between those that don't",
-            f"lengths with the same remainder by {result.period} have the same tail there"
+            f"{result.sizes} with the same remainder by {result.period} have the same tail there"
             if (result.period or 1) > 1
-            else "all lengths have the same tail there"
+            else f"all {result.sizes} have the same tail there"
             if result.period
             else f"no period of tails up to {LONGEST_PERIOD} was seen, so none is assumed",
         ]
@@ -356,7 +266,7 @@ class _Search:
         if any(not found.whole for found in self.seen.values()):
             result.assumed.append(
                 f"calls of more than {ALL} outputs: rows that were not examined are like the "
-                f"{ENDS} at either end, in the middle and scattered"
+                f"{self.known.ends} at either end, in the middle and scattered"
             )
 
     def certify(self) -> None:
@@ -372,14 +282,14 @@ class _Search:
             try:
                 found = self.known.pattern(length, BUDGET)
             except TargetError as error:
-                self.result.failures.append(f"length {length}: {error}")
+                self.result.failures.append(f"{self.vary} {length}: {error}")
                 self.session.revive()
                 continue
             self.seen[length] = found
             if found.interior != before.interior:
                 self.result.violations.append(
-                    f"length {length} was recognised as kind {before.interior}, and every output "
-                    f"that was asked for all it adds answers as kind {found.interior}"
+                    f"{self.vary} {length} was recognised as kind {before.interior}, and every "
+                    f"output that was asked for all it adds answers as kind {found.interior}"
                 )
             if found.certified:
                 self.result.certified.append(length)
@@ -395,15 +305,16 @@ class _Search:
                 tail = tails.setdefault(found.length % period, found.tail)
                 if tail != found.tail and found.length > self.end:
                     result.violations.append(
-                        f"length {found.length} has the tail {_said(found.tail)}, others with its "
-                        f"remainder {found.length % period} by {period} have {_said(tail)}"
+                        f"{result.vary} {found.length} has the tail {_said(found.tail)}, others "
+                        f"with its remainder {found.length % period} by {period} have {_said(tail)}"
                     )
         lengths, result.checked = result.checked, []
         what = "interior and tail" if period else "the interior"
         if lengths:
-            result.checked = [f"{what} at {len(lengths)} random lengths: {', '.join(lengths)}"]
+            where = f"{len(lengths)} random {result.sizes}"
+            result.checked = [f"{what} at {where}: {', '.join(lengths)}"]
         unsteady = [str(n) for n, found in self.seen.items() if not found.steady]
-        result.checked.append(f"the same call again at all {len(self.seen)} lengths")
+        result.checked.append(f"the same call again at all {len(self.seen)} {result.sizes}")
         if unsteady:
             result.violations.append(f"the same call again differs: {', '.join(unsteady)}")
         result.seconds = time.monotonic() - self.begun
@@ -420,12 +331,3 @@ def _period(signs: list[Any]) -> int | None:
         if all(one == two for one, two in zip(half, half[period:], strict=False)):
             return period
     return None
-
-
-def islands(result: Thresholds) -> Iterator[tuple[int, int, int]]:
-    """(first length, last length seen, kind) of every stretch between two switches."""
-    start, kind = result.shortest, result.patterns[result.shortest].interior
-    for switch in result.switches:
-        yield start, switch.before, kind
-        start, kind = switch.at, switch.right
-    yield start, result.upto, kind

@@ -54,7 +54,7 @@ def padded_network():
 
 def remedies():
     found = of("remedies").remedies
-    single = found[found.network_id.isna()]
+    single = found[found.network_id.isna() & (found.vary != "batch")]
     keys = ["target", "case_id"]
     unstable = single[(single.remedy == "default") & (single.verdict == "differs")][keys]
     exact = {

@@ -185,9 +185,9 @@ def test_commands_take_rows(capsys, tmp_path, monkeypatch):
     assert said(capsys, f"order {CASE} --batch 4")["replayed"] == 12
     small = said(capsys, f"shrink {CASE} --at 1 --against 5")
     assert small["case"]["op"] == "dense" and small["case"]["filters"] == 1
-    for command in ("thresholds {} --upto 9", "remedies {} --lengths 4,9"):
-        assert shell.run(command.format(CASE).split()) == 2
-        assert "op=dense: " in capsys.readouterr().err
+    assert said(capsys, f"thresholds {CASE} --upto 4")["floor"]["size"] == 3
+    found = said(capsys, f"remedies {CASE} --lengths 2,3,4 --only pad")
+    assert (found["vary"], found["recommended"]) == ("batch", "pad")
 
 
 @pytest.mark.parametrize("vary", ["filters", "channels"])

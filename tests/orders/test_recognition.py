@@ -83,16 +83,16 @@ def test_what_is_recognised_wrongly_is_taken_back_by_a_certificate(recogniser, m
     known = recogniser("reference,algorithm=blocked", case)
     wrong = known.learn(Summation(Tree.sequential([*range(40), BIAS]), Rounding()))
     with monkeypatch.context() as lucky:  # whatever is tried first has the same bits
-        lucky.setattr(recognition._Call, "_agrees", lambda self, one, summation, wanted: wanted)
+        lucky.setattr(recognition.Call, "_agrees", lambda self, one, summation, wanted: wanted)
         taken = known.pattern(12)
         assert set(known.kinds[taken.interior]) == {wrong} and not taken.certified
-    agrees, seen = recognition._Call._agrees, []
+    agrees, seen = recognition.Call._agrees, []
 
     def first_lucky(self, one, summation, wanted):
         seen.append(summation)
         return wanted if len(seen) <= len(self.classes) else agrees(self, one, summation, wanted)
 
-    monkeypatch.setattr(recognition._Call, "_agrees", first_lucky)
+    monkeypatch.setattr(recognition.Call, "_agrees", first_lucky)
     found = known.pattern(12, budget=4096)
     assert found.certified and not found.unknown
     assert wrong not in set(sum((known.kinds[kind] for kind in found.kinds), ()))
@@ -198,6 +198,6 @@ def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> No
 
 def test_runs_and_rows() -> None:
     assert recognition._runs(np.array([2, 2, 5])) == ((2, 2), (5, 1))
-    rows = recognition._some(10**6)
+    rows = recognition.some(10**6, recognition.ENDS)
     assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ENDS
-    assert (recognition._some(20) < 20).all()
+    assert (recognition.some(20, recognition.ENDS) < 20).all()

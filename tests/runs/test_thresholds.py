@@ -11,7 +11,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.target import Target
-from probe.thresholds import search
+from probe.thresholds import search, switches
 from probe.thresholds.recognition import Pattern, Recogniser
 
 CASE = Case(op="conv1d", kernel=5, in_channels=2)
@@ -39,7 +39,7 @@ def pretend(monkeypatch):
     return replace
 
 
-def pairs(result: search.Thresholds) -> list[tuple[int, int]]:
+def pairs(result: switches.Thresholds) -> list[tuple[int, int]]:
     return [(one.before, one.at) for one in result.switches]
 
 
@@ -50,7 +50,7 @@ def test_a_real_switch_is_found_to_the_length(switch: int) -> None:
     assert (only.before, only.at) == (switch + 3, switch + 4)
     assert only.causes == ("order",) and only.scanned == (switch == 20)
     assert result.upto == 2000 and not result.violations and result.period == 1
-    assert list(search.islands(result)) == [
+    assert list(switches.islands(result)) == [
         (5, switch + 3, only.left),
         (switch + 4, 2000, only.right),
     ]

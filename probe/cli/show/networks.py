@@ -222,7 +222,7 @@ COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 
 def remedies(measured: Measured) -> RenderableType:
     """Returns a row for each remedy, then why some are not known, then what to do."""
-    what = "lengths" if isinstance(measured.subject, Case) else "valid lengths"
+    what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
     label = f"{measured.label}: {measured.part}" if measured.part else measured.label
     lines = f"{label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"

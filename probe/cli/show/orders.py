@@ -16,8 +16,9 @@ from probe.comparison import Run
 from probe.order import certificate, notation
 from probe.order.summation import Summation
 from probe.printing import counted, ranges
+from probe.thresholds import floors
 from probe.thresholds.recognition import Kind
-from probe.thresholds.search import Thresholds, islands
+from probe.thresholds.switches import Thresholds, islands
 
 Region = tuple[np.ndarray, ...]
 
@@ -292,11 +293,12 @@ LISTED = 20
 
 
 def thresholds(found: Thresholds) -> RenderableType:
-    """Shows stretches of lengths that add alike, their summations, and how they are known."""
+    """Shows stretches of sizes that add alike, their summations, and how they are known."""
     return Group(
         Text(f"{found.case.label} on {found.target}", "bold"),
         _switches(found),
         Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
+        *_classes(found),
         "",
         *_stretches(found),
         *_kinds(found),
@@ -305,12 +307,20 @@ def thresholds(found: Thresholds) -> RenderableType:
     )
 
 
+def _classes(found: Thresholds) -> Iterator[Text]:
+    """Yields the classes of sizes that add alike, and the floor."""
+    every = floors.classes(found)
+    told = ", ".join(one.text for one in every[:LISTED]) or "none"
+    yield Text(f"classes of {found.sizes} at which all rows add alike: {told}")
+    yield Text(floors.floor(found).text, "bold")
+
+
 def _switches(found: Thresholds) -> Text:
     switches = len(found.switches)
     style = "yellow" if switches else "green"
     text = Text(counted(switches, "switch"), style)
-    text.append(f" between lengths {found.shortest:,} and {found.upto:,}", "default")
-    return text.append(f" ({len(found.patterns)} lengths run, {found.seconds:.1f} s)", "dim")
+    text.append(f" between {found.sizes} {found.shortest:,} and {found.upto:,}", "default")
+    return text.append(f" ({len(found.patterns)} {found.sizes} run, {found.seconds:.1f} s)", "dim")
 
 
 def _stretches(found: Thresholds) -> Iterator[Text]:
@@ -356,7 +366,7 @@ def _tails(found: Thresholds) -> Iterator[Text]:
     for kind, one in tails.items():
         if one:
             yield Text(
-                f"\ntails of kind {kind}, by the length's remainder by {found.period}", "bold"
+                f"\ntails of kind {kind}, by the {found.vary}'s remainder by {found.period}", "bold"
             )
         for rest, tail in sorted(one.items()):
             said = ", ".join(f"the last {rows} as kind {other}" for other, rows in tail)

@@ -9,10 +9,12 @@ from rich.text import Text
 
 from probe.answers.padded import Padded
 from probe.cli.show.walks import walked
+from probe.floats import rounded_text
 from probe.network.graph import Serves, Sized
 from probe.network.graph_plan import GraphPlan
 from probe.network.kept import Box
 from probe.printing import counted, table
+from probe.remedies.invariants import Invariant
 
 MOST = 24
 """Rows of contents that are printed."""
@@ -40,7 +42,9 @@ def padded(found: Padded) -> RenderableType:
         parts += [
             "",
             _remedies(found.remedies),
+            Text(TIMES, "dim"),
             Text(f"recommended: {told['recommended']}", "bold"),
+            *([] if found.invariant is None else _mode(found.invariant)),
         ]
     if found.plan is not None:
         parts += ["", *_plan(found.plan)]
@@ -52,6 +56,7 @@ def padded(found: Padded) -> RenderableType:
     return Group(*parts)
 
 
+TIMES = "of full, x least: time over that of the full size, and of the least size as it is"
 MEANS = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
     "which all operations compute them as at the full size; proof: holds for all finite inputs"
@@ -79,13 +84,36 @@ def _contents(sizes: list[Sized]) -> RenderableType:
 
 
 def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
-    rows = table("remedy", "verdict", "of the full size's time", "prevented by", "what it does")
+    costs = ("of full", "x least")
+    rows = table("remedy", "verdict", *costs, "bits", "prevented by", "what it does", right=costs)
     for one in ways:
         verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
         rows.add_row(
-            one["name"], verdict, f"{one['of_fixed']:.2f}", one["refusal"] or "", one["doc"]
+            one["name"],
+            verdict,
+            *(rounded_text(one[cost]) for cost in ("of_fixed", "ratio")),
+            {True: "kept", False: "other", None: ""}[one["keeps"]],
+            one["refusal"] or "",
+            one["doc"],
         )
     return rows
+
+
+def _mode(found: Invariant) -> list[RenderableType]:
+    """Each operation of the invariant mode, with its class of sizes."""
+    told = found.to_json()
+    if told is None:
+        return []
+    right = ("threads", "checked", "in the class", "from")
+    rows = table("operation in the invariant mode", *right, "certified", right=right)
+    for one in told["operations"][:MOST]:
+        rows.add_row(
+            one["operation"],
+            *(str(one.get(name, "")) for name in ("threads", "sizes", "usable", "smallest")),
+            one.get("certified") or "not asked",
+        )
+    more = len(told["operations"]) - MOST
+    return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
 
 
 def _word(one: Sized) -> tuple[str, str]:

@@ -1,0 +1,114 @@
+"""At which sizes a target changes how it adds, which sizes add alike, and which floor to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
+from probe.arguments import count
+from probe.case import Case
+from probe.launch import open_session
+from probe.printing import counted
+from probe.target import Target
+from probe.thresholds import floors, search
+from probe.thresholds.switches import Thresholds, islands
+from probe.window import axis_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+UPTO = {"length": 1_000_000, "batch": 1024}
+"""The largest size that is looked at where none is given."""
+
+Tell = Callable[[int, int, str], None]
+
+
+@dataclass(repr=False)
+class Switching(Answer):
+    """Where a target switches along an axis: ``found``; ``classes`` of sizes, and the ``floor``."""
+
+    found: Thresholds
+
+    @property
+    def classes(self) -> list[floors.SizeClass]:
+        """Sizes at which every row adds alike, class by class."""
+        return floors.classes(self.found)
+
+    @property
+    def floor(self) -> floors.Floor:
+        """Which floor keeps every row's sum as at the largest size, and why."""
+        return floors.floor(self.found)
+
+    def report(self) -> dict[str, Any]:
+        stretches = [
+            {"first": first, "last": last, "kind": kind}
+            for first, last, kind in islands(self.found)
+        ]
+        return self.found.to_json() | {
+            "stretches": stretches,
+            "classes": [one.to_json() for one in self.classes],
+            "floor": self.floor.to_json(),
+        }
+
+    def lines(self) -> tuple[str, str, str]:
+        found = self.found
+        switches = counted(len(found.switches), "switch")
+        told = ", ".join(one.text for one in self.classes[:8]) or "none"
+        return (
+            f"{found.case.label} on {found.target}, {found.sizes} {found.shortest:,} to "
+            f"{found.upto:,}: {switches}",
+            f"classes of {found.sizes} that add alike: {told}",
+            self.floor.text,
+        )
+
+    def drawn(self) -> Figure | None:
+        """Draws the sizes of each class, a row a class, and the floor."""
+        from probe import plots
+
+        every = self.classes
+        if not every:
+            return None
+        figure, (axes,) = plots.panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
+        rows = [[(span.first, span.last) for span in one.spans] for one in every]
+        names = [floors.named(self.found, one.kind) for one in every]
+        plots.class_spans(axes, rows, names, self.floor.size)
+        axes.set(xlabel=f"{self.found.vary}, {self.found.target}")
+        return figure
+
+
+def thresholds(
+    case: Case,
+    target: str | Target = DEFAULT_TARGET,
+    *,
+    vary: str | None = None,
+    upto: int | None = None,
+    scan: int | None = None,
+    seconds: float | None = None,
+    progress: Tell | None = None,
+) -> Switching:
+    """Finds the sizes at which the order or rounding of the outputs changes, and what adds alike.
+
+    ``vary``: ``length``, or ``batch`` (the rows of a dense layer), the case's length then being
+    set; None: the length, of a dense layer the batch. ``upto``: the largest size; a million, of
+    batches 1,024. ``scan``: so many of the smallest sizes are all run (64). ``seconds``: no size is
+    begun after that time. Errors: InputError; TargetError where the target fails at the first size.
+    """
+    case, where = case_of(case), target_of(target)
+    vary = axis_of(case, vary)
+    given = {"scanned": scan, "seconds": seconds}
+    longest = UPTO.get(vary, 1) if upto is None else count("upto", upto)
+
+    def tell(size: int) -> None:
+        if progress is not None:
+            progress(0, 0, f"{vary} {size:,}")
+
+    with open_session(where) as session:
+        found = search.find(
+            *(session, case, longest),
+            progress=tell,
+            vary=vary,
+            **{name: limit for name, limit in given.items() if limit is not None},  # type: ignore[arg-type]
+        )
+    return Switching(found)
