@@ -104,6 +104,22 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     return floats.from_bits(bits, dtype)
 
 
-def taken(pool: Sequence[np.ndarray], order: np.ndarray) -> list[np.ndarray]:
-    """Samples of each input in this order, along axis 0."""
-    return [each[order] for each in pool]
+def fits(told: Any, carries: Sequence[bool]) -> bool:
+    """Whether a recipe that was read is one; ``carries``: which inputs have samples."""
+    if not isinstance(told, dict) or len(told.get("inputs", ())) != len(carries):
+        return False
+    chosen, every = told.get("chosen"), zip(told["inputs"], carries, strict=True)
+    if not isinstance(chosen, list) or not 1 <= len(chosen) <= MANY:
+        return False
+    if any(type(one) is not int or not 0 <= one < MANY * CANDIDATES for one in chosen):
+        return False
+    return all(_of_input(one) if carried else one is None for one, carried in every)
+
+
+def _of_input(told: Any) -> bool:
+    if not isinstance(told, dict) or set(told) not in ({"values"}, {"scale", "positive"}):
+        return False
+    values = told.get("values", [told.get("scale")])
+    if not isinstance(values, list) or not 0 < len(values) <= KEPT:
+        return False
+    return all(isinstance(one, int | float) for one in values)

@@ -26,7 +26,7 @@ from probe.invariant import samples
 from probe.invariant.buckets import Buckets, ladder
 from probe.invariant.classes import Entry, Piece, Plan, digest
 from probe.invariant.programs import HOW, Leaf, Program, Rebuild, of_function, settled
-from probe.invariant.table import Table, anew, variables
+from probe.invariant.table import Table, variables
 from probe.invariant.whole_report import WholeReport
 
 VARIABLES = (
@@ -53,7 +53,8 @@ class Output:
 class Whole:
     """A program with inputs of one shape but for the batch: an operation of ``classes``.
 
-    ``leaves``: the inputs of the first call. ``recipe``: of the samples.
+    ``leaves``: the inputs of the first call. ``recipe``: of the samples; ``fresh``: it was made
+    now, and not read from a table.
     """
 
     pieces: Sequence[int] = ()
@@ -69,6 +70,7 @@ class Whole:
         self.key, self.program, self.rebuild = key, program, rebuild
         self.leaves, self.recipe = leaves, recipe
         self.refused: dict[int, str] = {}
+        self.fresh = True
         self.outputs: list[Output] = []
         self.pool: list[np.ndarray] = []
         self.dtypes: list[str] = []
@@ -371,8 +373,11 @@ class Same:
                 return self._known[signature]
             name = _key(self.program, leaves, signature[1])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
-            recipe = self.table.recipes.setdefault(name, {"inputs": self._recipes(leaves)})
-            operation = Whole(name, self.program, leaves, rebuild, recipe)
+            recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
+            if fresh := not samples.fits(recipes.get(name), carries):
+                recipes[name] = {"inputs": self._recipes(leaves)}
+            operation = Whole(name, self.program, leaves, rebuild, recipes[name])
+            operation.fresh = fresh
             operation.prepare(sizes)
             if operation.mixes(sizes[-1]):
                 why = "a sample's answer depends on the values of its neighbours"
@@ -398,30 +403,16 @@ class Same:
         there = operation.key in table.entries
         entry = table.entries.setdefault(operation.key, Entry())
         made = Buckets(operation, entry, threads, sizes)
-        wanted = max(table.sizes["batch"]), table.like, table.sizes["batch"]
         if there:
-            self._recheck(made)
-            anew(made, *wanted, table.notes)
-        else:
-            made.choose(*wanted)
+            made.recheck(table.trusted and not operation.fresh, table.notes)
+        if not entry.chosen:
+            made.choose(table.like, table.sizes["batch"])
         if not made.used:
             del table.entries[operation.key]
             why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
             raise InputError("model", self.program.name, why, "give other sizes=")
         self.report.met(operation, made, self.strict)
         return made
-
-    def _recheck(self, made: Buckets) -> None:
-        """Asks the sizes of a table again: each sample once if it was made here, else everywhere.
-
-        What doesn't hold is found anew, at every place.
-        """
-        before = len(self.table.notes)
-        made.quick = self.table.trusted
-        self.table.recheck(made)
-        made.quick = False
-        if len(self.table.notes) > before:
-            made.marks.clear()
 
     def _ran(
         self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int

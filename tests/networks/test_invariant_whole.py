@@ -157,6 +157,11 @@ def test_a_table_travels_and_what_it_claims_is_checked(tmp_path):
     assert any("checked anew" in note for note in report.table.notes)
     ((_, sizes),) = report.sizes.items()
     assert sizes == [8, 16]
+    entry["chosen"], told["samples"] = "none of them", dict.fromkeys(told["samples"])
+    entry["certified"] = dict.fromkeys(entry["marks"], "certified: by nobody")
+    path.write_text(json.dumps(told))
+    model, report = stable.invariant(planted.function(), **words, example=x)
+    assert same(model(x[:1]), whole[:1]) and not report.rows[0].certified
 
 
 def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
@@ -227,7 +232,7 @@ def test_the_plan_of_least_time_holds_every_sample_once():
 
     for seconds in ({1: 1, 4: 2, 16: 3}, {1: 1, 4: 9, 16: 99}):
         made = Buckets(Timed(), Entry(chosen="alike"), 1, (1, 4, 16))
-        made._times = seconds
+        made._seconds = dict(seconds)
         for count in range(1, 70):
             plan = made.plan(count)
             assert [one.start for one in plan] == [
