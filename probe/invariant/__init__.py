@@ -53,10 +53,10 @@ def invariant(
     """
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
-    from probe.invariant import whole
+    from probe.invariant import whole_model
 
-    if (program := whole.program_of(model, batched, threads)) is not None:
-        return whole.made(program, _sizes(sizes), like, strict, example, table)
+    if (program := whole_model.program_of(model, batched, threads)) is not None:
+        return whole_model.made(program, _sizes(sizes), like, strict, example, table)
     if batched is not None or threads is not None:
         why = "it is of functions and files that are run whole"
         name = "threads" if batched is None else "batched"

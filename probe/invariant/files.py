@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.invariant.programs import Leaf, Program, Rebuild, TensorFlow
+from probe.invariant.compiled import TensorFlow
+from probe.invariant.programs import Leaf, Program, Rebuild
 from probe.machine import cores
 
 FILES = ".onnx, .tflite, a SavedModel folder"

@@ -72,13 +72,26 @@ def test_no_size_is_run_that_was_not_checked_or_whose_places_differ():
     assert set(planted.sizes) == {4, 16}
 
 
-def test_the_cheapest_class_is_that_of_the_sizes_that_count():
-    model, report = stable.invariant(
-        Planted(16).function(), [1, 2, 16], "cheapest", example=drawn(2, 33)
-    )
-    assert all(size < 16 for (sizes,) in [report.sizes.values()] for size in sizes)
-    x = drawn(40, 33)
-    assert same(model(x), Planted.added(x, W, False))
+class Timed:
+    """A program with this mark at each size."""
+
+    key = "timed"
+
+    def __init__(self, marks):
+        self.marks = marks
+
+    def mark(self, size, quick=False):
+        return self.marks[size]
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [([1, 2], [1, 2]), ([16, 64], [16])])
+def test_the_cheapest_class_is_that_of_the_sizes_that_count(wanted, expected):
+    made = Buckets(Timed({1: "small", 2: "small", 16: "large"}), Entry(), 1, (1, 2, 16))
+    made._seconds = {1: 1.0, 2: 1.1, 16: 2.0}
+    made.choose("cheapest", wanted)
+    assert made.used == expected
+    made.choose("largest", wanted)
+    assert made.used == [16]
 
 
 @pytest.mark.parametrize(
@@ -224,14 +237,8 @@ def test_many_sizes_become_powers_of_two():
 
 
 def test_the_plan_of_least_time_holds_every_sample_once():
-    class Timed:
-        key, pieces = "timed", ()
-
-        def mark(self, size):
-            return "alike"
-
     for seconds in ({1: 1, 4: 2, 16: 3}, {1: 1, 4: 9, 16: 99}):
-        made = Buckets(Timed(), Entry(chosen="alike"), 1, (1, 4, 16))
+        made = Buckets(Timed(dict.fromkeys((1, 4, 16), "alike")), Entry("alike"), 1, (1, 4, 16))
         made._seconds = dict(seconds)
         for count in range(1, 70):
             plan = made.plan(count)
@@ -422,6 +429,6 @@ def test_a_compiled_module_of_pytorch_keeps_its_bits():
 
 def test_whole_programs_need_no_pytorch():
     """What is imported at the top of these files is NumPy and this project."""
-    for name in ("whole", "files", "programs", "buckets", "samples", "whole_report"):
+    for name in ("whole_model", "files", "compiled", "buckets", "samples", "whole_report"):
         found = vars(import_module(f"probe.invariant.{name}"))
         assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(found), name
