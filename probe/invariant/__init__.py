@@ -11,6 +11,8 @@ order or rounding, held at every place of the call, against the bits of the chos
 products and convolutions the order itself can be asked: see ``certify``.
 
 ``torch_calls`` has the operations of PyTorch, ``torch_model`` the mode in which a model runs them.
+Where a library runs a model as one program, that is the operation: see ``whole``; ``programs``,
+``compiled`` and ``files`` have the libraries, ``whole_model`` what users call.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ def invariant(
 ) -> tuple[Any, Report]:
     """A model whose answer for a sample does not depend on its neighbours, and what that rests on.
 
-    ``model``: a ``torch.nn.Module`` in evaluation mode; the answer shares its weights. ``sizes``:
+    ``model``: a ``torch.nn.Module`` in evaluation mode; the answer shares its weights. Or what is
+    run whole, at a few sizes that are checked (``whole``): a function of JAX's or NumPy's arrays, a
+    ``tf.function``, what ``torch.compile`` gave, a .onnx or .tflite file or its bytes, a folder of
+    a SavedModel, an ONNX Runtime session, a ``cv2.dnn.Net``. ``sizes``:
     the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
     that is padded behind an attention mask. Any other size works as well. ``like``: ``"largest"``
     keeps the bits that the unchanged model gives at the largest of these sizes; ``"cheapest"``
@@ -47,6 +52,13 @@ def invariant(
     not known to keep its bits is refused, with ``NotInvariant``. ``example``: a tuple of inputs;
     given, the model is run on it once, so that the report is complete. ``table``: a path of a
     table; it is read if it is there (and checked), and ``report.save`` writes it.
+
+    Of what is run whole alone: ``batched``: along which axis each argument carries samples, None
+    where it carries none, as ``jax.vmap``'s ``in_axes``, or by name; ``(None, 0)`` of ``f(weights,
+    x)``. Not needed for one argument, and for files that leave one axis open. ``threads``: of a
+    file's session; the library's default if not given. Up to 12 ``sizes`` are those that it is run
+    at; of more, powers of two. Each is compiled or prepared, and run some times, when a shape is
+    first met. InputError where samples read each other.
 
     Inference only, without gradients. Classes are looked for when a shape is first met, which
     takes some calls of that shape. InputError; NotInvariant.

@@ -168,6 +168,10 @@ class Torch(_Data):
 
     def __init__(self, function: Any, batched: Any = None, name: str = "") -> None:
         inner = getattr(function, "_orig_mod", None)
+        if inner is not None:
+            from probe.invariant.torch_model import require_evaluation
+
+            require_evaluation(inner)
         self.module = inner
         self.context = getattr(function, "dynamo_ctx", None)
         plain = inner if inner is not None else function._torchdynamo_orig_callable

@@ -44,7 +44,7 @@ def recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
     if dtype in floats.FORMATS:
         values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
         found = values[np.isfinite(values)]
-        if len(np.unique(values[:KEPT])) > DISTINCT or not values.size:
+        if not 2 <= len(np.unique(values[:KEPT])) <= DISTINCT:  # one value: a state of zeros
             size = float(np.sqrt(np.mean(found**2))) if found.size else 1.0
             scale = 2.0 ** round(math.log2(size)) if size else 1.0
             return {"scale": scale, "positive": bool((found >= 0).all())}

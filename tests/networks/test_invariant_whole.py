@@ -222,6 +222,17 @@ def test_mistakes_are_one_line(given, words, why):
     assert "\n" not in str(caught.value)
 
 
+def test_a_state_of_zeros_is_checked_with_numbers():
+    """Zeros add alike in every order."""
+    planted, x, state = Planted(), drawn(3, 33), np.zeros((3, 33), np.float32)
+    model, report = stable.invariant(
+        lambda x, state: planted(state), [1, 8], example=(x, state), batched=(0, 0)
+    )
+    assert list(report.sizes.values()) == [[8]]
+    given = drawn(8, 33)
+    assert same(model(x[:1], given[:1]), model(np.resize(x, (8, 33)), given)[:1])
+
+
 def test_what_never_repeats_is_refused():
     drawn_now = np.random.default_rng(3)
     with pytest.raises(InputError, match="two runs of the same"):
@@ -417,6 +428,8 @@ def test_a_compiled_module_of_pytorch_keeps_its_bits():
     plain = torch.nn.Sequential(
         torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 5), torch.nn.GELU()
     ).eval()
+    with pytest.raises(InputError, match="training is not covered"):
+        stable.invariant(torch.compile(torch.nn.Dropout()))
     compiled = torch.compile(plain)
     x = torch.randn(9, 3, 8, 8)
     with torch.no_grad():
