@@ -7,6 +7,7 @@ tuples, lists and dictionaries, turned into container arrays and back.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -138,9 +139,9 @@ class Program:
         """What of an input without samples decides which program runs: shapes, small integers."""
         if not self.holds(value):
             return repr(value) if isinstance(value, int | float | str | None) else _nested(value)
-        array, dtype = self.bits(value)
-        small = dtype not in floats.FORMATS and array.size <= DECIDING
-        return (array.shape, dtype, array.tolist() if small else None)
+        shape, dtype = self.form(value)
+        small = dtype not in floats.FORMATS and math.prod(shape) <= DECIDING
+        return (shape, dtype, self.bits(value)[0].tolist() if small else None)
 
 
 DECIDING = 16  # integers that may choose a branch, such as a sampling rate
