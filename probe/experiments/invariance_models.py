@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from probe.experiments import torch_models
-from probe.experiments.models import provide
 from probe.experiments.invariance import Group, Made, Question, Subject
 from probe.experiments.invariance_torch import SEED, THREADS, batches, orders, read
+from probe.experiments.models import provide
 
 BATCH = 64
 EVERY = tuple(range(1, BATCH + 1))

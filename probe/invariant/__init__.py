@@ -12,6 +12,8 @@ products and convolutions the order itself can be asked: see ``certify``.
 
 ``torch_calls`` has the operations of PyTorch, ``torch_model`` the mode in which a model runs them;
 ``tensorflow_calls`` those of TensorFlow, ``keras_model`` the model that runs them one by one.
+Where a library runs a model as one program, that is the operation: see ``whole``; ``programs``,
+``compiled`` and ``files`` have the libraries, ``whole_model`` what users call.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ def invariant(
     """Returns a model whose result for a sample does not depend on its neighbours, and a report.
 
     ``model``: a ``torch.nn.Module`` in evaluation mode, or a ``keras.Model`` on TensorFlow; the
-    answer shares its weights, and is of the same kind. ``sizes``:
+    result shares its weights, and is of the same kind. Or what is run whole, at a few sizes that
+    are checked (``whole``): a function of JAX's or NumPy's arrays, a ``tf.function``, what
+    ``torch.compile`` returned, a .onnx or .tflite file or its bytes, a folder of a SavedModel, an
+    ONNX Runtime session, a ``cv2.dnn.Net``. ``sizes``:
     the batches that matter, or ``{"batch": ..., "length": ...}`` where samples also have a length
     that is padded behind an attention mask. Any other size works as well. ``like``: ``"largest"``
     keeps the bits that the unchanged model gives at the largest of these sizes; ``"cheapest"``
@@ -53,15 +58,22 @@ def invariant(
     given, the model is run on it once, so that the report is complete. ``table``: a path of a
     table; it is read if it is there (and checked), and ``report.save`` writes it.
 
+    Of what is run whole alone: ``batched``: along which axis each argument carries samples, None
+    where it carries none, as ``jax.vmap``'s ``in_axes``, or by name; ``(None, 0)`` of ``f(weights,
+    x)``. Not needed for one argument, and for files that leave one axis open. ``threads``: of a
+    file's session; the library's default if not given. Up to 12 ``sizes`` are those that it is run
+    at; of more, powers of two. Each is compiled or prepared, and run some times, when a shape is
+    first met. InputError where samples read each other.
+
     Inference only, without gradients. Classes are looked for when a shape is first met, which
     takes some calls of that shape. InputError; NotInvariant.
     """
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
-    from probe.invariant import whole
+    from probe.invariant import whole_model
 
-    if (program := whole.program_of(model, batched, threads)) is not None:
-        return whole.made(program, _sizes(sizes), like, strict, example, table)
+    if (program := whole_model.program_of(model, batched, threads)) is not None:
+        return whole_model.made(program, _sizes(sizes), like, strict, example, table)
     if batched is not None or threads is not None:
         why = "it is of functions and files that are run whole"
         name = "threads" if batched is None else "batched"

@@ -7,14 +7,31 @@ the least measured time. All buckets in use are in one class, so timing never de
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from probe.invariant.classes import Entry, Operation, Piece, Plan, Sizes
+from probe.invariant.classes import Entry, Piece, Plan
 
 NAMED = 12
 """Up to so many sizes of the user are the buckets themselves."""
+
+TURNS = 3
+"""Calls of which the quickest counts."""
+
+
+class Program(Protocol):
+    """What is run at a bucket: an operation of ``classes`` that has a quick check."""
+
+    key: str
+
+    def mark(self, size: int, quick: bool = False) -> str:
+        """The digest of its answers at a size; empty where places differ."""
+
+    def run(self, size: int) -> Any:
+        """One call, to be timed."""
 
 
 def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
@@ -32,64 +49,106 @@ def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:
     return tuple(sorted({*(power for power in powers if power >= below), most}))
 
 
-class Buckets(Sizes):
+class Buckets:
     """One program with one number of threads: which buckets are in the chosen class."""
 
     def __init__(
-        self, operation: Operation, entry: Entry, threads: int, sizes: Sequence[int]
+        self, operation: Program, entry: Entry, threads: int, sizes: Sequence[int]
     ) -> None:
-        super().__init__(operation, entry, threads)
-        self.ladder, self.threads = tuple(sizes), threads
-        self.quick = False
+        self.operation, self.entry, self.threads = operation, entry, threads
+        self.ladder = tuple(sizes)
+        self.marks = entry.marks.setdefault(threads, {})
+        self.plans: dict[int, Plan | None] = {}
+        self._seconds: dict[int, float] = {}
 
     def mark(self, size: int) -> str:
-        """As ``Sizes.mark``; ``quick``: without asking every place, where that was done before."""
-        if size not in self.marks and self.quick:
-            self.marks[size] = self.operation.mark(size, quick=True)  # type: ignore[call-arg]
-        return super().mark(size)
+        """As of the program, asked once."""
+        if size not in self.marks:
+            self.marks[size] = self.operation.mark(size)
+        return self.marks[size]
 
     @property
     def used(self) -> list[int]:
         """The buckets whose every place has the bits of the chosen class."""
-        return [size for size in self.ladder if self.usable(size)]
+        chosen = self.entry.chosen
+        return [size for size in self.ladder if chosen and self.mark(size) == chosen]
 
-    def choose(self, largest: int, like: str, wanted: Sequence[int]) -> None:
-        """As ``Sizes.choose``, among the buckets."""
-        self.entry.like, self.entry.largest = like, largest
-        falling = [self.mark(size) for size in reversed(self.ladder)]
-        marks = list(dict.fromkeys(filter(None, falling)))
-        self.entry.chosen = marks[0] if marks else ""
-        if like == "cheapest" and len(marks) > 1:
-            costs = {mark: self._cost(mark, wanted) for mark in marks}
+    @property
+    def classes(self) -> list[str]:
+        """The marks there are, that of the largest bucket first."""
+        return list(dict.fromkeys(filter(None, map(self.mark, reversed(self.ladder)))))
+
+    def choose(self, like: str, wanted: Sequence[int]) -> None:
+        """Sets the class. ``wanted``: the user's sizes, for the cheapest one."""
+        self.entry.like, self.entry.largest = like, self.ladder[-1]
+        there = self.classes
+        self.entry.chosen = there[0] if there else ""
+        if like == "cheapest" and len(there) > 1:
+            costs = {mark: self._cost(mark, wanted) for mark in there}
             self.entry.chosen = min(costs, key=lambda mark: costs[mark])
         self.plans.clear()
+
+    def recheck(self, quick: bool, notes: list[str]) -> None:
+        """Asks the buckets of a table again; ``quick``: each sample once, not at every place.
+
+        If one does not hold, all are asked anew, at every place. The chosen class stays where it
+        is found, so that the same bits are given; else one is chosen, and ``notes`` says so.
+        """
+        key, chosen, kept = self.operation.key, self.entry.chosen, dict(self.marks)
+        self.marks.clear()
+        self.entry.certified.clear()
+        held = {size: mark for size, mark in kept.items() if size in self.ladder}
+        for size, mark in held.items():
+            if self.operation.mark(size, quick=quick) != mark:
+                notes.append(f"{key}: size {size} differs from the table: checked anew")
+                held.clear()
+                break
+        self.marks |= held
+        why = ""
+        if not self.used:
+            why = "no size gives the bits of the table"
+        elif quick and kept and self.entry.like == "largest" and self.classes[0] != chosen:
+            why = "the table's class is not that of the largest size"
+        if why:
+            notes.append(f"{key}: {why}: chosen anew")
+        self.entry.chosen = "" if why else chosen
 
     @property
     def doubts(self) -> str:
         """Why the chosen class is not that of the largest bucket; empty if it is."""
         entry, largest = self.entry, self.ladder[-1]
-        if entry.like != "largest" or self.marks.get(largest) == entry.chosen:
+        if entry.like != "largest" or self.mark(largest) == entry.chosen:
             return ""
-        there = max((size for size in self.ladder if self.usable(size)), default=0)
-        why = (
-            "places of one call have different bits"
-            if not self.marks.get(largest)
-            else ("its bits are not those of the class that is kept")
-        )
+        there = max(self.used, default=0)
+        why = "it has bits of its own" if self.mark(largest) else "its places have different bits"
         return f"{self.operation.key}: size {largest}: {why}; those of size {there} are kept"
 
     def _cost(self, mark: str, sizes: Sequence[int]) -> float:
-        """Seconds for these sizes in the class of this mark, in the mean over a sample's."""
+        """Seconds a sample in the class of this mark, in the mean over some sizes."""
         self.entry.chosen = mark
         self.plans.clear()
-        total = 0.0
-        for size in sizes:
-            plan = self.plan(size) or ()
-            total += sum(self.seconds(piece.size) for piece in plan) / size
-        return total
+        plans = [(self.plan(size) or (), size) for size in sizes]
+        return sum(self.seconds(one.size) / size for plan, size in plans for one in plan)
+
+    def seconds(self, size: int) -> float:
+        """Of one call, measured once."""
+        if size not in self._seconds:
+            found = []
+            for _ in range(TURNS):
+                begun = time.perf_counter()
+                self.operation.run(size)
+                found.append(time.perf_counter() - begun)
+            self._seconds[size] = min(found)
+        return self._seconds[size]
+
+    def plan(self, count: int) -> Plan | None:
+        """The calls of least time that compute so many samples; None: there is no way."""
+        if count not in self.plans:
+            self.plans[count] = self._plan(count)
+        return self.plans[count]
 
     def _plan(self, count: int) -> Plan | None:
-        """The calls of least time: largest pieces first, the last one padded."""
+        """Largest pieces first, the last one padded."""
         used = self.used
         if not used:
             return None
@@ -106,7 +165,7 @@ class Buckets(Sizes):
     def _cheapest(self, count: int, used: Sequence[int]) -> list[int]:
         """Buckets that hold so many samples, of the least sum of times.
 
-        Their order doesn't matter: only what is left behind the last but one is padded.
+        In falling order only the last of them is padded: else it could be left out.
         """
         times = np.maximum.accumulate([self.seconds(size) for size in used])
         best: list[tuple[float, int]] = [(0.0, 0)]

@@ -8,6 +8,7 @@ data: nothing of it is run but its graph, and a SavedModel is looked at before i
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.invariant.programs import Leaf, Program, Rebuild, TensorFlow
+from probe.invariant.compiled import TensorFlow
+from probe.invariant.programs import Leaf, Program, Rebuild
 from probe.machine import cores
 
 FILES = ".onnx, .tflite, a SavedModel folder"
@@ -144,6 +146,7 @@ class LiteRT(_File):
     def __init__(self, content: bytes, batched: Any, threads: int | None, name: str) -> None:
         self.content, self.chosen = content, threads
         self.kept: OrderedDict[Any, Any] = OrderedDict()
+        self.lock = threading.Lock()
         try:
             self.details = self._opened().get_input_details()
         except (ValueError, RuntimeError) as error:
@@ -168,7 +171,15 @@ class LiteRT(_File):
 
         return Interpreter(model_content=self.content, num_threads=self.chosen)
 
+    def _open(self) -> dict[str, int | None]:
+        """The first axis, where there is one."""
+        return {one["name"]: 0 if len(one["shape"]) else None for one in self.details}
+
     def _run(self, *values: np.ndarray) -> list[np.ndarray]:
+        with self.lock:  # an interpreter holds the values of one call
+            return self._ran(values)
+
+    def _ran(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         shapes = tuple(one.shape for one in values)
         if shapes not in self.kept:
             made = self._opened()
@@ -197,15 +208,16 @@ class OpenCV(_File):
     library, package = "opencv", "cv2"
 
     def __init__(self, net: Any, batched: Any, name: str) -> None:
-        self.net = net
+        self.net, self.lock = net, threading.Lock()
         names = list(batched) if isinstance(batched, dict) else [""]
         super().__init__(self._run, batched, name, names)
         self.outputs = list(net.getUnconnectedOutLayersNames())
 
     def _run(self, *values: np.ndarray) -> list[np.ndarray]:
-        for name, value in zip(self.names, values, strict=True):
-            self.net.setInput(value, name)
-        return [np.array(one) for one in self.net.forward(self.outputs)]
+        with self.lock:  # a net holds the values of one call
+            for name, value in zip(self.names, values, strict=True):
+                self.net.setInput(value, name)
+            return [np.array(one) for one in self.net.forward(self.outputs)]
 
     def threads(self) -> int:
         """As of ``Program``."""

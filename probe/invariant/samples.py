@@ -44,7 +44,7 @@ def recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
     if dtype in floats.FORMATS:
         values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
         found = values[np.isfinite(values)]
-        if len(np.unique(values[:KEPT])) > DISTINCT or not values.size:
+        if not 2 <= len(np.unique(values[:KEPT])) <= DISTINCT:  # one value: a state of zeros
             size = float(np.sqrt(np.mean(found**2))) if found.size else 1.0
             scale = 2.0 ** round(math.log2(size)) if size else 1.0
             return {"scale": scale, "positive": bool((found >= 0).all())}
@@ -104,6 +104,22 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     return floats.from_bits(bits, dtype)
 
 
-def taken(pool: Sequence[np.ndarray], order: np.ndarray) -> list[np.ndarray]:
-    """Samples of each input in this order, along axis 0."""
-    return [each[order] for each in pool]
+def fits(told: Any, carries: Sequence[bool]) -> bool:
+    """Whether a recipe that was read is one; ``carries``: which inputs have samples."""
+    if not isinstance(told, dict) or len(told.get("inputs", ())) != len(carries):
+        return False
+    chosen, every = told.get("chosen"), zip(told["inputs"], carries, strict=True)
+    if not isinstance(chosen, list) or not 1 <= len(chosen) <= MANY:
+        return False
+    if any(type(one) is not int or not 0 <= one < MANY * CANDIDATES for one in chosen):
+        return False
+    return all(_of_input(one) if carried else one is None for one, carried in every)
+
+
+def _of_input(told: Any) -> bool:
+    if not isinstance(told, dict) or set(told) not in ({"values"}, {"scale", "positive"}):
+        return False
+    values = told.get("values", [told.get("scale")])
+    if not isinstance(values, list) or not 0 < len(values) <= KEPT:
+        return False
+    return all(isinstance(one, int | float) for one in values)

@@ -81,7 +81,7 @@ class Table:
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     trusted: bool = True
-    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    recipes: dict[str, Any] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Writes it whole, or not at all."""
@@ -111,9 +111,7 @@ class Table:
                 entries={key: _entry(each) for key, each in told["operations"].items()},
             )
             number, before = told["format"], dict(told["environment"])
-            found.recipes = {
-                str(key): dict(each) for key, each in dict(told.get("samples", {})).items()
-            }
+            found.recipes = dict(told.get("samples", {}))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             why = f"this is no table of classes ({type(error).__name__})"
             raise InputError("table", path.name, why, "write one with report.save") from error

@@ -72,13 +72,26 @@ def test_no_size_is_run_that_was_not_checked_or_whose_places_differ():
     assert set(planted.sizes) == {4, 16}
 
 
-def test_the_cheapest_class_is_that_of_the_sizes_that_count():
-    model, report = stable.invariant(
-        Planted(16).function(), [1, 2, 16], "cheapest", example=drawn(2, 33)
-    )
-    assert all(size < 16 for (sizes,) in [report.sizes.values()] for size in sizes)
-    x = drawn(40, 33)
-    assert same(model(x), Planted.added(x, W, False))
+class Timed:
+    """A program with this mark at each size."""
+
+    key = "timed"
+
+    def __init__(self, marks):
+        self.marks = marks
+
+    def mark(self, size, quick=False):
+        return self.marks[size]
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [([1, 2], [1, 2]), ([16, 64], [16])])
+def test_the_cheapest_class_is_that_of_the_sizes_that_count(wanted, expected):
+    made = Buckets(Timed({1: "small", 2: "small", 16: "large"}), Entry(), 1, (1, 2, 16))
+    made._seconds = {1: 1.0, 2: 1.1, 16: 2.0}
+    made.choose("cheapest", wanted)
+    assert made.used == expected
+    made.choose("largest", wanted)
+    assert made.used == [16]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +170,11 @@ def test_a_table_travels_and_what_it_claims_is_checked(tmp_path):
     assert any("checked anew" in note for note in report.table.notes)
     ((_, sizes),) = report.sizes.items()
     assert sizes == [8, 16]
+    entry["chosen"], told["samples"] = "none of them", dict.fromkeys(told["samples"])
+    entry["certified"] = dict.fromkeys(entry["marks"], "certified: by nobody")
+    path.write_text(json.dumps(told))
+    model, report = stable.invariant(planted.function(), **words, example=x)
+    assert same(model(x[:1]), whole[:1]) and not report.rows[0].certified
 
 
 def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
@@ -204,6 +222,17 @@ def test_mistakes_are_one_line(given, words, why):
     assert "\n" not in str(caught.value)
 
 
+def test_a_state_of_zeros_is_checked_with_numbers():
+    """Zeros add alike in every order."""
+    planted, x, state = Planted(), drawn(3, 33), np.zeros((3, 33), np.float32)
+    model, report = stable.invariant(
+        lambda x, state: planted(state), [1, 8], example=(x, state), batched=(0, 0)
+    )
+    assert list(report.sizes.values()) == [[8]]
+    given = drawn(8, 33)
+    assert same(model(x[:1], given[:1]), model(np.resize(x, (8, 33)), given)[:1])
+
+
 def test_what_never_repeats_is_refused():
     drawn_now = np.random.default_rng(3)
     with pytest.raises(InputError, match="two runs of the same"):
@@ -219,15 +248,9 @@ def test_many_sizes_become_powers_of_two():
 
 
 def test_the_plan_of_least_time_holds_every_sample_once():
-    class Timed:
-        key, pieces = "timed", ()
-
-        def mark(self, size):
-            return "alike"
-
     for seconds in ({1: 1, 4: 2, 16: 3}, {1: 1, 4: 9, 16: 99}):
-        made = Buckets(Timed(), Entry(chosen="alike"), 1, (1, 4, 16))
-        made._times = seconds
+        made = Buckets(Timed(dict.fromkeys((1, 4, 16), "alike")), Entry("alike"), 1, (1, 4, 16))
+        made._seconds = dict(seconds)
         for count in range(1, 70):
             plan = made.plan(count)
             assert [one.start for one in plan] == [
@@ -405,6 +428,8 @@ def test_a_compiled_module_of_pytorch_keeps_its_bits():
     plain = torch.nn.Sequential(
         torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 5), torch.nn.GELU()
     ).eval()
+    with pytest.raises(InputError, match="training is not covered"):
+        stable.invariant(torch.compile(torch.nn.Dropout()))
     compiled = torch.compile(plain)
     x = torch.randn(9, 3, 8, 8)
     with torch.no_grad():
@@ -417,6 +442,6 @@ def test_a_compiled_module_of_pytorch_keeps_its_bits():
 
 def test_whole_programs_need_no_pytorch():
     """What is imported at the top of these files is NumPy and this project."""
-    for name in ("whole", "files", "programs", "buckets", "samples", "whole_report"):
+    for name in ("whole_model", "files", "compiled", "buckets", "samples", "whole_report"):
         found = vars(import_module(f"probe.invariant.{name}"))
         assert not {"torch", "jax", "tensorflow", "onnxruntime"} & set(found), name

@@ -1,0 +1,267 @@
+"""A program that is run whole, as users call it: each sample has the same bits in every batch."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import floats
+from probe.errors import InputError
+from probe.invariant import samples
+from probe.invariant.buckets import Buckets, ladder
+from probe.invariant.classes import Entry, Piece, Plan
+from probe.invariant.compiled import of_function, settled
+from probe.invariant.programs import HOW, Leaf, Program, Rebuild
+from probe.invariant.table import Table, variables
+from probe.invariant.whole import Output, Whole
+from probe.invariant.whole_report import WholeReport
+
+VARIABLES = (
+    *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
+    *("TF_ENABLE_ONEDNN", "TF_XLA", "ORT_", "OPENCV_", "TORCHINDUCTOR_"),
+)
+"""What begins the names of variables of the environment that choose kernels."""
+
+
+class Same:
+    """A program that gives a sample the same bits in every batch and at every place.
+
+    Called as the program itself. ``report``: what that rests on. Thread-safe.
+    """
+
+    def __init__(
+        self, program: Program, sizes: dict[str, Any], like: str, strict: bool, path: Path | None
+    ) -> None:
+        self.program, self.strict, self.path = program, strict, path
+        self.table = Table(like, sizes, 0, {})
+        self.report = WholeReport(self.table, program)
+        self._known: dict[Any, Buckets] = {}
+        self._lock = threading.RLock()
+        if program.library:
+            self._read()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.program.library:
+            with self._lock:
+                self._settle(args, kwargs)
+        leaves, rebuild = self.program.flat(args, kwargs)
+        count, told = self._signature(leaves)
+        key = self.program.threads(), told
+        buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
+        with self._lock:
+            plan = buckets.plan(count)
+        assert plan is not None  # ``_checked`` refuses a program without a way
+        operation: Any = buckets.operation
+        return self._ran(plan, operation, leaves, rebuild, count)
+
+    def _settle(self, args: Any, kwargs: Any) -> None:
+        self.program = self.report.program = settled(self.program, args, kwargs)
+        self._read()
+
+    def _read(self) -> None:
+        """The table of the user, or an empty one, as soon as the library is known."""
+        like, sizes, program = self.table.like, self.table.sizes, self.program
+        now = surroundings(program)
+        if self.path is None or not self.path.is_file():
+            self.table = Table(like, sizes, program.threads(), now)
+        else:
+            self.table = Table.read(self.path, now)
+            if (self.table.like, self.table.sizes) != (like, sizes):
+                said = f"it is for like={self.table.like}, sizes={self.table.sizes}"
+                raise InputError("table", self.path.name, said, "give the same, or another table")
+        self.report.table = self.table
+
+    def _signature(self, leaves: list[Leaf]) -> tuple[int, tuple[str, ...]]:
+        """How many samples there are, and what is alike in calls that share their sizes."""
+        counts: dict[str, int] = {}
+        told: list[str] = []
+        for number, leaf in enumerate(leaves):
+            if leaf.axis is None:
+                told.append(str(self.program.told(leaf.value)))
+                continue
+            name = leaf.name or f"input {number}"
+            if not self.program.holds(leaf.value):
+                raise InputError("batched", type(leaf.value).__name__, f"{name} is no array", HOW)
+            shape, dtype = self.program.form(leaf.value)
+            if not -len(shape) <= leaf.axis < len(shape):
+                raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)
+            leaf.axis %= len(shape)
+            if dtype not in floats.FORMATS and not dtype.startswith(("int", "uint", "bool")):
+                why = "samples are floating-point numbers, integers and truth values"
+                raise InputError("inputs", dtype, f"{name} has this format; {why}", "")
+            counts[name] = shape[leaf.axis]
+            sizes = ["n" if at == leaf.axis else str(one) for at, one in enumerate(shape)]
+            told.append(f"{'x'.join(sizes)} {dtype}")
+        if len(set(counts.values())) != 1 or not all(counts.values()):
+            said = ", ".join(f"{name} {size}" for name, size in counts.items()) or "none"
+            raise InputError("batched", said, "one number of samples, at least 1, is needed", HOW)
+        return next(iter(counts.values())), tuple(told)
+
+    def _checked(self, signature: Any, leaves: list[Leaf], rebuild: Rebuild) -> Buckets:
+        """The buckets of a shape that is met first: each is checked. InputError; NotInvariant."""
+        with self._lock:
+            if signature in self._known:
+                return self._known[signature]
+            name = _key(self.program, leaves, signature[1])
+            sizes = ladder(self.table.sizes["batch"], self.program.fixed)
+            recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
+            if fresh := not samples.fits(recipes.get(name), carries):
+                recipes[name] = {"inputs": self._recipes(leaves)}
+            operation = Whole(name, self.program, leaves, rebuild, recipes[name])
+            operation.fresh = fresh
+            operation.prepare(sizes)
+            if operation.mixes(sizes[-1]):
+                why = "a sample's answer depends on the values of its neighbours"
+                todo = "sizes=[1] computes each sample alone; or name the axes: batched="
+                raise InputError("model", self.program.name, why, todo)
+            made = self._chosen(operation, sizes)
+            self._known[signature] = made
+            return made
+
+    def _recipes(self, leaves: list[Leaf]) -> list[Any]:
+        return [
+            None
+            if leaf.axis is None
+            else samples.recipe(
+                np.moveaxis(self.program.bits(leaf.value)[0], leaf.axis, 0),
+                self.program.bits(leaf.value)[1],
+            )
+            for leaf in leaves
+        ]
+
+    def _chosen(self, operation: Whole, sizes: Sequence[int]) -> Buckets:
+        table, threads = self.table, self.program.threads()
+        there = operation.key in table.entries
+        entry = table.entries.setdefault(operation.key, Entry())
+        made = Buckets(operation, entry, threads, sizes)
+        if there:
+            made.recheck(table.trusted and not operation.fresh, table.notes)
+        if not entry.chosen:
+            made.choose(table.like, table.sizes["batch"])
+        if not made.used:
+            del table.entries[operation.key]
+            why = next(iter(operation.refused.values()), "no size repeats its bits at all places")
+            raise InputError("model", self.program.name, why, "give other sizes=")
+        self.report.met(operation, made, self.strict)
+        return made
+
+    def _ran(
+        self, plan: Plan, operation: Whole, leaves: list[Leaf], rebuild: Rebuild, count: int
+    ) -> Any:
+        """Runs the pieces, and puts their outputs into one buffer each."""
+        program = self.program
+        if len(plan) == 1 and plan[0].size == count:
+            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
+            return program.at(count)(*args, **kwargs)
+        arrays = {
+            number: program.bits(leaf.value)
+            for number, leaf in enumerate(leaves)
+            if leaf.axis is not None
+        }
+        made: list[np.ndarray] = []
+        for piece in plan:
+            values = [leaf.value for leaf in leaves]
+            for number, (bits, dtype) in arrays.items():
+                part = _padded(bits, leaves[number].axis or 0, piece)
+                values[number] = program.native(part, dtype)
+            args, kwargs = rebuild(values)
+            found, build = program.split(program.at(piece.size)(*args, **kwargs))
+            rows = [
+                _rows(program.bits(one)[0], output, piece.places)
+                for one, output in zip(found, operation.outputs, strict=True)
+            ]
+            if len(plan) == 1:
+                made = [np.ascontiguousarray(one) for one in rows]
+                continue
+            for number, (one, output) in enumerate(zip(rows, operation.outputs, strict=True)):
+                if len(made) == number:
+                    made.append(_room(one, output, count))
+                made[number][output.index(piece.start, piece.places)] = one
+        outputs = zip(made, operation.outputs, strict=True)
+        return build([program.native(one, output.dtype) for one, output in outputs])
+
+
+def _rows(bits: np.ndarray, output: Output, places: int) -> np.ndarray:
+    return bits[output.index(0, places)]
+
+
+def _room(rows: np.ndarray, output: Output, count: int) -> np.ndarray:
+    """The buffer of an output for so many samples."""
+    shape = list(rows.shape)
+    shape[output.axis] = count * output.each
+    return np.empty(shape, rows.dtype)
+
+
+def _padded(bits: np.ndarray, axis: int, piece: Piece) -> np.ndarray:
+    """Some samples, and copies of their first behind them; contiguous."""
+    start, places, size = piece
+    before = (slice(None),) * axis
+    part = bits[(*before, slice(start, start + places))]
+    if places == size:
+        return np.ascontiguousarray(part)
+    made = np.empty((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
+    made[(*before, slice(places))] = part
+    made[(*before, slice(places, None))] = part[(*before, slice(1))]
+    return made
+
+
+def _key(program: Program, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+    """Names the program and the shapes of its inputs; of those without samples a digest."""
+    both = list(zip(leaves, told, strict=True))
+    shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
+    rest = ";".join(one for leaf, one in both if leaf.axis is None)
+    beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
+    return f"{program.library} {program.name} of {shapes}{beside}"
+
+
+def surroundings(program: Program) -> dict[str, Any]:
+    """What decides which kernels a program's library takes; none of it names the machine."""
+    from probe.machine import facts
+
+    here = facts()
+    return {
+        "library": program.library,
+        "version": program.version,
+        "processor": here["cpu_model"],
+        "isa": here["cpu_isa"],
+        **program.facts(),
+        "variables": variables(VARIABLES),
+    }
+
+
+def program_of(model: Any, batched: Any, threads: int | None) -> Program | None:
+    """What is run whole; None of a model whose operations are run one by one. InputError."""
+    from probe.invariant.files import of_file
+
+    found = of_file(model, batched, threads)
+    if found is None and (found := of_function(model, batched)) is not None and threads is not None:
+        todo = "set it in the library"
+        raise InputError("threads", threads, "a function has those of its library", todo)
+    return found
+
+
+def made(
+    program: Program,
+    sizes: dict[str, tuple[int, ...]],
+    like: str,
+    strict: bool,
+    example: Any,
+    table: Any,
+) -> tuple[Same, WholeReport]:
+    """As ``probe.invariant.invariant``, of checked sizes."""
+    if "length" in sizes:
+        todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
+        raise InputError(
+            "sizes", "length", "programs that are run whole are padded along batches", todo
+        )
+    found = Same(program, sizes, like, strict, None if table is None else Path(table))
+    if example is not None:
+        named = isinstance(example, dict) and hasattr(program, "names")
+        given = () if named else example if isinstance(example, tuple) else (example,)
+        found(*given, **(example if named else {}))
+    return found, found.report
