@@ -104,9 +104,14 @@ class Operators:
         return self.program(name, given, follows)
 
     def _known(
-        self, node: Node, key: tuple[Any, ...], make: Callable[[], Rows], rows: int = 0
+        self,
+        node: Node,
+        key: tuple[Any, ...],
+        make: Callable[[], Rows],
+        count: int = 0,
+        axis: str = "batch",
     ) -> Known:
-        """An operation by what it is called with; ``rows``: how many there are, if any are.
+        """An operation by what it is called with; ``count``: its places now, along ``axis``.
 
         The batch alone is open, so what a node is called with may not change.
         """
@@ -114,7 +119,7 @@ class Operators:
             self.keeper.leave(f"{node.op} {node.name}", INSIDE)
         found = self.kept.get(key)
         if found is None:
-            axis, each = "rows" if rows else "batch", max(1, rows // self.samples)
+            each = max(1, count // self.samples)
             found = self.kept[key] = self.keeper.known(make(), axis, each)
         return found
 
@@ -144,6 +149,7 @@ class Operators:
                 ("matmul", channels, filters, x.dtype, turned),
                 lambda: Product(channels, filters, x.dtype, turned),
                 len(x),
+                "rows",
             )
             return [known((x,), (w,))]
 
@@ -215,7 +221,8 @@ class Operators:
                 pair = shapes[0], shapes[1]
                 return Contraction(name, (one, two, told[2][1:]), pair, kind, paired, straight)
 
-            known = self._known(node, (name, told, shapes, kind, follows), make)
+            count = len(read[follows.index(True)])
+            known = self._known(node, (name, told, shapes, kind, follows), make, count)
             self._limit(known)
             if paired:
                 return [known(tuple(read))]
@@ -240,6 +247,7 @@ class Operators:
                 node,
                 (node.op, *shapes, x.dtype, sizes, *map(str, node.attributes)),
                 lambda: Convolution(node.op, *shapes, x.dtype, node.attributes, sizes),
+                len(x),
             )
             self._limit(known)
             return [known((x,), (w,))]
@@ -296,7 +304,8 @@ class Operators:
                 made.variables = [variable for _, variable in held]
                 return made
 
-            known = self._known(node, (node.name, name, *shapes, xs[0].dtype, *sizes), make)
+            key = node.name, name, *shapes, xs[0].dtype, *sizes
+            known = self._known(node, key, make, len(xs[0]))
             self._limit(known)
             return [known(tuple(xs), tuple(rest)), *more]
 
@@ -328,7 +337,8 @@ class Operators:
                 node,
                 (name, shape, which, x.dtype, words.get("keep_dims")),
                 lambda: Samples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
-                math.prod(tuple(x.shape)[: axes[0]]) if trailing else 0,
+                math.prod(tuple(x.shape)[: axes[0]]) if trailing else len(x),
+                "rows" if trailing and axes[0] > 1 else "batch",
             )
             if not trailing or axes[0] == 1:
                 self._limit(known)
@@ -352,6 +362,7 @@ class Operators:
                 (node.op, size, x.dtype),
                 lambda: Samples(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
                 math.prod(tuple(x.shape)[:-1]),
+                "rows",
             )
             return [tf.reshape(known((tf.reshape(x, (-1, size)),)), x.shape)]
 
