@@ -41,7 +41,7 @@ from probe.invariant.tensorflow_nodes import (
     spread_parameter,
     words_of,
 )
-from probe.invariant.tensorflow_places import ByPlace
+from probe.invariant.tensorflow_places import ByPlace, Softmax
 from probe.invariant.tensorflow_program import Handler, Program, once
 from probe.recorders.tensorflow_graphs import CALLS, Node
 from probe.recorders.tensorflow_values import array, run
@@ -360,7 +360,7 @@ class Operators:
             known = self._known(
                 node,
                 (node.op, size, x.dtype),
-                lambda: Samples(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
+                lambda: Softmax(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
                 math.prod(tuple(x.shape)[:-1]),
                 "rows",
             )
