@@ -146,13 +146,13 @@ class Keeper:
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
         """The largest size, which class, and the sizes that count for the cheapest.
 
-        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths,
-        or ``each`` of a sample where no lengths are given.
+        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
+        ``each``: so many are of one sample; of rows where no lengths are given.
         """
         batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":
             return self.length, "largest", []
         if axis == "batch":
-            return self.batch, self.table.like, list(batches)
+            return self.batch * each, self.table.like, [batch * each for batch in batches]
         wanted = {batch * length for batch in batches for length in lengths}
         return max(wanted), self.table.like, sorted(wanted)

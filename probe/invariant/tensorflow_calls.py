@@ -69,6 +69,7 @@ class Rows:
     """
 
     pieces: Sequence[int] = PIECES
+    sets = SETS
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -88,7 +89,7 @@ class Rows:
         """As ``classes.Operation.mark``."""
 
         def answers() -> Iterator[tuple[np.ndarray, str]]:
-            for number in range(SETS):
+            for number in range(self.sets):
                 sample, parameters = self.telling(number)
                 yield container(self.call(repeated(sample, size), parameters))
 

@@ -121,6 +121,18 @@ def digest_of(name: str) -> str:
     return made.hexdigest()[:8]
 
 
+AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split())
+
+
+def convolves(name: str) -> bool:
+    """Whether a function is one convolution, and axes of one are all that it adds or removes."""
+    nodes = context.context().get_function_def(name).node_def
+    first = (0, -4, -5)  # the samples' axis is never one of these
+    moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
+    kinds = [node.op for node in nodes if node.op not in AROUND]
+    return len(kinds) == 1 and kinds[0] in CONVOLUTIONS and not moved
+
+
 def size_of(one: Any) -> str:
     """What of a parameter decides an operation: of whole numbers their values."""
     if one.dtype == tf.resource:

@@ -31,6 +31,7 @@ from probe.invariant.tensorflow_nodes import (
     attributes_of,
     called_name,
     channels_last,
+    convolves,
     digest_of,
     extra_of,
     fits,
@@ -40,7 +41,7 @@ from probe.invariant.tensorflow_nodes import (
     spread_parameter,
     words_of,
 )
-from probe.invariant.tensorflow_places import ByPlace
+from probe.invariant.tensorflow_places import ByPlace, Softmax
 from probe.invariant.tensorflow_program import Handler, Program, once
 from probe.recorders.tensorflow_graphs import CALLS, Node
 from probe.recorders.tensorflow_values import array, run
@@ -50,6 +51,7 @@ ROWS = (1 << 14, 1 << 12)
 
 UNKNOWN = "it is not known whether its bits depend on batch, length or place"
 BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
+INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 FIXED = "lengths are part of an operation's shape: along the batch alone"
 
 
@@ -60,6 +62,7 @@ class Operators:
         self.keeper = keeper
         self.kept: dict[Any, Known] = {}
         self.samples = 1
+        self._first: dict[int, tuple[Any, ...]] = {}
         self.program = Program(self.handler)
         self.own: dict[str, Callable[[Node, tuple[bool, ...]], Handler | None]] = {
             "MatMul": self._matmul,
@@ -100,11 +103,23 @@ class Operators:
         self.samples = max(1, int(given[0].shape[0]))
         return self.program(name, given, follows)
 
-    def _known(self, key: tuple[Any, ...], make: Callable[[], Rows], rows: int = 0) -> Known:
-        """An operation by what it is called with; ``rows``: how many there are, if any are."""
+    def _known(
+        self,
+        node: Node,
+        key: tuple[Any, ...],
+        make: Callable[[], Rows],
+        count: int = 0,
+        axis: str = "batch",
+    ) -> Known:
+        """An operation by what it is called with; ``count``: its places now, along ``axis``.
+
+        The batch alone is open, so what a node is called with may not change.
+        """
+        if self._first.setdefault(id(node), key) != key:
+            self.keeper.leave(f"{node.op} {node.name}", INSIDE)
         found = self.kept.get(key)
         if found is None:
-            axis, each = "rows" if rows else "batch", max(1, rows // self.samples)
+            each = max(1, count // self.samples)
             found = self.kept[key] = self.keeper.known(make(), axis, each)
         return found
 
@@ -130,9 +145,11 @@ class Operators:
                 return as_it_is(read)
             channels, filters = tuple(w.shape)[::-1] if turned else tuple(w.shape)
             known = self._known(
+                node,
                 ("matmul", channels, filters, x.dtype, turned),
                 lambda: Product(channels, filters, x.dtype, turned),
                 len(x),
+                "rows",
             )
             return [known((x,), (w,))]
 
@@ -204,7 +221,8 @@ class Operators:
                 pair = shapes[0], shapes[1]
                 return Contraction(name, (one, two, told[2][1:]), pair, kind, paired, straight)
 
-            known = self._known((name, told, shapes, kind, follows), make)
+            count = len(read[follows.index(True)])
+            known = self._known(node, (name, told, shapes, kind, follows), make, count)
             self._limit(known)
             if paired:
                 return [known(tuple(read))]
@@ -226,8 +244,10 @@ class Operators:
             sizes = tuple(array(read[0]).tolist()[1:]) if back else ()
             shapes = tuple(x.shape)[1:], tuple(w.shape)
             known = self._known(
+                node,
                 (node.op, *shapes, x.dtype, sizes, *map(str, node.attributes)),
                 lambda: Convolution(node.op, *shapes, x.dtype, node.attributes, sizes),
+                len(x),
             )
             self._limit(known)
             return [known((x,), (w,))]
@@ -243,8 +263,8 @@ class Operators:
         return self._along(node, follows)
 
     def _compiled(self, node: Node, follows: tuple[bool, ...]) -> Handler | None:
-        """A function that XLA compiles, such as Keras' grouped convolutions: one operation."""
-        return self._along(node, follows) if node.count == 1 else None
+        """A function that XLA compiles: Keras' grouped convolutions alone keep samples apart."""
+        return self._along(node, follows) if convolves(words_of(node)["f"]) else None
 
     def _along(self, node: Node, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
@@ -284,7 +304,8 @@ class Operators:
                 made.variables = [variable for _, variable in held]
                 return made
 
-            known = self._known((node.name, name, *shapes, xs[0].dtype, *sizes), make)
+            key = node.name, name, *shapes, xs[0].dtype, *sizes
+            known = self._known(node, key, make, len(xs[0]))
             self._limit(known)
             return [known(tuple(xs), tuple(rest)), *more]
 
@@ -313,9 +334,11 @@ class Operators:
 
             which = "" if trailing else f" {axes}"
             known = self._known(
+                node,
                 (name, shape, which, x.dtype, words.get("keep_dims")),
                 lambda: Samples(f"{name}{which}", [shape], x.dtype, function, (), ROWS),
-                math.prod(tuple(x.shape)[: axes[0]]) if trailing else 0,
+                math.prod(tuple(x.shape)[: axes[0]]) if trailing else len(x),
+                "rows" if trailing and axes[0] > 1 else "batch",
             )
             if not trailing or axes[0] == 1:
                 self._limit(known)
@@ -335,9 +358,11 @@ class Operators:
                 return as_it_is(read)
             size = x.shape[-1]
             known = self._known(
+                node,
                 (node.op, size, x.dtype),
-                lambda: Samples(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
+                lambda: Softmax(node.op, [(size,)], x.dtype, lambda y: as_it_is([y])[0], (), ROWS),
                 math.prod(tuple(x.shape)[:-1]),
+                "rows",
             )
             return [tf.reshape(known((tf.reshape(x, (-1, size)),)), x.shape)]
 
@@ -376,6 +401,7 @@ class Operators:
                 return as_it_is([next(given if along else rest) for along in follows])[0]
 
             known = self._known(
+                node,
                 (told, xs[0].dtype, len(xs)),
                 lambda: ByPlace(told, xs[0].dtype, function, len(xs)),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ import tensorflow as tf
 from probe import ulp
 from probe.invariant.classes import digest
 from probe.invariant.telling import spread
-from probe.invariant.tensorflow_calls import FORMATS, SETS, Rows, Tensors, container, tensor
+from probe.invariant.tensorflow_calls import (
+    FORMATS,
+    SETS,
+    Rows,
+    Samples,
+    Tensors,
+    container,
+    tensor,
+)
 
 AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
 PLACES, TOLD, LONG = 1_531, 61, 4096
@@ -83,11 +92,38 @@ class ByPlace(Rows):
         return self.function(*(half,) * self.inputs)
 
 
+class Softmax(Samples):
+    """A softmax of rows, whose exponentials are computed in vectors and tails too.
+
+    The numbers of a row are those whose exponentials show the difference, below the largest; there
+    are many, since the division hides some of it.
+    """
+
+    sets = 24
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """As ``Rows.telling``."""
+        (width,) = self.shapes[0]
+        values = np.asarray(tf.cast(_exponents(self.dtype), tf.float64))
+        row = np.resize(np.roll(values, 7 * number), width)
+        row[number % width] = 0
+        return (tensor(row, self.dtype),), ()
+
+
+@cache
+def _exponents(dtype: Any) -> Any:
+    """Negative numbers, those first whose exponential one element alone sees differently."""
+    told = ByPlace("Exp", dtype, tf.exp)._told()
+    below = tf.boolean_mask(told, told < -0.01)
+    return tf.cast(-np.arange(1, 20) / 7, dtype) if len(below) < 2 else below
+
+
 ODD = 4  # they are in pairs
+SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
 
 
 def odd(dtype: Any) -> Any:
     """Zeros and subnormal numbers of either sign."""
     kind = dtype.as_numpy_dtype
-    small = np.array(tf.experimental.numpy.finfo(kind).tiny, kind) * np.array(0.01, kind)
-    return tf.constant(np.array([0.0, -0.0, small, -small], kind))
+    small = SMALL[FORMATS[dtype]]
+    return tf.constant(np.array([0.0, -0.0, small, -small]).astype(kind))
