@@ -96,7 +96,9 @@ class Optimised:
         self.nodes = self._without_constants(nodes)
         self.events: list[Event] = []
         self.pieces: list[list[Any]] = []
-        self.sessions: list[Any] = []
+        self.sessions: list[tuple[Any, list[str], list[str]]] = []
+        self.touched: list[tuple[list[str], list[str]]] = []
+        self.counts: Counter[str] = Counter()
         self.kinds: dict[str, int] = {}
         self.values: dict[str, Any] = {}
         self.left: Counter[str] = Counter()
@@ -151,13 +153,14 @@ class Optimised:
         if not self.pieces:
             self._first(visit)
             return [self.seen(name) for name in self.outputs]
-        self._expect(node for piece in self.pieces for node in piece)
-        events = iter(self.events)
+        self.left.update(self.counts)
+        described = iter(zip(self.events, self.touched, strict=True))
         for nodes, session in zip(self.pieces, self.sessions, strict=True):
-            self._compute(nodes, session)
-            for node in nodes:
-                visit(next(events))
-                self._release(node)
+            self._compute(nodes, *session)
+            for _ in nodes:
+                event, touched = next(described)
+                visit(event)
+                self._forget(*touched)
         return [self.seen(name) for name in self.outputs]
 
     def _first(self, visit: Visit) -> None:
@@ -174,45 +177,45 @@ class Optimised:
                 inner, constants = onnx_pieces.branch(node, taken, self.mapped)
                 self.weights |= constants
                 self._expect(inner)
-                self._release(node)
+                self._forget(*_touched(node))
                 pending[:0] = self._without_constants(inner)
                 continue
             done.append(node)
-            sizes.append(self._compute([node], self.session([node])))
+            sizes.append(self._compute([node], *_named(self.session([node]))))
+            self.kinds.update((k, self.values[k].element_type()) for k in node.output if k)
             alive = max(alive, sum(one.numpy().nbytes for one in self.values.values()))
             self.events.append(self._event(node))
             visit(self.events[-1])
-            self._release(node)
+            self._forget(*_touched(node))
         threads = int(self.switches.get("threads", 0)) or os.cpu_count() or 1
         self.nodes, self.pieces = done, _cut(done, sizes, alive, threads)
         values, self.values = self.values, {}
         self.values = {name: values[name] for name in self.outputs if name in values}
         del values  # sessions are made while little is alive: between values they tear the heap
-        self.sessions = [self.session(nodes) for nodes in self.pieces]
+        self.sessions = [_named(self.session(nodes)) for nodes in self.pieces]
+        self.touched = [_touched(node) for node in done]
+        self.counts = Counter(name for uses, _ in self.touched for name in uses)
 
     def _expect(self, nodes: Iterable[Any]) -> None:
         """Counts what the nodes read."""
         for node in nodes:
             self.left.update(onnx_pieces.uses(node))
 
-    def _release(self, node: Any) -> None:
+    def _forget(self, uses: Sequence[str], every: Sequence[str]) -> None:
         """Forgets what a node was the last to read, or gave in vain."""
-        uses = onnx_pieces.uses(node)
         for name in uses:
             self.left[name] -= 1
-        for name in [*uses, *node.output]:
+        for name in every:
             if self.left[name] <= 0:
                 self.values.pop(name, None)
 
-    def _compute(self, nodes: Sequence[Any], session: Any) -> int:
-        """Runs nodes in a row; returns the bytes of what they give."""
-        names = [one.name for one in session.get_outputs()]
-        fed = {one.name: self.values[one.name] for one in session.get_inputs()}
-        found = session.run_with_ort_values(names, fed)
-        self.values.update(zip(names, found, strict=True))
-        if len(nodes) == 1:
-            self.kinds.update((k, v.element_type()) for k, v in zip(names, found, strict=True))
-        return sum(one.numpy().nbytes for one in found)
+    def _compute(
+        self, nodes: Sequence[Any], session: Any, reads: Sequence[str], gives: Sequence[str]
+    ) -> int:
+        """Runs nodes in a row; returns the bytes of what a single one gives."""
+        found = session.run_with_ort_values(gives, {name: self.values[name] for name in reads})
+        self.values.update(zip(gives, found, strict=True))
+        return sum(one.numpy().nbytes for one in found) if len(nodes) == 1 else 0
 
     def array(self, name: str) -> np.ndarray:
         """A value's bits as a container array, in ONNX's own order."""
@@ -384,6 +387,18 @@ class Optimised:
             return found
 
         return lines
+
+
+def _named(session: Any) -> tuple[Any, list[str], list[str]]:
+    """A session with the names of its inputs and outputs, which it makes anew when asked."""
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    return session, [one.name for one in inputs], [one.name for one in outputs]
+
+
+def _touched(node: Any) -> tuple[list[str], list[str]]:
+    """What a node reads, and that with what it gives."""
+    uses = onnx_pieces.uses(node)
+    return uses, [*uses, *node.output]
 
 
 @functools.cache

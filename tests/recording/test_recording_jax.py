@@ -273,3 +273,23 @@ def test_double_precision_is_a_format_with_numbers() -> None:
         plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())
     assert {value.dtype for value in found.left.values} == {"float64"}
     assert output.compared == 33 and output.differing == plain
+
+
+def test_a_second_recording_says_what_a_first_one_would() -> None:
+    state = {"index": jnp.asarray([0, 2]), "factor": 2.0, "x": of(4, 3)}
+
+    def run() -> Any:
+        return (jnp.tanh(state["x"])[state["index"]] * state["factor"]).reshape(-1)
+
+    kept = Recorder(run)
+    Live(kept)
+    state |= {"index": jnp.asarray([3, 3]), "factor": -0.5, "x": of(4, 3)}
+    again, fresh = Live(kept).recording, Live(Recorder(run)).recording
+    assert [one.digest for one in again.values] == [one.digest for one in fresh.values]
+    for one, other in zip(again.operations, fresh.operations, strict=True):
+        assert (one.name, one.op, one.reads, one.gives) == (
+            *(other.name, other.op, other.reads, other.gives),
+        )
+        assert one.attributes.keys() == other.attributes.keys()
+        assert type(one.meaning) is type(other.meaning)
+    assert kept.told  # something was said once for both

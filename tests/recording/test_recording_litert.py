@@ -225,3 +225,34 @@ def test_lines_compute_what_every_operator_computed():
 
     litert.Recorder(residual(), {"x": normal(2, 9, 9, 3)}).record(visit)
     assert len(ran) == 5 and not wrong
+
+
+def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
+    recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
+    first = Live(recorder).recording
+    started = []
+    plain = litert.interpreter
+    monkeypatch.setattr(litert, "interpreter", lambda *a: started.append(a) or plain(*a))
+    again = Live(recorder).recording
+    assert not started  # a small model's interpreters stay
+    assert recorder.cut.rows is not None
+    assert len(recorder.cut.rows.members) < len(first.operations)
+    assert [one.digest for one in again.values] == [one.digest for one in first.values]
+    assert [one.reads for one in again.operations] == [one.reads for one in first.operations]
+
+
+def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> None:
+    plain = litert.Rows.computed
+
+    def spoiled(self, number, values):
+        found = plain(self, number, values)
+        for n in self.file.gives(self.operators[number]):
+            values[n] = values[n] + np.spacing(values[n])
+        return found
+
+    monkeypatch.setattr(litert.Rows, "computed", spoiled)
+    recorder = litert.Recorder(residual(), {"x": normal(1, 9, 9, 3)})
+    live = Live(recorder)
+    assert recorder.cut.rows is None
+    assert not recorder.note
+    assert ulp.equal(live.outputs[0], recorder.plain()[0], "float32")

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
+from tensorflow.python.eager import context  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 from probe.errors import InputError  # noqa: E402
@@ -358,3 +360,40 @@ def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknow
     found = compare(one, all_)
     assert not any(isinstance(op.meaning, Unknown) for op in all_.recording.operations)
     assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
+
+
+def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_same():
+    factor = tf.Variable(2.0)
+    x = normal(2, 9, 9, 4)
+    function = tf.function(lambda x: [one * factor for one in network(x)])
+    kept = Recorder(lambda: function(x))
+    Live(kept)
+    factor.assign(-3.0)
+    ctx, ran = context.context(), []
+    plain = ctx.call_function
+    ctx.call_function = lambda *given: ran.append(given) or plain(*given)
+    try:
+        again = Live(kept)
+        inside = ctx.call_function
+    finally:
+        ctx.call_function = plain
+    assert not ran
+    assert inside is not plain  # the recording put back what it found
+    fresh = Live(Recorder(lambda: function(x)))
+    assert [one.tobytes() for one in again.outputs] == [one.tobytes() for one in fresh.outputs]
+    for one, other in zip(again.recording.values, fresh.recording.values, strict=True):
+        assert (one.shape, one.digest, one.role) == (other.shape, other.digest, other.role)
+    for one, other in zip(again.recording.operations, fresh.recording.operations, strict=True):
+        assert (one.name, one.op, one.reads, one.gives, one.attributes) == (
+            *(other.name, other.op, other.reads, other.gives, other.attributes),
+        )
+
+
+def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
+    kept = Recorder(lambda: network(normal(2, 9, 9, 4)))
+    Live(kept)
+    assert kept.told
+    gc.collect()
+    large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
+    sizes = [one.shape for one in large if tuple(one.shape) == (2, 5, 5, 6)]
+    assert not sizes

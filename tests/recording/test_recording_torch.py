@@ -18,8 +18,9 @@ from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import Recorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import placed, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Event  # noqa: E402
+from probe.recording.difference import labelled  # noqa: E402
 from probe.recording.meaning import Moves, Unknown  # noqa: E402
-from probe.recording.recording import Live, Watch  # noqa: E402
+from probe.recording.recording import Live, Recording, Watch, digest  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)
@@ -378,3 +379,42 @@ def test_packed_sequences_and_shared_heads_are_no_error(made: Callable[..., Any]
     assert part.verdict == "unknown"
     same = probe.first_difference(lambda: model(x), lambda: model(x))
     assert same.verdict == "equal" and same.found.same_inputs
+
+
+def _said(recording: Recording) -> list:
+    """All that a recording says, in plain words."""
+    return [
+        [(one.shape, one.dtype, one.digest, one.role, one.name) for one in recording.values],
+        [(o.name, o.op, o.reads, o.gives, repr(o.attributes)) for o in recording.operations],
+    ]
+
+
+def test_a_second_recording_says_what_a_first_one_would() -> None:
+    x, layer, index = torch.randn(5, 6), torch.nn.Linear(6, 6), torch.tensor([0, 2, 4])
+    numbers = [2.0]
+
+    def run() -> torch.Tensor:
+        y = layer(x).t()[index] * numbers[0]
+        return y.transpose(0, 1).reshape(-1).expand(2, -1)
+
+    kept = Recorder(run)
+    Live(kept)
+    with torch.no_grad():
+        layer.weight.mul_(3)
+    index.copy_(torch.tensor([5, 1, 1]))
+    numbers[0] = -0.5
+    again, fresh = Live(kept).recording, Live(Recorder(run)).recording
+    assert _said(again) == _said(fresh)
+    for one, other in zip(labelled(again, fresh), labelled(fresh, again), strict=True):
+        assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
+
+
+def test_a_view_has_the_digest_of_its_own_bits() -> None:
+    x = torch.randn(5, 6)
+    kept = Recorder(lambda: (x.t()[1:].t().unsqueeze(0) + 1).transpose(1, 2))
+    for _ in range(3):
+        seen = list[str]()
+        kept.record(lambda event, into=seen: into.extend(digest(g.array()) for g in event.gives))
+        live = Live(kept).recording
+        assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
+        x.neg_()
