@@ -28,6 +28,9 @@ from probe.recording.meaning import Meaning, Same, Step, Steps, Unknown
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
+PICTURE = 4
+"""Axes of a batch of pictures."""
+
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
 """What OpenCV has in the place of dtypes that it lacks."""
 
@@ -46,7 +49,13 @@ def opened(
     given, words = Path(path), dict(switches or {})
     if given.suffix.lower() in READERS:
         content = _content(given)
-        return Opened(lambda: _read(given, content), _declared(given, content), words, content)
+        return Opened(
+            lambda: _read(given, content),
+            _declared(given, content),
+            words,
+            content,
+            turned=given.suffix.lower() == ".tflite",
+        )
     return caffe(*_halves(given), words)
 
 
@@ -138,7 +147,8 @@ def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
 class Opened:
     """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
-    ``copied``: ``net`` gives one net again and again, which has to stay as it is.
+    ``copied``: ``net`` gives one net again and again, which has to stay as it is. ``turned``: of the
+    file pictures have their channels last, of the net first.
     """
 
     def __init__(
@@ -148,9 +158,10 @@ class Opened:
         switches: Mapping[str, str],
         content: bytes = b"",
         copied: bool = False,
+        turned: bool = False,
     ) -> None:
         self.net, self.inputs, self.switches, self.content = net, inputs, dict(switches), content
-        self.copied = copied
+        self.copied, self.turned = copied, turned
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of the model with these inputs."""
@@ -162,6 +173,11 @@ class Opened:
         narrow = {
             name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()
         }
+        if self.turned:  # OpenCV's importer turns pictures of (batch, height, width, channels)
+            narrow = {
+                name: np.moveaxis(one, -1, 1) if one.ndim == PICTURE else one
+                for name, one in narrow.items()
+            }
         return Recorder(self, narrow, self.switches)
 
 

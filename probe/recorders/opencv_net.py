@@ -120,7 +120,8 @@ def _layer(net: Any, node: Fields, wanted: set[str], exact: Mapping[str, float])
     }
     every = [str(one) for one in node.get("output", [])]
     slots = [n for n, one in enumerate(every) if one in wanted or not n]
-    blobs = tuple(np.array(one) for one in net.getLayer(net.getLayerId(name)).blobs)
+    held = net.getLayer(net.getLayerId(name)).blobs
+    blobs = tuple(np.array(one) for one in held if one is not None)
     reads = tuple(str(one) for one in node.get("input", []))
     gives = tuple(every[n] for n in slots)
     return Layer(name, kind, reads, gives, tuple(slots), words, blobs)
