@@ -358,3 +358,16 @@ def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknow
     found = compare(one, all_)
     assert not any(isinstance(op.meaning, Unknown) for op in all_.recording.operations)
     assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
+
+
+def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch():
+    """``keras.ops.add`` of (1, n) to (1, n) is a BiasAdd of n numbers there: in recurrent cells."""
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    keras.utils.set_random_seed(0)
+    cell = keras.layers.LSTM(4)
+    x = normal(3, 3, 5)
+    cell(x)
+    sides = [Live(Recorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
+    found = compare(*sides)
+    assert not [one.op for one in found.operations if one.verdict == "unknown"]
+    assert found.outputs[0].compared == 4

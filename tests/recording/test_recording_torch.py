@@ -378,3 +378,25 @@ def test_packed_sequences_and_shared_heads_are_no_error(made: Callable[..., Any]
     assert part.verdict == "unknown"
     same = probe.first_difference(lambda: model(x), lambda: model(x))
     assert same.verdict == "equal" and same.found.same_inputs
+
+
+ROWS_ALONE = {
+    "diagonal": lambda x: torch.diagonal(x, 1, 1, 2) * 2,
+    "distances": lambda x: torch.cdist(x, x),
+    "gates": F.glu,
+    "bucketize": lambda x: torch.bucketize(x, torch.tensor([0.0, 1.0])).float(),
+    "determinant": torch.linalg.det,
+    "sums": lambda x: torch.zeros_like(x).scatter_reduce(1, (x > 9).long(), x, "sum"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_ALONE)
+def test_one_changed_row_leaves_what_does_not_read_it(name: str) -> None:
+    x = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(7))
+    other = x.clone()
+    other[1, 2, 3] += 2
+    model = ROWS_ALONE[name]
+    found = probe.first_difference(lambda: model(x), lambda: model(other)).found
+    assert not [one.op for one in found.operations if one.verdict in ("unknown", "source")]
+    (pair,) = found.difference.outputs
+    assert pair.known and 0 < pair.compared < model(x).numel()
