@@ -137,8 +137,8 @@ def every() -> Iterator[Model]:
     yield Model("gpt", "torch", seeded, causal, torch_models.seeded(torch_models.gpt))
     recurrent = (*batches((1, 3)), *compiled)
     yield Model("both ways", "keras", seeded, recurrent, keras_models.both_ways)
-    for name, some in (("EfficientNetB0", (1, 3)), ("ConvNeXtTiny", (1, 3))):
-        yield Model(name, "keras", seeded, batches(some, 4), keras_models.application(name, 64))
+    for name in ("EfficientNetB0", "ConvNeXtTiny"):
+        yield Model(name, "keras", seeded, batches((1, 3), 4), keras_models.application(name, 64))
     for name in ("rapidocr detection", "rapidocr classification"):
         file, shape = file_models.OCR[name]
         model = file_models.opencv(
