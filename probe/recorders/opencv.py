@@ -147,8 +147,8 @@ def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
 class Opened:
     """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
-    ``copied``: ``net`` gives one net again and again, which has to stay as it is. ``turned``: of the
-    file pictures have their channels last, of the net first.
+    ``copied``: ``net`` gives one net again and again, which has to stay as it is. ``turned``: the
+    file has the channels of pictures last, the net first.
     """
 
     def __init__(
@@ -173,6 +173,8 @@ class Opened:
         narrow = {
             name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()
         }
+        if self.copied and len(narrow) == 1:  # the net's only input, whatever it is called
+            narrow = dict(zip(("",), narrow.values(), strict=True))
         if self.turned:  # OpenCV's importer turns pictures of (batch, height, width, channels)
             narrow = {
                 name: np.moveaxis(one, -1, 1) if one.ndim == PICTURE else one
@@ -229,7 +231,8 @@ class Recorder:
 
     def _fresh(self) -> Any:
         if self.copy is not None:
-            return self.copy.net(self.inputs | self.read.constants, self.blobs)
+            with silent():
+                return self.copy.net(self.inputs | self.read.constants, self.blobs)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))
@@ -240,7 +243,8 @@ class Recorder:
     def _known(self) -> opencv_net.Net:
         net = self._fresh()
         self._called(lambda: opencv_net.feed(net, self.inputs))
-        floats = opencv_net.floats_of(self.opened.content) if self.opened.content else ()
+        known = self.opened.content
+        floats = opencv_net.floats_of(known) if known else opencv_net.FRACTIONS
         found: opencv_net.Net = self._called(lambda: opencv_net.read(net, floats))
         if [*self.inputs] == [""] and len(found.inputs) == 1:
             self.inputs = {found.inputs[0]: self.inputs[""]}

@@ -26,6 +26,9 @@ AS_TYPED = "OPENCV_DNN_CUSTOM_ONNX_TYPE_INCLUDE_DOMAIN_NAME"
 
 DOMAIN = "opencv"
 CONSTANT = "Const"
+FRACTIONS = [float(np.float32(n / d)) for d in range(3, 17) for n in range(1, d)]
+"""Numbers that models have, of which six decimals are not enough."""
+
 NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
