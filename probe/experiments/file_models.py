@@ -27,6 +27,23 @@ def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]])
     return sides
 
 
+def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+    """The same file as OpenCV's ``cv2.dnn`` reads it."""
+
+    def sides(folder: Path) -> Any:
+        from probe.recorders.opencv import opened
+
+        file = folder.joinpath(*path)
+
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+            model = opened(file, switches={"threads": str(threads)})
+            return model.recorder(inputs(batch or ALL, length))
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
 def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
     """Inputs of a model of pictures, channels first; a length is the width that is left."""
 

@@ -35,6 +35,28 @@ def application(name: str, size: int) -> Callable[[Path], Any]:
     return sides
 
 
+def both_ways(_: Path) -> Any:
+    """A bidirectional LSTM and a GRU, called eagerly or as a graph."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layers, x = keras.layers, keras.Input((20, 16))
+    y = layers.Bidirectional(layers.LSTM(24, return_sequences=True))(x)
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.GRU(12)(y)))
+    array = np.random.default_rng(0).standard_normal((ALL, 20, 16)).astype(np.float32)
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+        given = keras.ops.convert_to_tensor(array[: batch or ALL])
+        if compiled:
+            import tensorflow
+
+            function = tensorflow.function(lambda: model(given, training=False))
+            return lambda: function()
+        return lambda: model(given, training=False)
+
+    return lambda one: sides_of(run, one)
+
+
 def converted(name: str, size: int) -> Callable[[Path], Any]:
     """The same network as ``tf.lite`` converts it; against Keras itself too."""
 

@@ -133,3 +133,15 @@ def every() -> Iterator[Model]:
         yield Model(
             "MobileNetV2", target, seeded, some, keras_models.application("MobileNetV2", 96)
         )
+    causal = (*batches((1, 5)), *lengths(40, 9, 20))
+    yield Model("gpt", "torch", seeded, causal, torch_models.seeded(torch_models.gpt))
+    recurrent = (*batches((1, 3)), *compiled)
+    yield Model("both ways", "keras", seeded, recurrent, keras_models.both_ways)
+    for name in ("EfficientNetB0", "ConvNeXtTiny"):
+        yield Model(name, "keras", seeded, batches((1, 3), 4), keras_models.application(name, 64))
+    for name in ("rapidocr detection", "rapidocr classification"):
+        file, shape = file_models.OCR[name]
+        model = file_models.opencv(
+            "rapidocr_onnxruntime", "models", file, inputs=file_models.picture(*shape)
+        )
+        yield Model(name, "opencv", ocr, (*batches((2, 3)), *THREADS), model)

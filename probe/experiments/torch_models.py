@@ -142,6 +142,39 @@ def codec(torch: Any) -> Any:
     return nn.Sequential(*layers), lambda batch, length: (signal[:batch, :, : length or 400],)
 
 
+def gpt(torch: Any) -> Any:
+    """Two causal blocks of a transformer of 64 features; a prefix has to keep its bits."""
+    nn = torch.nn
+
+    class Block(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.behind = nn.LayerNorm(64), nn.LayerNorm(64)
+            self.mixed, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+            self.wide = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+
+        def forward(self, x: Any) -> Any:
+            heads = self.mixed(self.before(x)).view(*x.shape[:2], 3, 4, 16)
+            seen = nn.functional.scaled_dot_product_attention(
+                *heads.permute(2, 0, 3, 1, 4), is_causal=True
+            )
+            x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+            return x + self.wide(self.behind(x))
+
+    class Causal(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.places = nn.Embedding(100, 64), nn.Embedding(64, 64)
+            self.blocks, self.norm = nn.Sequential(Block(), Block()), nn.LayerNorm(64)
+
+        def forward(self, tokens: Any) -> Any:
+            x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+            return self.norm(self.blocks(x)) @ self.words.weight.T
+
+    tokens = torch.randint(0, 100, (ALL, 40))
+    return Causal(), lambda batch, length: (tokens[:batch, : length or 40].clone(),)
+
+
 SENTENCES = (
     "The cat sat on the mat.",
     "Why do the last bits of a sum depend on its neighbours?",

@@ -21,13 +21,17 @@ from probe.errors import InputError
 from probe.recorders import opencv_net
 from probe.recorders.caffe_text import declared
 from probe.recorders.onnx_pieces import inputs_of
-from probe.recorders.opencv_meanings import meaning, vector
+from probe.recorders.opencv_call import vector
+from probe.recorders.opencv_meanings import meaning
 from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.meaning import Meaning, Same, Step, Steps, Unknown
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
+PICTURE = 4
+"""Axes of a batch of pictures."""
+
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
 """What OpenCV has in the place of dtypes that it lacks."""
 
@@ -46,7 +50,13 @@ def opened(
     given, words = Path(path), dict(switches or {})
     if given.suffix.lower() in READERS:
         content = _content(given)
-        return Opened(lambda: _read(given, content), _declared(given, content), words, content)
+        return Opened(
+            lambda: _read(given, content),
+            _declared(given, content),
+            words,
+            content,
+            turned=given.suffix.lower() == ".tflite",
+        )
     return caffe(*_halves(given), words)
 
 
@@ -140,7 +150,8 @@ def _declared(path: Path, content: bytes) -> tuple[Input, ...]:
 class Opened:
     """A model that OpenCV reads. ``net``: gives it anew; ``content``: its file, if it is ONNX's.
 
-    ``copied``: ``net`` gives one net again and again, which has to stay as it is.
+    ``copied``: ``net`` gives one net again and again, which has to stay as it is. ``turned``: the
+    file has the channels of pictures last, the net first.
     """
 
     def __init__(
@@ -150,9 +161,10 @@ class Opened:
         switches: Mapping[str, str],
         content: bytes = b"",
         copied: bool = False,
+        turned: bool = False,
     ) -> None:
         self.net, self.inputs, self.switches, self.content = net, inputs, dict(switches), content
-        self.copied = copied
+        self.copied, self.turned = copied, turned
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
         """Returns a recorder of the model with these inputs."""
@@ -164,6 +176,13 @@ class Opened:
         narrow = {
             name: one.astype(NARROW.get(one.dtype.name, one.dtype)) for name, one in arrays.items()
         }
+        if self.copied and len(narrow) == 1:  # the net's only input, whatever it is called
+            narrow = dict(zip(("",), narrow.values(), strict=True))
+        if self.turned:  # OpenCV's importer turns pictures of (batch, height, width, channels)
+            narrow = {
+                name: np.moveaxis(one, -1, 1) if one.ndim == PICTURE else one
+                for name, one in narrow.items()
+            }
         return Recorder(self, narrow, self.switches)
 
 
@@ -215,7 +234,8 @@ class Recorder:
 
     def _fresh(self) -> Any:
         if self.copy is not None:
-            return self.copy.net(self.inputs | self.read.constants, self.blobs)
+            with silent():
+                return self.copy.net(self.inputs | self.read.constants, self.blobs)
         net = self.opened.net()
         if "threads" in self.switches:
             cv2.setNumThreads(int(self.switches["threads"]))
@@ -226,7 +246,8 @@ class Recorder:
     def _known(self) -> opencv_net.Net:
         net = self._fresh()
         self._called(lambda: opencv_net.feed(net, self.inputs))
-        floats = opencv_net.floats_of(self.opened.content) if self.opened.content else ()
+        known = self.opened.content
+        floats = opencv_net.floats_of(known) if known else opencv_net.FRACTIONS
         found: opencv_net.Net = self._called(lambda: opencv_net.read(net, floats))
         if [*self.inputs] == [""] and len(found.inputs) == 1:
             self.inputs = {found.inputs[0]: self.inputs[""]}

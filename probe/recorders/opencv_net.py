@@ -26,6 +26,9 @@ AS_TYPED = "OPENCV_DNN_CUSTOM_ONNX_TYPE_INCLUDE_DOMAIN_NAME"
 
 DOMAIN = "opencv"
 CONSTANT = "Const"
+FRACTIONS = [float(np.float32(n / d)) for d in range(3, 17) for n in range(1, d)]
+"""Numbers that models have, of which six decimals are not enough."""
+
 NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
@@ -120,7 +123,8 @@ def _layer(net: Any, node: Fields, wanted: set[str], exact: Mapping[str, float])
     }
     every = [str(one) for one in node.get("output", [])]
     slots = [n for n, one in enumerate(every) if one in wanted or not n]
-    blobs = tuple(np.array(one) for one in net.getLayer(net.getLayerId(name)).blobs)
+    held = net.getLayer(net.getLayerId(name)).blobs
+    blobs = tuple(np.array(one) for one in held if one is not None)
     reads = tuple(str(one) for one in node.get("input", []))
     gives = tuple(every[n] for n in slots)
     return Layer(name, kind, reads, gives, tuple(slots), words, blobs)

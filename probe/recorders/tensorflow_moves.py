@@ -197,6 +197,15 @@ def _one_hot(call: Call) -> Meaning | None:
     return Moves(lambda _, on, off: np.where(hot, on, off))
 
 
+def _squeezed(call: Call) -> Meaning:
+    """An axis goes, and no other is merged with it: Keras squeezes what it adds to a batch of 1."""
+    shape = call.inputs[0]
+    gone = [a for a, n in enumerate(shape) if n == 1]
+    if len(gone) != 1 or len(call.outputs[0]) != len(shape) - 1:
+        return Reshapes()
+    return Picks(axis=gone[0], index=np.asarray(0))
+
+
 def _flipped(call: Call) -> Meaning:
     axes = axes_of(call)
     kept = tuple(a for a in range(len(call.outputs[0])) if a not in axes)
@@ -204,7 +213,8 @@ def _flipped(call: Call) -> Meaning:
 
 
 MOVES: dict[str, Callable[[Call], Meaning | None]] = {
-    **dict.fromkeys(("Reshape", "Squeeze", "ExpandDims"), lambda _: Reshapes()),
+    **dict.fromkeys(("Reshape", "ExpandDims"), lambda _: Reshapes()),
+    "Squeeze": _squeezed,
     "Transpose": lambda call: Turns(tuple(map(int, call.arguments[1].reshape(-1)))),
     "StridedSlice": _strided,
     "Slice": _sliced,

@@ -24,8 +24,8 @@ def of_points(index: np.ndarray, shape: Shape) -> np.ndarray:
     depth, ahead = index.shape[-1], index.shape[:-1]
     sizes = np.array(shape[:depth], np.int64)
     wrapped = np.where(index < 0, index + sizes, index).reshape(-1, depth)
-    flat = np.ravel_multi_index(tuple(wrapped.T), shape[:depth]) if depth else 0
-    lines = np.atleast_1d(np.asarray(flat))
+    some = np.ravel_multi_index(tuple(wrapped.T), shape[:depth]) if depth else [0]
+    lines = np.asarray(some)
     inner = prod(shape[depth:])
     found: np.ndarray = (lines[:, None] * inner + np.arange(inner)).reshape(*ahead, *shape[depth:])
     return found

@@ -199,3 +199,74 @@ def test_a_net_in_memory_is_watched_and_stays_as_it_is() -> None:
     assert run.outputs[0].tobytes() == before.tobytes()
     net.setInput(IMAGES[:2])
     assert net.forward().tobytes() == before.tobytes()
+
+
+BILINEAR = {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}
+
+
+def exported() -> bytes:
+    """An ONNX model with what Caffe has not: NumPy's broadcasting, constants, gathers, a resize."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    node, random = onnx.helper.make_node, np.random.default_rng(2)
+    held = {
+        "w": random.normal(size=(6, 3, 3, 3)).astype(np.float32),
+        "c": np.float32(random.normal(size=(1, 6, 1, 1))),
+        "i": np.int64([4, 0, 2]),
+        "s": np.float32([1, 1, 2, 2]),
+    }
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], name="conv", pads=[1, 1, 1, 1]),
+        node("Mul", ["a", "c"], ["b"], name="mul"),
+        node("HardSigmoid", ["b"], ["h"], name="gate", alpha=1 / 6),
+        node("Gather", ["h", "i"], ["g"], name="pick", axis=1),
+        node("Resize", ["g", "", "s"], ["r"], name="wider", **BILINEAR),
+        node("AveragePool", ["r"], ["t"], name="pool", kernel_shape=[4, 4], strides=[2, 2]),
+        node("Transpose", ["t"], ["u"], name="turn", perm=[0, 2, 3, 1]),
+        node("Softmax", ["u"], ["y"], name="chances", axis=-1),
+    ]
+    float32, info = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "g",
+        [info("x", float32, ["n", 3, SIZE, SIZE])],
+        [info("y", float32, ["n", 11, 11, 3])],
+        [onnx.numpy_helper.from_array(one, name) for name, one in held.items()],
+    )
+    opset = [onnx.helper.make_opsetid("", 13)]
+    made: bytes = onnx.helper.make_model(graph, opset_imports=opset).SerializeToString()
+    return made
+
+
+def test_an_onnx_file_is_watched_and_what_an_input_does_not_reach_keeps_its_bits(
+    tmp_path: Path,
+) -> None:
+    """A parameter that OpenCV's dump rounds, 1/6, is that of the file. Without Winograd, whose
+    tiles let an input reach outputs whose windows do not hold it."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(exported())
+    model = opened(path, switches={"winograd": "0"})
+    assert [(one.name, one.shape) for one in model.inputs] == [("x", (None, 3, SIZE, SIZE))]
+    first = Live(model.recorder({"x": IMAGES[:2]}))
+    kinds = [one.op for one in first.recording.operations]
+    assert kinds.count("Convolution") == 1 and "Gather" in kinds
+    assert all(first.agains(set(range(len(kinds)))).values())
+    for place in (0, IMAGES[:2].size - 1):
+        other = IMAGES[:2].copy()
+        other.reshape(-1)[place] += np.float32(1.5)
+        found = compare(first, Live(model.recorder({"x": other})))
+        assert {one.verdict for one in found.operations} == {"equal"}
+        assert all(pair.known for one in found.operations for pair in one.gives)
+        assert 0 < found.outputs[0].compared < first.outputs[0].size
+    batch = compare(Live(model.recorder({"x": IMAGES[:1]})), first)
+    assert batch.outputs[0].compared == first.outputs[0].size // 2
+
+
+def test_inputs_that_a_net_refuses_are_one_line(tmp_path: Path) -> None:
+    """With OpenCV's own words; and so is what is no model."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(exported())
+    with pytest.raises(InputError, match="OpenCV refuses"):
+        opened(path).recorder({"x": np.zeros((1, 5, SIZE, SIZE), np.float32)})
+    path.write_bytes(b"nothing")
+    with pytest.raises(InputError):
+        opened(path)

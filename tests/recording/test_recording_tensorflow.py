@@ -397,3 +397,16 @@ def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
     large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
     sizes = [one.shape for one in large if tuple(one.shape) == (2, 5, 5, 6)]
     assert not sizes
+
+
+def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch():
+    """``keras.ops.add`` of (1, n) to (1, n) is a BiasAdd of n numbers there: in recurrent cells."""
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    keras.utils.set_random_seed(0)
+    cell = keras.layers.LSTM(4)
+    x = normal(3, 3, 5)
+    cell(x)
+    sides = [Live(Recorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
+    found = compare(*sides)
+    assert not [one.op for one in found.operations if one.verdict == "unknown"]
+    assert found.outputs[0].compared == 4

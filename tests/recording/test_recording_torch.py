@@ -418,3 +418,25 @@ def test_a_view_has_the_digest_of_its_own_bits() -> None:
         live = Live(kept).recording
         assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
         x.neg_()
+
+
+ROWS_ALONE = {
+    "diagonal": lambda x: torch.diagonal(x, 1, 1, 2) * 2,
+    "distances": lambda x: torch.cdist(x, x),
+    "gates": F.glu,
+    "bucketize": lambda x: torch.bucketize(x, torch.tensor([0.0, 1.0])).float(),
+    "determinant": torch.linalg.det,
+    "sums": lambda x: torch.zeros_like(x).scatter_reduce(1, (x > 9).long(), x, "sum"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_ALONE)
+def test_one_changed_row_leaves_what_does_not_read_it(name: str) -> None:
+    x = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(7))
+    other = x.clone()
+    other[1, 2, 3] += 2
+    model = ROWS_ALONE[name]
+    found = probe.first_difference(lambda: model(x), lambda: model(other)).found
+    assert not [one.op for one in found.operations if one.verdict in ("unknown", "source")]
+    (pair,) = found.difference.outputs
+    assert pair.known and 0 < pair.compared < model(x).numel()
