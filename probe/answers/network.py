@@ -279,7 +279,7 @@ def read(
     except InputError as error:
         if error.name != "height" or height is not None or fixed is not None:
             raise
-        todo = f"{error.todo}, and, unless the model says the length, --fixed N: {MEANING}"
+        todo = f"{error.todo}, and, unless the model defines its length, --fixed N: {MEANING}"
         raise InputError("height", None, error.why, todo) from None
 
 

@@ -196,7 +196,7 @@ def test_wrong_input_is_an_input_error():
                 "reference",
             )
         ),
-        "height=None: .*, and, unless the model says the length, --fixed N: the length that": (
+        "height=None: .*, and, unless the model defines its length, --fixed N: the full": (
             lambda: probe.network(
                 {"rank": 2, "in_channels": 1, "layers": [{"op": "conv2d", "kernel": 3}]},
                 "reference",

@@ -49,7 +49,7 @@ def ran(capsys, text):
 def test_record_and_diff_say_what_first_difference_says(capsys, planted):
     for name in ("left", "right"):
         status, out, err = ran(capsys, f"record tapes:{name} --out {name}")
-        assert status == 0 and "5 operations" in out and f"written: {name}" in out, err
+        assert status == 0 and "5 operations" in out and f"wrote {name}" in out, err
     status, out, _ = ran(capsys, "diff left right --json")
     told = json.loads(out)
     live = probe.first_difference(*apart(X)).to_json()

@@ -241,5 +241,5 @@ def test_what_is_no_recording_is_said(tmp_path):
     with pytest.raises(InputError, match="so it is not a recording"):
         Stored(tmp_path)
     (tmp_path / FILE).write_text("[" * 100_000)
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(InputError, match="is not JSON"):
         Stored(tmp_path)

@@ -95,7 +95,7 @@ def test_undeclared_inputs_are_cut_along_the_longest_axis_behind_the_batch():
 
 def test_a_fixed_model_is_refused_with_what_to_do():
     for vary in ("batch", "length"):
-        with pytest.raises(InputError, match=r"a fixed batch: x \[1, 3, 8\]; export it"):
+        with pytest.raises(InputError, match=rf"a fixed {vary}: x \[1, 3, 8\]; export it"):
             inputs.axes(vary, inputs.generated(FIXED, vary, 8, {}), FIXED)
 
 

@@ -94,9 +94,9 @@ def test_stderr_is_kept_from_a_mark_on(session):
 @pytest.mark.parametrize(
     ("fault", "kind", "words"),
     [
-        ("SIGSEGV", "crash", "died of SIGSEGV"),
-        ("SIGFPE", "crash", "died of SIGFPE"),
-        ("SIGILL", "crash", "died of SIGILL: the library uses instructions that"),
+        ("SIGSEGV", "crash", "ended by SIGSEGV"),
+        ("SIGFPE", "crash", "ended by SIGFPE"),
+        ("SIGILL", "crash", "ended by SIGILL: the library uses instructions that"),
         ("SIGKILL", "memory", "most likely the memory ran out"),
         ("exit", "crash", "exit status 3"),
         ("garbage", "protocol", "GARBAGE"),

@@ -75,14 +75,14 @@ def test_a_cgroup_of_version_1_limits_it_and_no_limit_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("case", "blamed"),
     [
-        (Case("conv1d", 3, 4, 4, length=10**6), "length=1000000: needs "),
-        (Case("conv1d", 3, 4, 4, length=9, batch=10**6), "batch=1000000: needs "),
-        (Case("conv1d", 3, 4, 10**6, length=9), "filters=1000000: needs "),
-        (Case("conv1d", 3, 10**6, 4, length=9), "in_channels=1000000: needs "),
-        (Case("conv2d", 3, 4, 4, length=9, height=10**6), "height=1000000: needs "),
-        (Case("conv1d", 10**6, 4, 9, length=10**6), "kernel=1000000: needs "),
-        (Case("dense", in_channels=64, filters=4, batch=10**6), "batch=1000000: needs "),
-        (Case("dense", in_channels=64, filters=10**6), "filters=1000000: needs "),
+        (Case("conv1d", 3, 4, 4, length=10**6), "length=1000000: it needs "),
+        (Case("conv1d", 3, 4, 4, length=9, batch=10**6), "batch=1000000: it needs "),
+        (Case("conv1d", 3, 4, 10**6, length=9), "filters=1000000: it needs "),
+        (Case("conv1d", 3, 10**6, 4, length=9), "in_channels=1000000: it needs "),
+        (Case("conv2d", 3, 4, 4, length=9, height=10**6), "height=1000000: it needs "),
+        (Case("conv1d", 10**6, 4, 9, length=10**6), "kernel=1000000: it needs "),
+        (Case("dense", in_channels=64, filters=4, batch=10**6), "batch=1000000: it needs "),
+        (Case("dense", in_channels=64, filters=10**6), "filters=1000000: it needs "),
     ],
 )
 def test_the_largest_contributor_is_named(little, case, blamed):
@@ -97,12 +97,12 @@ def test_small_cases_are_not_refused(little):
 
 
 def test_a_sweep_is_refused_before_it_is_planned(little):
-    with pytest.raises(InputError, match="length=1000000: needs "):
+    with pytest.raises(InputError, match="length=1000000: it needs "):
         Plan(Case("conv1d", 3, 4, 4), "length", [5], 10**6)
 
 
 def test_a_network_is_refused_by_its_fixed_length(little):
-    with pytest.raises(InputError, match=r"fixed=1000000: needs .* GiB, 1\.0 MiB are free"):
+    with pytest.raises(InputError, match=r"fixed=1000000: it needs .* GiB, and 1\.0 MiB are free"):
         Network.load("nine-layers:width=16,kernel=5").geometry(10**6)
 
 
@@ -126,7 +126,7 @@ def test_every_command_says_it_in_one_line(little, capsys, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert shell.run(command.split()) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "=1000000: needs " in said and "1.0 MiB are free; use a smaller one" in said
+    assert "=1000000: it needs " in said and "1.0 MiB are free; use a smaller one" in said
     assert not list(tmp_path.glob("*.py"))
 
 

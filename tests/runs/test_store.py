@@ -324,7 +324,7 @@ def test_a_broken_link_is_told(folder):
 def test_a_folder_that_is_no_store_is_told(tmp_path):
     with pytest.raises(StoreError, match="path=.*there is no such folder"):
         load(tmp_path / "absent")
-    with pytest.raises(StoreError, match="path=.*holds no stored results"):
+    with pytest.raises(StoreError, match="path=.*there are no stored results"):
         load(tmp_path)
 
 

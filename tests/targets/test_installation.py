@@ -54,7 +54,7 @@ def test_what_is_installed_runs_and_can_be_removed():
     assert install(WHERE).already
     with Session(WHERE) as session:
         assert session.expected_facts().items() <= session.facts.items()
-    with pytest.raises(TargetError, match="another interpreter runs it"):
+    with pytest.raises(TargetError, match="a different Python interpreter runs it"):
         InlineSession(WHERE).start()
     assert remove(WHERE).target == WHERE.text
     assert environments.installed() == []
@@ -74,7 +74,7 @@ def test_what_a_killed_installation_left_is_taken_away():
     [
         ("exit 3", "does not answer: its process ended with exit status 3"),
         ("kill -SEGV $$", "does not answer: its process was ended by SIGSEGV"),
-        ("yes", "does not answer: its worker answered nonsense"),
+        ("yes", "does not answer: its worker sent an invalid answer"),
     ],
 )
 def test_an_interpreter_that_dies_is_never_used(script, said, monkeypatch):
@@ -151,4 +151,4 @@ def test_the_command(capsys):
     assert row["target"] == WHERE.text and row["bytes"] > 0
     assert shell.run(["install", "--remove", WHERE.text]) == 0
     assert shell.run(["install"]) == 2
-    assert "write one such as tensorflow==1.2.1" in capsys.readouterr().err
+    assert "name one such as tensorflow==1.2.1" in capsys.readouterr().err
