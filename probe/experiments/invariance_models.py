@@ -213,7 +213,9 @@ def _padded(told: Sequence[Any], longest: int) -> Iterator[Group]:
     questions = [
         _question(told, [number], length, length)
         for number, one in enumerate(told)
-        for length in dict.fromkeys((len(one), len(one) + 1, (len(one) + longest) // 2, longest))
+        for length in sorted(
+            {len(one), min(len(one) + 1, longest), (len(one) + longest) // 2, longest}
+        )
     ]
     yield Group((told, longest), questions)
 
