@@ -245,21 +245,6 @@ def read(y: Any) -> np.ndarray:
     return container(y)[0]
 
 
-def subjects() -> Iterator[Subject]:
-    """Small models, layers with every kind in turns, then the larger models."""
-    from probe.experiments.invariance_models import models
-
-    first, last = models()
-    yield from first
-    layers = list(drawn())
-    kinds = list(KINDS)
-    seen = {kind: [one for one in layers if one.kind == kind] for kind in kinds}
-    for number in range(max(KINDS.values())):
-        for kind in kinds:
-            yield from map(of_layer, seen[kind][number : number + 1])
-    yield from last
-
-
 def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
     """The first samples of a batch, and the last ones: against the whole batch."""
     count = len(x)
