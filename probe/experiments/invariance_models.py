@@ -13,7 +13,16 @@ import numpy as np
 
 from probe.experiments import torch_models
 from probe.experiments.invariance import Group, Made, Question, Subject
-from probe.experiments.invariance_torch import SEED, THREADS, batches, orders, read
+from probe.experiments.invariance_torch import (
+    KINDS,
+    SEED,
+    THREADS,
+    batches,
+    drawn,
+    of_layer,
+    orders,
+    read,
+)
 from probe.experiments.models import provide
 
 BATCH = 64
@@ -180,7 +189,7 @@ def sentences(
         axes = {
             "batch": lambda sample: _batches(told, longest),
             "padding": lambda sample: _padded(told, longest),
-            "order": lambda sample: _orders(told),
+            "order": lambda sample: _orders(told, longest),
         }
         functions = calling(module), calling(model)
         return Made(*functions, report, read, axes, ((1, 8, 32), given), torch.set_num_threads)
@@ -202,7 +211,6 @@ def _question(told: Sequence[Any], chosen: Sequence[int], length: int, size: int
 def _batches(told: Sequence[Any], longest: int) -> Iterator[Group]:
     sizes = [size for size in SOME if size <= len(told)]
     chosen = [list(range(start, start + size)) for size in sizes for start in (0, len(told) - size)]
-    longest = max(map(len, told))
     questions = [
         _question(told, some, max(len(told[n]) for n in some), len(some)) for some in chosen
     ]
@@ -214,13 +222,14 @@ def _padded(told: Sequence[Any], longest: int) -> Iterator[Group]:
     questions = [
         _question(told, [number], length, length)
         for number, one in enumerate(told)
-        for length in dict.fromkeys((len(one), len(one) + 1, (len(one) + longest) // 2, longest))
+        for length in sorted(
+            {len(one), min(len(one) + 1, longest), (len(one) + longest) // 2, longest}
+        )
     ]
     yield Group((told, longest), questions)
 
 
-def _orders(told: Sequence[Any]) -> Iterator[Group]:
-    longest = max(map(len, told))
+def _orders(told: Sequence[Any], longest: int) -> Iterator[Group]:
     orders = [list(np.random.default_rng(n).permutation(len(told))) for n in range(5)]
     yield Group((told, longest), [_question(told, some, longest, len(told)) for some in orders])
 
@@ -277,3 +286,16 @@ def models() -> tuple[list[Subject], list[Subject]]:
         pictures("ResNet50, a block a stage", resnet, (3, 64, 64), SOME),
     ]
     return small, large
+
+
+def subjects() -> Iterator[Subject]:
+    """Small models, layers with every kind in turns, then the larger models."""
+    first, last = models()
+    yield from first
+    layers = list(drawn())
+    kinds = list(KINDS)
+    seen = {kind: [one for one in layers if one.kind == kind] for kind in kinds}
+    for number in range(max(KINDS.values())):
+        for kind in kinds:
+            yield from map(of_layer, seen[kind][number : number + 1])
+    yield from last

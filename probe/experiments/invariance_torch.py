@@ -178,7 +178,8 @@ def of_layer(layer: Layer) -> Subject:
         model, report = stable.invariant(module, (1, LARGEST), like, strict=True)
 
         def groups(sample: bool) -> Iterator[Group]:
-            every = sampled() if sample or "wide" in layer.kind else range(1, LARGEST + 1)
+            few = sample or like != "largest" or "wide" in layer.kind
+            every = sampled() if few else range(1, LARGEST + 1)
             for number, seed in enumerate(SETS):
                 x = _tensor(sets[seed][0], layer.dtype)
                 x = x.expand(LARGEST, *x.shape).contiguous()
@@ -242,21 +243,6 @@ def read(y: Any) -> np.ndarray:
     from probe.invariant.torch_calls import container
 
     return container(y)[0]
-
-
-def subjects() -> Iterator[Subject]:
-    """Small models, layers with every kind in turns, then the larger models."""
-    from probe.experiments.invariance_models import models
-
-    first, last = models()
-    yield from first
-    layers = list(drawn())
-    kinds = list(KINDS)
-    seen = {kind: [one for one in layers if one.kind == kind] for kind in kinds}
-    for number in range(max(KINDS.values())):
-        for kind in kinds:
-            yield from map(of_layer, seen[kind][number : number + 1])
-    yield from last
 
 
 def batches(x: Any, sizes: Sequence[int]) -> Iterator[Group]:
