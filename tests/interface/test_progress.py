@@ -1,0 +1,114 @@
+"""Long work says where it stands, once, where stderr is no terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from probe import progress
+from probe.cli import shell
+from probe.printing import Output
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(progress, "FIRST", 0.02)
+    monkeypatch.setattr(progress, "EVERY", 0.02)
+
+
+def heard(capsys, text, seconds=5.0):
+    """Waits until a line with a text was printed."""
+    told, end = "", time.monotonic() + seconds
+    while text not in told and time.monotonic() < end:
+        time.sleep(0.01)
+        told += capsys.readouterr().err
+    assert text in told
+    return told
+
+
+def test_work_that_cannot_be_counted_says_how_long_it_took_so_far(capsys):
+    with Output().working("revealing"):
+        assert heard(capsys, "revealing: 0 s so far").endswith("\n")
+
+
+def test_of_progress_within_progress_the_inner_one_speaks_and_then_the_outer_one(capsys):
+    out = Output()
+    with out.heard("network"), out.progress("outer") as tell:
+        tell(0, 9, "first")
+        with out.progress("lengths") as inner:
+            inner(1, 4, "5")
+            heard(capsys, "lengths: 1 of 4")
+            time.sleep(0.1)
+            told = capsys.readouterr().err
+            assert told and all(line.startswith("lengths") for line in told.splitlines())
+        heard(capsys, "outer: 0 of 9, 0 s so far: first")
+    capsys.readouterr()
+    time.sleep(0.1)
+    assert not capsys.readouterr().err
+
+
+def test_what_is_done_far_below_a_command_is_said(capsys):
+    with Output(as_json=True).progress("explain") as tell:
+        progress.VOICE.calls += 7
+        with progress.VOICE.doing("starting numpy"):
+            assert tell.line("explain") == "explain: 0 s so far, 7 calls: starting numpy"
+        assert tell.line("explain") == "explain: 0 s so far, 7 calls"
+        lines = heard(capsys, "progress").splitlines()
+    assert json.loads(lines[0])["progress"]["of"] == "explain"
+
+
+def test_nobody_need_listen():
+    with progress.VOICE.doing("starting numpy"):
+        pass
+
+
+def test_progress_is_printed_while_a_library_may_not_print():
+    code = """
+import os, time
+from probe import progress
+from probe.printing import Output
+progress.FIRST = progress.EVERY = 0.05
+with Output().working("loading"), progress.without_stderr():
+    os.write(2, b"noise")
+    time.sleep(0.4)
+os.write(2, b"heard")
+"""
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    assert "loading: 0 s so far" in done.stderr and "noise" not in done.stderr
+    assert done.stderr.endswith("heard")
+
+
+def test_every_command_but_those_of_other_processes_is_heard(capsys, monkeypatch):
+    asked = []
+    real = Output.heard
+
+    def heard_of(self, what):
+        asked.append(what)
+        return real(self, what)
+
+    monkeypatch.setattr(Output, "heard", heard_of)
+    for words in (["sweep"], ["thresholds"], ["results", "nowhere"]):
+        assert shell.run(words) == 2
+    capsys.readouterr()
+    assert asked == ["sweep", "thresholds", "results"]
+    asked.clear()
+    assert shell.run(["run", "nothing"]) == 2 and not asked
+
+
+def test_bars_within_bars_are_drawn_on_one_terminal():
+    out, drawn = Output(), io.StringIO()
+    out.notes = Console(file=drawn, force_terminal=True, width=100)
+    with out.progress("outer") as tell, out.working("within"):
+        tell(3, 9, "numpy")
+        time.sleep(0.25)
+    assert "outer" in drawn.getvalue() and "within" in drawn.getvalue()
+    assert "3/9" in drawn.getvalue() and "numpy" in drawn.getvalue()
