@@ -262,10 +262,15 @@ def class_spans(
     axes.set_yticks(places, [name if len(name) < 44 else name[:41] + "..." for name in names])
 
 
-def verdict_legend(figure: Figure, faint: bool = False, title: str | None = None) -> None:
-    """Draws a legend under the figure; ``faint``: of tables, whose colours are behind numbers."""
+def verdict_legend(
+    figure: Figure, faint: bool = False, title: str | None = None, sizes: str = "lengths"
+) -> None:
+    """Draws a legend under the figure; ``faint``: of tables, whose colours are behind numbers.
+
+    ``sizes``: what the verdicts compare.
+    """
     colours = FAINT if faint else VERDICTS
-    words = {"exact": "exact, by order", "differs": "lengths differ", "not known": "not known"}
+    words = {"exact": "exact, by order", "differs": f"{sizes} differ", "not known": "not known"}
     patches = [Patch(color=colours[name], label=text) for name, text in words.items()]
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
     figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
