@@ -76,6 +76,15 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "PROBE_NETWORK": "0"}
 
 
+MODEL = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+layers = nn.Sequential(nn.Linear(96, 128), nn.GELU(), nn.Linear(128, 64)).eval()
+"""
+
+
 def files(folder):
     """What commands of the docs name: a Keras model, the same as ONNX, inputs, results."""
     (folder / "results").symlink_to(ROOT / "results")
@@ -95,7 +104,9 @@ graph = helper.make_graph(
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 onnx.save(model, "model.onnx")
 np.savez("inputs.npz", x=np.ones((8, 64), np.float32))
+np.savez("rows.npz", x=np.random.default_rng(1).normal(size=(32, 96)).astype(np.float32))
 """
+    (folder / "model.py").write_text(MODEL)
     ran(folder, [sys.executable, "-c", script])
 
 
@@ -123,6 +134,7 @@ def test_python_of_pages_runs(page, tmp_path):
     """Each block by itself."""
     if not (texts := [text for text, why in blocks(page, "python") if not why]):
         pytest.skip("no Python")
+    files(tmp_path)
     (tmp_path / "results").symlink_to(ROOT / "results")
     for text in texts:
         ran(tmp_path, [sys.executable, "-c", text])

@@ -331,7 +331,7 @@ def test_what_keras_computes_beside_its_layers_ends_the_chain():
         (keras.Model(other, keras.Model(entry, a * 2.0)(other)), "is not supported", 1),
         (keras.Model(other, layers.ReLU()(inner(other)[0])), "a second output", 2),
         (keras.Model(entry, normal), "training=True", 1),
-        (keras.Sequential([entry, layers.Conv1D(4, 3, activation=relu)]), "custom class", 0),
+        (keras.Sequential([entry, layers.Conv1D(4, 3, activation=relu)]), "custom function", 0),
     ):
         found = Network.load(model)
         assert found.suffix is not None and why in found.suffix.why, why

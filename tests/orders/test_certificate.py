@@ -146,7 +146,7 @@ def test_what_would_not_tell_is_not_certified_and_says_so():
     long = with_style(Tree.sequential(400), "all")
     kernel = Kernel([long], [[0]], 400)
     found, told = certified(kernel, long, budget=20)
-    assert not found.any() and "questions" in told
+    assert not found.any() and "calls" in told
 
 
 def test_a_certificate_costs_a_third_of_a_call_for_each_product():

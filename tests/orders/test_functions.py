@@ -98,11 +98,11 @@ def test_what_is_no_sum_is_said_to_be_none(f):
 
 def test_what_can_not_be_asked_is_an_input_error():
     wrong = {
-        "f=fsum: of 9 float32 numbers it returned .* which is no float32": (math.fsum, 9),
+        "f=fsum: of 9 float32 numbers it returned .* which is not a float32": (math.fsum, 9),
         "f=cumsum: .* 4 numbers, not one": (np.cumsum, 4),
         "f=str: .* it returned str, not a number": (str, 4),
         "f=<lambda>: .* raises IndexError": (lambda x: x[7], 4),
-        "n=0: less than 1": (np.sum, 0),
+        "n=0: it is less than 1": (np.sum, 0),
         r"n=\(none\): how many numbers": (np.sum,),
         "what=3: int is neither a case nor a function": (3, 4),
     }

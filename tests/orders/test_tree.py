@@ -128,7 +128,7 @@ def test_what_is_no_tree_says_why(text: str, why: str) -> None:
 def test_nodes_that_form_no_tree_are_refused() -> None:
     with pytest.raises(InputError, match="does not exist"):
         Tree.from_nodes([(0, ~1), (1, 2)])
-    with pytest.raises(InputError, match="added nowhere"):
+    with pytest.raises(InputError, match="not added to anything"):
         Tree.from_nodes([(0, 1), (2, 3)])
     with pytest.raises(InputError, match="none is a leaf"):
         Tree.sequential(3).restricted([7])

@@ -74,7 +74,7 @@ def test_a_change_of_rounding_alone_is_a_class_of_its_own() -> None:
     result = found("reference,length_switch=3,algorithm=fused", upto=6)
     told = floors.floor(result).text
     assert texts(result) == ["{1..2}", "{3..6}"] and "(rounding)" in told
-    assert "every product rounded, then added (no FMA), from 3 on" in told
+    assert "every product is rounded, then added (no FMA), from 3 on" in told
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_sizes_are_recognised_by_more_than_marks_of_the_interior() -> None:
     [
         ("--op conv1d --kernel 3 --vary batch", "length=None: where the batch is varied"),
         ("--op sum --in-channels 4 --length 3 --vary batch", "op=sum: its sums have no weights"),
-        ("--op dense --in-channels 4 --vary filters", "vary=filters: there are no thresholds"),
+        ("--op dense --in-channels 4 --vary filters", "vary=filters: thresholds are not searched"),
         ("--op dense --in-channels 4 --vary length", "vary=length: dense has no length"),
         ("--op dense --in-channels 4 --upto 0", "upto=0"),
     ],
