@@ -25,8 +25,6 @@ from probe.launch import open_session
 from probe.printing import Output, table
 
 REPEATS = 5
-THREADS = (2, 1)
-"""The first number is that with which classes are found."""
 QUICK = (backwards(33, 4, 16), backwards(20, 7, 5))
 
 Row = dict[str, Any]
@@ -34,15 +32,17 @@ Row = dict[str, Any]
 
 def bits(subject: Subject, like: str, made: Made) -> Iterator[Row]:
     """A row an axis and number of threads; with one thread, a sample of the sizes."""
-    for threads in THREADS:
+    for threads in made.numbers:
         made.threads(threads)
         for axis, groups in made.axes.items():
             start = time.monotonic()
-            found = counted(made, groups(threads != THREADS[0]), subject.dtype)
+            found = counted(made, groups(threads != made.numbers[0]), subject.dtype)
             yield row(subject, like, made, axis, threads, found, start)
-    start = time.monotonic()
-    yield row(subject, like, made, "threads", THREADS[-1], across(made, subject.dtype), start)
-    made.threads(THREADS[0])
+    if len(made.numbers) > 1:
+        start = time.monotonic()
+        found = across(made, subject.dtype)
+        yield row(subject, like, made, "threads", made.numbers[-1], found, start)
+    made.threads(made.numbers[0])
 
 
 def across(made: Made, dtype: str) -> Counted:
@@ -53,11 +53,11 @@ def across(made: Made, dtype: str) -> Counted:
         if group.before is not None:
             group.before()
         sides = []
-        for threads in THREADS[:: len(THREADS) - 1]:
+        for threads in (made.numbers[0], made.numbers[-1]):
             made.threads(threads)
             sides.append([made.read(way(*group.whole)) for way in (made.plain, made.invariant)])
         plain, mine = zip(*sides, strict=True)
-        found.add(THREADS[-1], plain, mine, dtype)
+        found.add(made.numbers[-1], plain, mine, dtype)
     return found
 
 
@@ -79,13 +79,13 @@ def row(
 
 def times(subject: Subject, made: Made) -> Iterator[Row]:
     """Rows of ``measurements``: seconds of a call, in turns."""
-    for threads in THREADS:
+    for threads in made.numbers:
         made.threads(threads)
         for size in made.timed[0]:
             for way, repeat, seconds in timed(made, size, REPEATS):
                 one: Row = {"subject": subject.name, "variant": f"{way}, {threads} threads"}
                 yield one | {"size": size, "repeat": repeat, "value": seconds, "unit": "s"}
-    made.threads(THREADS[0])
+    made.threads(made.numbers[0])
 
 
 def measure(subject: Subject) -> tuple[list[Row], list[Row]]:

@@ -20,7 +20,7 @@ from probe.invariant.classes import Entry, Sizes, digest
 from probe.invariant.telling import products
 from probe.order.summation import ranges
 
-SUBJECTS = ("probe.experiments.invariance_models",)
+SUBJECTS = ("probe.experiments.invariance_models", "probe.experiments.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
 
 PATIENCE = 2e-3  # s that are timed at a time
@@ -50,7 +50,9 @@ class Made:
     ``plain``, ``invariant``: called with a question's inputs; ``stable``: the same on
     ``probe.stable``'s exact chain, if there is one. ``read``: an answer as a container array.
     ``axes``: by what is changed, a function that gives groups; its argument: whether a sample of
-    the sizes is enough. ``timed``: sizes, and the inputs of one. ``threads``: sets their number.
+    the sizes is enough. ``timed``: sizes, and the inputs of one. ``threads``: sets their number, to
+    each of ``numbers``; classes are found with the first. ``compiled``: the plain model compiled,
+    which is timed only.
     """
 
     plain: Callable[..., Any]
@@ -61,6 +63,8 @@ class Made:
     timed: tuple[Sequence[int], Callable[[int], tuple[Any, ...]]]
     threads: Callable[[int], None]
     stable: Callable[..., Any] | None = None
+    numbers: tuple[int, ...] = (2, 1)
+    compiled: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,7 @@ def timed(made: Made, size: int, repeat: int) -> Iterator[tuple[str, int, float]
     inputs = made.timed[1](size)
     ways = {"plain": made.plain, "invariant": made.invariant}
     ways |= {"stable": made.stable} if made.stable else {}
+    ways |= {"compiled": made.compiled} if made.compiled else {}
     for way in ways.values():
         way(*inputs)
     start = time.perf_counter()

@@ -22,18 +22,17 @@ from probe.invariant.torch_operations import Operators
 PLAIN = frozenset(
     "__get__ __set__ size dim numel stride shape is_contiguous is_floating_point get_device "
     "ndimension view reshape permute transpose t contiguous expand expand_as unsqueeze squeeze "
-    "flatten unflatten "
-    "__getitem__ __setitem__ movedim swapaxes narrow select chunk split unbind cat stack "
-    "concat concatenate repeat repeat_interleave flip roll clone detach to float half bfloat16 "
-    "double type type_as __len__ __iter__ __bool__ __hash__ __repr__ item tolist add sub mul div "
-    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __iadd__ __isub__ __imul__ "
-    "add_ sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 hardtanh clamp clamp_ masked_fill "
-    "masked_fill_ where eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ logical_and "
-    "logical_or logical_not __and__ __or__ __invert__ __xor__ all any isnan max min amax amin "
-    "argmax argmin maximum minimum max_pool1d max_pool2d max_pool3d pad zeros ones full empty "
-    "zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty new_tensor "
-    "arange tensor embedding gather index_select dropout dropout1d dropout2d dropout3d "
-    "pixel_shuffle tril triu is_grad_enabled".split()
+    "flatten unflatten __getitem__ __setitem__ movedim swapaxes narrow select chunk split "
+    "unbind cat stack concat concatenate repeat repeat_interleave flip roll clone detach to "
+    "float half bfloat16 double type type_as __len__ __iter__ __bool__ __hash__ __repr__ item "
+    "tolist add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ "
+    "__iadd__ __isub__ __imul__ add_ sub_ mul_ div_ neg __neg__ abs sqrt relu relu_ relu6 "
+    "hardtanh masked_fill masked_fill_ where eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ "
+    "__gt__ __ge__ logical_and logical_or logical_not __and__ __or__ __invert__ __xor__ all any "
+    "isnan argmax argmin max_pool1d max_pool2d max_pool3d pad zeros ones full empty zeros_like "
+    "ones_like full_like empty_like new_zeros new_ones new_full new_empty new_tensor arange "
+    "tensor embedding gather index_select dropout dropout1d dropout2d dropout3d pixel_shuffle "
+    "tril triu is_grad_enabled".split()
 )
 """Functions that move elements or round once: their bits depend on nothing but their elements."""
 

@@ -28,11 +28,11 @@ EXACT = frozenset(
     "view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze "
     "squeeze clone contiguous copy _to_copy to detach alias cat stack split split_with_sizes chunk "
     "unbind index index_select gather embedding masked_fill where mul div neg abs sqrt relu clamp "
-    "clamp_min clamp_max maximum minimum eq ne lt gt le ge logical_and logical_or logical_not "
+    "clamp_min clamp_max eq ne lt gt le ge logical_and logical_or logical_not "
     "bitwise_and bitwise_or bitwise_not bitwise_xor full zeros ones arange empty empty_strided "
     "new_zeros new_ones new_full new_empty new_empty_strided scalar_tensor zeros_like ones_like "
     "full_like empty_like fill zero hardtanh max_pool2d_with_indices max_pool3d_with_indices "
-    "max_pool2d max_pool1d adaptive_max_pool2d mkldnn_max_pool2d max min amax amin argmax argmin "
+    "max_pool2d max_pool1d adaptive_max_pool2d mkldnn_max_pool2d argmax argmin "
     "constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril "
     "triu repeat flip roll sign floor ceil round trunc isnan isinf all any _local_scalar_dense "
     "lift_fresh as_strided narrow diagonal sort topk reciprocal threshold unfold im2col "
@@ -42,6 +42,9 @@ EXACT = frozenset(
     "sym_size sym_numel sym_stride set_ resize_ result_type".split()
 )
 """ATen's operations that move elements or round once: IEEE 754 leaves no choice, at any place."""
+
+OF_ZEROS = frozenset("maximum minimum max min amax amin fmax fmin".split())
+"""Which of +0 and -0 they give depends on the place in a vector: their zeros are made +0."""
 
 ONCE_WITH_ALPHA = frozenset(("add", "sub", "rsub"))
 
@@ -93,6 +96,8 @@ class Operators:
         """One operation of ATen."""
         name = func._schema.name.rpartition("::")[2]
         base = name.rstrip("_") if not name.startswith("__") else name
+        if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
+            return _positive_zeros(func(*args, **kwargs))
         if base in EXACT or not _floating(args, kwargs):
             return func(*args, **kwargs)
         if base in ONCE_WITH_ALPHA and kwargs.get("alpha", 1) == 1 and len(args) < 3:
@@ -479,6 +484,18 @@ class Operators:
     ) -> Any:
         y = self.attention(q, k, v, attn_mask, dropout_p, is_causal, scale)
         return y if y is NotImplemented else (y, q.new_empty(0))
+
+
+def _positive_zeros(found: Any) -> Any:
+    """The same numbers with no -0 among them, in the same memory."""
+    first = found if isinstance(found, torch.Tensor) else found[0]
+    if first.is_floating_point():
+        first.add_(0.0)
+    return found
+
+
+def _tensors(args: Tensors, kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(one, torch.Tensor) for one in (*args, *kwargs.values()))
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:

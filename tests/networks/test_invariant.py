@@ -253,6 +253,24 @@ def test_blocks_of_channels_are_added_up(torch, bias, block):
     assert torch.equal(y, whole.call((x,), (w, b if bias else None)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_zeros_of_maxima_have_one_sign_at_every_place(torch, dtype):
+    class Maxima(torch.nn.Module):
+        def forward(self, x):
+            low = torch.maximum(x, -x).amax(1)
+            return low, torch.minimum(x, -x), torch.clamp(x, -x, x), x.max(1).values
+
+    zeros = torch.tensor([0.0, -0.0], dtype=getattr(torch, dtype))
+    x = zeros[torch.randint(2, (41, 19), generator=torch.Generator().manual_seed(2))]
+    x[:, 3] = 1
+    model, report = stable.invariant(Maxima().eval(), (1, 41), example=x)
+    whole = model(x)
+    for count in (1, 2, 7, 16, 17, 40):
+        for part, all_of in zip(model(x[:count]), whole, strict=True):
+            assert torch.equal(torch.signbit(part), torch.signbit(all_of[:count]))
+    assert not report.left
+
+
 def test_what_is_not_known_is_reported_and_refused_when_strict(torch):
     class Odd(torch.nn.Module):
         def forward(self, x):

@@ -85,14 +85,22 @@ def _contents(sizes: list[Sized]) -> RenderableType:
 
 def _remedies(ways: list[dict[str, Any]]) -> RenderableType:
     costs = ("of full", "x least")
-    rows = table("remedy", "verdict", *costs, "bits", "prevented by", "what it does", right=costs)
+    rows = table(
+        "remedy",
+        "verdict",
+        *costs,
+        "bits at full size",
+        "prevented by",
+        "what it does",
+        right=costs,
+    )
     for one in ways:
         verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
         rows.add_row(
             one["name"],
             verdict,
             *(rounded_text(one[cost]) for cost in ("of_fixed", "ratio")),
-            {True: "kept", False: "other", None: ""}[one["keeps"]],
+            {True: "same", False: "different", None: ""}[one["keeps"]],
             one["refusal"] or "",
             one["doc"],
         )

@@ -1,0 +1,219 @@
+"""Other libraries for the experiment of the invariant mode: Keras, JAX, ONNX Runtime, LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from probe import stable
+from probe.experiments.invariance import Made, Subject
+from probe.experiments.invariance_torch import SEED, batches, orders
+from probe.progress import without_stderr
+
+BATCH = 32
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32)
+TIMED = (1, 2, 8, 16, 32)
+THREADS = 2
+"""These libraries keep the number that they were started with."""
+
+Run = Callable[..., Any]
+
+
+def drawn(*shape: int) -> np.ndarray:
+    """Samples of a normal distribution, (batch, ...)."""
+    return np.random.default_rng(SEED).standard_normal((BATCH, *shape)).astype(np.float32)
+
+
+def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Weights that keep the size of what they are multiplied with."""
+    return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
+
+
+def made(x: np.ndarray, plain: Run, same: Run, report: Any, compiled: Run | None = None) -> Made:
+    """A subject whose samples lie along the first axis of one array."""
+
+    def threads(count: int) -> None:
+        """Leaves them as they are."""
+
+    axes = {"batch": lambda sample: batches(x, SIZES), "order": lambda sample: orders(x)}
+    timed = TIMED, lambda size: (np.ascontiguousarray(x[:size]),)
+    numbers = (THREADS,)
+    return Made(
+        *(plain, same, report, np.asarray, axes, timed, threads),
+        numbers=numbers,
+        compiled=compiled,
+    )
+
+
+def calibrated() -> tuple[Any, np.ndarray]:
+    """Keras' MobileNetV2 with seeded weights, and moving averages as those of a trained model."""
+    import keras
+
+    keras.utils.set_random_seed(SEED)
+    model = keras.applications.MobileNetV2(weights=None, input_shape=(96, 96, 3))
+    rng = np.random.default_rng(SEED)
+    for weight in model.weights:
+        if "moving_variance" in weight.path:
+            weight.assign(rng.uniform(0.5, 2, weight.shape))
+        elif "moving_mean" in weight.path or "beta" in weight.path:
+            weight.assign(0.1 * rng.standard_normal(weight.shape))
+    dense = model.layers[-1]
+    w, b = dense.get_weights()
+    dense.set_weights([3 * w, b])  # answers that are not all alike
+    return model, drawn(96, 96, 3)
+
+
+def encoder() -> tuple[Any, np.ndarray]:
+    """A layer of a transformer in Keras."""
+    import keras
+
+    keras.utils.set_random_seed(SEED)
+    layers = keras.layers
+    entry = keras.Input((5, 96))
+    x = layers.LayerNormalization()(entry)
+    x = layers.Add()([entry, layers.MultiHeadAttention(4, 24)(x, x)])
+    y = layers.Dense(192, activation="gelu")(layers.LayerNormalization()(x))
+    return keras.Model(entry, layers.Add()([x, layers.Dense(96)(y)])), drawn(5, 96)
+
+
+def of_keras(like: str, build: Callable[[], tuple[Any, np.ndarray]]) -> Made:
+    """A Keras model, called eagerly; the model compiled, whose bits are others, is timed."""
+    import tensorflow as tf
+
+    model, x = build()
+    same, report = stable.invariant(model, range(1, BATCH + 1), like, example=x)
+    compiled = tf.function(lambda x: model(x, training=False), reduce_retracing=True)
+
+    def plain(x: np.ndarray) -> Any:
+        return model(x, training=False)
+
+    return made(x, plain, same, report, compiled)
+
+
+def of_jax(like: str, f: Callable[..., Any], parameters: Any, x: np.ndarray) -> Made:
+    """A function of parameters and samples, jitted."""
+    import jax
+
+    given = jax.tree.map(jax.numpy.asarray, parameters)
+    same, report = stable.invariant(
+        *(f, range(1, BATCH + 1), like), example=(given, x), batched=(None, 0)
+    )
+    plain = jax.jit(f)
+    return made(x, lambda x: plain(given, x), lambda x: same(given, x), report)
+
+
+def convolutions(like: str) -> Made:
+    """Three convolutions, a mean over places and a product, in JAX."""
+    import jax
+
+    rng = np.random.default_rng(SEED)
+    shapes = (3, 3, 3, 16), (3, 3, 16, 32), (3, 3, 32, 32)
+    told = {"w": [3 * weights(rng, *shape) for shape in shapes], "out": weights(rng, 32, 10)}
+
+    def network(told: Any, x: Any) -> Any:
+        for w, stride in zip(told["w"], (1, 2, 1), strict=True):
+            numbers = ("NHWC", "HWIO", "NHWC")
+            y = jax.lax.conv_general_dilated(
+                x, w, (stride, stride), "SAME", dimension_numbers=numbers
+            )
+            x = jax.nn.relu(y)
+        return x.mean((1, 2)) @ told["out"]
+
+    return of_jax(like, network, told, drawn(24, 24, 3))
+
+
+def block(like: str) -> Made:
+    """A layer of a transformer in JAX."""
+    import jax
+
+    rng = np.random.default_rng(SEED)
+    told = {name: weights(rng, 64, 64) for name in ("q", "k", "v", "m")}
+    told |= {"up": weights(rng, 64, 128), "down": weights(rng, 128, 64)}
+
+    def norm(x: Any) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+
+    def layer(told: Any, x: Any) -> Any:
+        z = norm(x)
+        q, k, v = (
+            (z @ told[name]).reshape(*z.shape[:2], 4, 16).swapaxes(1, 2) for name in ("q", "k", "v")
+        )
+        read = jax.nn.softmax(q @ k.swapaxes(2, 3) / 4) @ v
+        x = x + read.swapaxes(1, 2).reshape(x.shape) @ told["m"]
+        return x + jax.nn.gelu(norm(x) @ told["up"]) @ told["down"]
+
+    return of_jax(like, layer, told, drawn(20, 64))
+
+
+def perceptron(like: str) -> Made:
+    """Three matrix products with ReLU between them, an ONNX file."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(SEED)
+    shapes = (384, 1536), (1536, 384), (384, 10)
+    nodes, arrays, now = [], [], "x"
+    for number, shape in enumerate(shapes):
+        arrays.append(numpy_helper.from_array(weights(rng, *shape), f"w{number}"))
+        nodes.append(helper.make_node("MatMul", [now, f"w{number}"], [f"h{number}"]))
+        nodes.append(helper.make_node("Relu", [f"h{number}"], [f"y{number}"]))
+        now = f"y{number}"
+    del nodes[-1]
+    graph = helper.make_graph(
+        *(nodes, "perceptron"),
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 384])],
+        [helper.make_tensor_value_info("h2", TensorProto.FLOAT, ["batch", 10])],
+        arrays,
+    )
+    opset = [helper.make_opsetid("", 17)]
+    content = helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    x = drawn(384)
+    same, report = stable.invariant(
+        *(content, range(1, BATCH + 1), like), example=x, threads=THREADS
+    )
+    return made(x, lambda x: session.run(None, {"x": x})[0], lambda x: same(x)[0], report)
+
+
+def converted(like: str) -> Made:
+    """MobileNetV2 as a LiteRT file."""
+    import tensorflow as tf
+    from ai_edge_litert.interpreter import Interpreter
+
+    model, x = calibrated()
+    with without_stderr():
+        content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
+    interpreter = Interpreter(model_content=content, num_threads=THREADS)
+    (entry,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
+
+    def plain(x: np.ndarray) -> np.ndarray:
+        interpreter.resize_tensor_input(entry["index"], x.shape)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(entry["index"], x)
+        interpreter.invoke()
+        found: np.ndarray = interpreter.get_tensor(given["index"])
+        return found
+
+    same, report = stable.invariant(
+        *(content, range(1, BATCH + 1), like), example=x, threads=THREADS
+    )
+    return made(x, plain, lambda x: same(x)[0], report)
+
+
+def subjects() -> Iterator[Subject]:
+    """Models by library."""
+    makes: dict[tuple[str, str], Callable[[str], Made]] = {
+        ("keras", "Keras transformer layer"): lambda like: of_keras(like, encoder),
+        ("keras", "Keras MobileNetV2"): lambda like: of_keras(like, calibrated),
+        ("jax", "JAX convolutions"): convolutions,
+        ("jax", "JAX transformer layer"): block,
+        ("onnxruntime,threads=2", "ONNX perceptron"): perceptron,
+        ("litert,threads=2", "LiteRT MobileNetV2"): converted,
+    }
+    for (target, name), make in makes.items():
+        yield Subject(name, target, "model", "float32", make)
