@@ -65,6 +65,10 @@ class Known:
         return self.run(plan, samples, parameters)
 
 
+def _named(operation: Rows, threads: int) -> str:
+    return f"{operation.key} with threads={threads}"
+
+
 class Keeper:
     """All operations of one model. ``threads``: with which classes are chosen."""
 
@@ -77,6 +81,7 @@ class Keeper:
         self.batch = max(table.sizes["batch"])
         self._asked: OrderedDict[str, Rows] = OrderedDict()
         self._settled: set[tuple[str, int]] = set()
+        self._own: list[Entry] = []
 
     def leave(self, operation: str, why: str) -> None:
         """Notes an operation that runs as it is. NotInvariant with ``strict``."""
@@ -90,15 +95,41 @@ class Keeper:
             threads = self.library.threads()
             there = operation.key in self.table.entries
             entry = self.table.entries.setdefault(operation.key, Entry())
-            self._settle(operation, entry, self._wanted(axis, each), there)
+            wanted = self._wanted(axis, each)
+            self._settle(operation, entry, wanted, there)
             sizes = Sizes(operation, entry, threads)
             sizes.notes = self.table.notes
             if (operation.key, threads) not in self._settled:
                 self.table.recheck(sizes)
                 self._settled.add((operation.key, threads))
+            if threads != self.threads and entry.chosen and sizes.plan(wanted[0]) is None:
+                sizes = self._of_threads(operation, wanted, threads)
             self.remember(operation)
             self.report.operations[operation.key, threads] = operation
             return Known(operation, sizes, self)
+
+    def _of_threads(
+        self, operation: Rows, wanted: tuple[int, str, list[int]], threads: int
+    ) -> Sizes:
+        """A class of its own for a number of threads that never gives the chosen bits."""
+        name = _named(operation, threads)
+        there = name in self.table.entries
+        entry = self.table.entries.setdefault(name, Entry())
+        sizes = Sizes(operation, entry, threads)
+        sizes.notes = self.table.notes
+        if (name, threads) not in self._settled:
+            self._settled.add((name, threads))
+            self._own.append(entry)
+            self.table.notes.append(
+                f"{operation.key}: with threads={threads} no size gives the bits of "
+                f"threads={self.threads}, and a class with bits of its own is kept"
+            )
+            if there:
+                self.table.recheck(sizes)
+                anew(sizes, *wanted, self.table.notes)
+            else:
+                sizes.choose(*wanted)
+        return sizes
 
     def beside(self, operation: Rows, like: Entry, tried: Iterable[int]) -> Sizes | None:
         """Another way to the bits of an entry, with the threads there are now.
@@ -106,15 +137,17 @@ class Keeper:
         None: at none of the sizes that are tried does it give them.
         """
         threads = self.library.threads()
-        entry = self.table.entries.get(operation.key, Entry())
+        own = any(like is one for one in self._own)
+        name = _named(operation, threads) if own else operation.key
+        entry = self.table.entries.get(name, Entry())
         entry.chosen, entry.like, entry.largest = like.chosen, like.like, like.largest
         sizes = Sizes(operation, entry, threads)
-        if (operation.key, threads) not in self._settled:
+        if (name, threads) not in self._settled:
             self.table.recheck(sizes)
-            self._settled.add((operation.key, threads))
+            self._settled.add((name, threads))
         if not any(map(sizes.usable, tried)):
             return None
-        self.table.entries[operation.key] = entry
+        self.table.entries[name] = entry
         return sizes
 
     def remember(self, operation: Rows) -> None:

@@ -253,6 +253,24 @@ def test_blocks_of_channels_are_added_up(torch, bias, block):
     assert torch.equal(y, whole.call((x,), (w, b if bias else None)))
 
 
+@pytest.mark.slow
+def test_a_number_of_threads_without_the_chosen_bits_has_a_class_of_its_own(torch):
+    """Two threads share the channels of this layer out on some processors, one thread does not."""
+    layer, x = torch.nn.Linear(1280, 1000).eval(), torch.randn(32, 1280)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        model, report = stable.invariant(layer, (1, 32), strict=True)
+        for threads in (2, 1, 2):
+            torch.set_num_threads(threads)
+            whole = model(x)
+            for part in (slice(1), slice(31, 32), slice(3, 20), slice(20, 32)):
+                assert torch.equal(model(x[part]), whole[part])
+    finally:
+        torch.set_num_threads(before)
+    assert not report.left
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_zeros_of_maxima_have_one_sign_at_every_place(torch, dtype):
     class Maxima(torch.nn.Module):

@@ -25,7 +25,9 @@ def kept(path, planted):
     for count in COUNTS:
         sizes.plan(count)
     sizes.entry.certified = {"1": "certified: all outputs"}
-    Table("largest", {"batch": (1, LARGEST)}, 1, {"library": "torch"}, {"planted": sizes.entry}).save(path)
+    Table(
+        "largest", {"batch": (1, LARGEST)}, 1, {"library": "torch"}, {"planted": sizes.entry}
+    ).save(path)
     return json.loads(path.read_text())
 
 
