@@ -218,7 +218,28 @@ def scale():
     ]
 
 
+def invariance():
+    results = of("invariance")
+    rows = results.invariances[results.invariances.axis != "threads"]
+    assert not rows.differing.sum()
+    times = results.measurements.merge(rows[["subject", "kind"]].drop_duplicates(), on="subject")
+    times = times[times.variant.str.endswith(", 2 threads") & (times.kind != "model")]
+    best = times.groupby(["subject", "size", "variant"]).value.min().unstack("variant")
+    ratio = best["invariant, 2 threads"] / best["plain, 2 threads"]
+    many = ratio.index.get_level_values("size") >= 16
+    return [
+        (
+            EXPERIMENTS,
+            f"Of {rows.compared.sum():,} numbers that must agree {rows.plain.sum():,} differ in "
+            f"the libraries as they are, {rows.differing.sum()} in the mode; layers take "
+            f"{ratio[many].median():.1f} times as long for 16 rows or samples and more, "
+            f"{ratio[~many].median():.1f} times for fewer (medians)",
+        )
+    ]
+
+
 STORES = (
+    invariance,
     accumulation_orders,
     version_history,
     processors,
