@@ -169,4 +169,4 @@ def test_keras_models_say_which_axis_is_long():
     assert not load((1, 80, 2), last).swapped
     both = load((None, 4, 2), wide)
     assert both.swapped and both.height == (4,) and both.suffix.kind == "dense"
-    assert both.part.startswith(f"layer {both.examined} of {both.operations_total}; what follows")
+    assert both.part.startswith(f"layer {both.examined} of {both.operations_total}; the layers")

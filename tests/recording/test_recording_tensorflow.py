@@ -337,7 +337,7 @@ def test_files_that_are_no_models_are_refused_in_one_line(tmp_path):
 def test_a_keras_file_is_watched_and_one_with_code_is_refused(tmp_path):
     keras = pytest.importorskip("keras")
     layers = keras.layers
-    model = keras.Sequential([keras.Input((4,), name="x"), layers.Dense(3, activation="relu")])
+    model = keras.Sequential([keras.Input((4,), name="x"), layers.Dense(3, "relu", name="dense")])
     model.save(tmp_path / "m.keras")
     made = opened(tmp_path / "m.keras")
     assert [(one.name, one.shape) for one in made.inputs] == [("x", (None, 4))]

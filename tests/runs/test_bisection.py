@@ -129,7 +129,7 @@ def test_the_command_says_what_it_assumed(releases, tmp_path, capsys):
     command = ["bisect", *case, *ends, "--store", str(tmp_path)]
     assert shell.run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["first"] == "3" and report["holds"] and "once" in report["assumption"]
+    assert report["first"] == "3" and report["holds"] and "only one change" in report["assumption"]
     assert shell.run(command) == 0
     assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
 

@@ -135,7 +135,7 @@ def test_a_child_that_hangs_is_ended_at_its_time_limit(tmp_path):
 @pytest.mark.parametrize("fault", ["lacks", "unnamed"])
 def test_an_answer_that_leaves_out_what_was_asked_is_nonsense(tmp_path, fault):
     with faulty(tmp_path / "log", **{"9": fault}) as session:
-        with pytest.raises(TargetError, match="nonsense: it says nothing of y") as error:
+        with pytest.raises(TargetError, match="an invalid answer: it does not report y") as error:
             run(session)
         assert error.value.kind == "protocol" and not session.alive
 
