@@ -264,7 +264,7 @@ def test_the_command_says_where_and_why(tmp_path):
     words = [str(path), "--fixed", "80", "--lengths", "1,40", "--target", SWITCHING]
     shown = CliRunner().invoke(command, [*words, "--plan", str(tmp_path), "--fail-on", "finding"])
     assert "conv3 gives at least 9 positions" in shown.output
-    assert "rounding (order), replayed" in shown.output
+    assert "rounding (order)," in shown.output and "replayed 3 of 3" in shown.output
     assert (tmp_path / "plan.json").is_file() and (tmp_path / "padded.py").is_file()
     told = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
     one = told["targets"][SWITCHING]

@@ -103,7 +103,7 @@ def test_what_can_not_be_asked_is_an_input_error():
         "f=str: .* it returned str, not a number": (str, 4),
         "f=<lambda>: .* raises IndexError": (lambda x: x[7], 4),
         "n=0: it is less than 1": (np.sum, 0),
-        r"n=\(none\): how many numbers": (np.sum,),
+        r"n=\(none\): the number of summands is required": (np.sum,),
         "what=3: int is neither a case nor a function": (3, 4),
     }
     for message, given in wrong.items():
