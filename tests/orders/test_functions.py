@@ -109,7 +109,7 @@ def test_what_can_not_be_asked_is_an_input_error():
     for message, given in wrong.items():
         with pytest.raises(InputError, match=message):
             probe.order(*given)
-    with pytest.raises(InputError, match="n=9: a case says itself"):
+    with pytest.raises(InputError, match="n=9: a case defines how many products"):
         probe.order(probe.Case("sum", in_channels=4, length=1), "reference", n=9)
 
 
