@@ -10,6 +10,7 @@ import numpy as np
 from probe import stable
 from probe.experiments.invariance import Made, Subject
 from probe.experiments.invariance_torch import SEED, batches, orders
+from probe.experiments.keras_models import calibrated
 from probe.progress import without_stderr
 
 BATCH = 32
@@ -47,22 +48,9 @@ def made(x: np.ndarray, plain: Run, same: Run, report: Any, compiled: Run | None
     )
 
 
-def calibrated() -> tuple[Any, np.ndarray]:
-    """Keras' MobileNetV2 with seeded weights, and moving averages as those of a trained model."""
-    import keras
-
-    keras.utils.set_random_seed(SEED)
-    model = keras.applications.MobileNetV2(weights=None, input_shape=(96, 96, 3))
-    rng = np.random.default_rng(SEED)
-    for weight in model.weights:
-        if "moving_variance" in weight.path:
-            weight.assign(rng.uniform(0.5, 2, weight.shape))
-        elif "moving_mean" in weight.path or "beta" in weight.path:
-            weight.assign(0.1 * rng.standard_normal(weight.shape))
-    dense = model.layers[-1]
-    w, b = dense.get_weights()
-    dense.set_weights([3 * w, b])  # answers that are not all alike
-    return model, drawn(96, 96, 3)
+def mobilenet() -> tuple[Any, np.ndarray]:
+    """Keras' MobileNetV2 with seeded weights, and an input."""
+    return calibrated("MobileNetV2", 96), drawn(96, 96, 3)
 
 
 def encoder() -> tuple[Any, np.ndarray]:
@@ -185,7 +173,7 @@ def converted(like: str) -> Made:
     import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
 
-    model, x = calibrated()
+    model, x = mobilenet()
     with without_stderr():
         content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
     interpreter = Interpreter(model_content=content, num_threads=THREADS)
@@ -209,7 +197,7 @@ def subjects() -> Iterator[Subject]:
     """Models by library."""
     makes: dict[tuple[str, str], Callable[[str], Made]] = {
         ("keras", "Keras transformer layer"): lambda like: of_keras(like, encoder),
-        ("keras", "Keras MobileNetV2"): lambda like: of_keras(like, calibrated),
+        ("keras", "Keras MobileNetV2"): lambda like: of_keras(like, mobilenet),
         ("jax", "JAX convolutions"): convolutions,
         ("jax", "JAX transformer layer"): block,
         ("onnxruntime,threads=2", "ONNX perceptron"): perceptron,

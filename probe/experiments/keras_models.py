@@ -11,14 +11,39 @@ import numpy as np
 from probe.experiments.variations import ALL, Function, Variation, sides_of
 
 
+def calibrated(name: str, size: int) -> Any:
+    """A network of keras.applications with seeded weights and the statistics of a trained one.
+
+    As ``weights=None`` leaves them, moving averages are 0 and 1 and activations fade from layer to
+    layer: every answer is the uniform one, in which no difference shows. They become those of one
+    batch, rounded to float16, so that machines whose sums differ in the last bits agree on them.
+    """
+    import keras
+
+    keras.utils.set_random_seed(0)
+    model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+    norms = [one for one in model.layers if isinstance(one, keras.layers.BatchNormalization)]
+    kept = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    model(np.random.default_rng(1).standard_normal((ALL, size, size, 3)), training=True)
+    for norm, momentum in zip(norms, kept, strict=True):
+        norm.momentum = momentum
+        for weight in (norm.moving_mean, norm.moving_variance):
+            weight.assign(np.asarray(weight).astype(np.float16))
+    for weight in model.weights:
+        if "layer_scale" in weight.path:  # 1e-6 leaves a block nothing to say
+            weight.assign(np.full(weight.shape, 0.1))
+    return model
+
+
 def application(name: str, size: int) -> Callable[[Path], Any]:
     """A network of keras.applications with seeded weights, called eagerly or by ``predict``."""
 
     def sides(_: Path) -> Any:
         import keras
 
-        keras.utils.set_random_seed(0)
-        model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+        model = calibrated(name, size)
         x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
 
         def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
@@ -61,14 +86,12 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
     """The same network as ``tf.lite`` converts it; against Keras itself too."""
 
     def sides(_: Path) -> Any:
-        import keras
         import tensorflow
 
         from probe.recorders import litert
         from probe.recorders.tensorflow import Recorder as Eager
 
-        keras.utils.set_random_seed(0)
-        model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3))
+        model = calibrated(name, size)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
         (given,) = litert.File(content).graph.inputs
