@@ -208,7 +208,7 @@ def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
         assert found.left.control == found.right.control == "equal"
         if found.by_order:
             plain = run(started(where), case)  # wherever NumPy put it, and once elsewhere
-            hinted = "at another address; --layout offset:0" in plain.evidence
+            hinted = "a different memory address; --layout offset:0" in plain.evidence
             assert hinted == (plain.control == "alignment differs")
             return
     pytest.skip("ONNX Runtime adds in one order at every address of this processor")
