@@ -30,6 +30,7 @@ from probe.recorders.jax_programs import (
     described,
     direct,
     equation,
+    folded,
     inner,
     loops,
     noticed,
@@ -287,6 +288,8 @@ class _Trace(Base):  # type: ignore[misc]
             def own(value: Value) -> Meaning:
                 if direct(within.jaxpr):
                     return _own(one.primitive, one.params, args, value)
+                if (means := folded(within.jaxpr)) is not None:
+                    return means
                 for n in contents:  # it has them, and is another one where they are
                     value(n)
                 return Program(primitive, params, behind, contents)

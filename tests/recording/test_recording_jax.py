@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from probe.recording.difference import Difference, compare
+from probe.recording.meaning import Contracts, Reduces
 from probe.recording.recording import Live
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -184,6 +185,40 @@ def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(
     assert found.outputs[0].compared == 6
     found = compared(lambda: perceptron(PARAMETERS, x), lambda: compiled(PARAMETERS, x))
     assert found.outputs[0].compared == 12
+
+
+EINSUMS = (
+    (lambda x, y: jnp.einsum("bhqk,bkhd->bqhd", x, y), (2, 3, 4, 5), (2, 5, 3, 6), (2, 4, 3, 6)),
+    (lambda x, y: jnp.einsum("ij,kj->ki", x, y), (4, 5), (3, 5), (3, 4)),
+    (lambda x, y: jnp.einsum("abc,cd->bda", x, y), (2, 3, 4), (4, 5), (3, 5, 2)),
+)
+
+
+@pytest.mark.parametrize("case", EINSUMS)
+def test_an_einsum_is_one_product_whose_axes_were_renamed(case: Any) -> None:
+    function, *shapes, gives = case
+    given = [RANDOM.integers(-8, 8, shape).astype(np.float32) for shape in shapes]
+    x, y = map(jnp.asarray, given)
+    live = watched(lambda: function(x, y))
+    means = [one.meaning for one in live.recording.operations if one.op == "dot_general"]
+    assert len(means) == 1 and isinstance(means[0], Contracts)
+    first, second = (given[n] for n in means[0].reads)
+    assert live.outputs[0].shape == gives
+    assert (np.einsum(means[0].equation, first, second) == live.outputs[0]).all()
+    found = compared(lambda: function(x, y), lambda: jax.jit(function)(x, y))
+    assert [one.compared for one in found.outputs] == [np.prod(gives)]
+
+
+def test_a_sum_that_keeps_its_axes_is_that_sum() -> None:
+    x = of(3, 4, 5)
+    live = watched(lambda: jnp.sum(x, axis=1, keepdims=True))
+    (means,) = [one.meaning for one in live.recording.operations if one.op == "reduce_sum"]
+    assert isinstance(means, Reduces) and means.keep and means.axes == (1,)
+    found = compared(
+        lambda: jnp.sum(x, axis=1, keepdims=True),
+        lambda: jax.jit(lambda x: jnp.sum(x, axis=1, keepdims=True))(x),
+    )
+    assert [one.compared for one in found.outputs] == [15]
 
 
 def test_loops_are_labelled_step_by_step() -> None:
