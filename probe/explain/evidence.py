@@ -59,6 +59,8 @@ def explain(
         raise InputError("against", against, "both sides are the same run", "give another value")
     for name, side in (("at", shapes.left), ("against", shapes.right)):
         if side.length is None:
+            if shapes.vary != "length":
+                raise InputError("length", None, "the length is not given", "give --length N")
             raise InputError(name, None, "the length is not given", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
