@@ -379,6 +379,7 @@ class InlineSession:
         """As ``Session.stream``."""
         if not self.alive:
             raise TargetError(self.target.text, "crash", "the session is closed; start it again")
+        VOICE.calls += 1
         for answer, found in self._worker.handle(dict(header), arrays or {}):
             if "error" in answer:
                 raise TargetError(self.target.text, answer["error"], answer["message"])

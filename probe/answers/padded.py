@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 FIXED = (
-    "give --fixed N, the full size to which inputs are usually padded; or two runs: "
-    "--vary batch --at 1 --against 8"
+    "give --fixed N, the full size to which inputs are usually padded; or compare two runs: "
+    "probe network MODEL --vary batch --at 1 --against 8"
 )
 
 

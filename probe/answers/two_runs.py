@@ -17,6 +17,7 @@ from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.arguments import choice, count
 from probe.errors import InputError
+from probe.progress import VOICE
 from probe.recording import by_order
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
@@ -93,7 +94,7 @@ def two_runs(
         runs = [subject.recorder(one) for one in both]
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
         known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
-        for size in wanted:
+        for size in VOICE.counting(wanted, "sizes"):
             tell(f"comparing {vary} {size}")
             given = _sides(arrays, declared, vary, size, against)[0]
             found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))

@@ -169,7 +169,7 @@ def network(
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             explain=two["explain"],
-            progress=lambda text: tell(0, 0, text),
+            progress=lambda text: tell(tell.done, tell.total, text),
         )
     if not isinstance(found, answers.Examined):
         return given_padded(found, two["report"], fail_on, out)
@@ -249,7 +249,7 @@ def _two_runs(
             trust=trust,
             seed=seed,
             explain=two["explain"],
-            progress=lambda text: tell(0, 0, text),
+            progress=lambda text: tell(tell.done, tell.total, text),
         )
     return given(found, two["report"], fail_on, out)
 

@@ -23,6 +23,7 @@ from probe.launch import open_session
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
+from probe.progress import VOICE
 from probe.target import Target
 
 WHICH = ("said", "all", "none")
@@ -88,7 +89,7 @@ def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[st
     def ask(side: Run) -> dict[str, list[str]]:
         return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
 
-    with ThreadPoolExecutor(2) as pool:
+    with VOICE.doing("asking which kernels run"), ThreadPoolExecutor(2) as pool:
         left, right = pool.map(ask, (found.left, found.right))
     return {"left": left, "right": right} if left or right else {}
 

@@ -220,7 +220,6 @@ class Called:
         guard: Any = Guarded(made, self.name) if self.name else made
         return guard  # type: ignore[no-any-return]
 
-
     def _call(self, given: Sequence[Any]) -> Callable[[], Any]:
         """The call itself; what a function by name raises there says what it was called with."""
 
