@@ -27,12 +27,13 @@ class Reporter:
 
     Whoever tells counts up ``failures`` so far and
     ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
-    by ``time.monotonic``; None: never.
+    by ``time.monotonic``; None: never. ``limited``: the work may end before ``total``.
     """
 
     def __init__(self) -> None:
         self.done = self.total = self.failures = self.skipped = 0
         self.ends: float | None = None
+        self.limited = False
         self.what = ""
         self.doing: list[list[str]] = []
         self._born = self._start = time.monotonic()
@@ -77,10 +78,13 @@ class Reporter:
     def line(self, name: str) -> str:
         """The numbers as a line for people."""
         now = self.numbers()
-        parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
+        most = "at most " * self.limited
+        parts = [f"{self.done:,} of {most}{self.total:,}" if self.total else ""]
         parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")
         left, calls = now["remaining"], VOICE.calls - self._before
-        parts.append(f"{span(now['seconds'])} so far" if left is None else f"{span(left)} left")
+        parts.append(
+            f"{span(now['seconds'])} so far" if left is None else f"{most}{span(left)} left"
+        )
         parts.append(f"{calls:,} calls" if left is None and calls > 1 else "")
         parts.append(failed(self.failures))
         told = ", ".join(filter(None, parts))
