@@ -202,7 +202,9 @@ class Session:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
         self._pipes = Pipes(self._process)
         try:
-            with VOICE.doing(f"starting {self.target.text}"):
+            slow = " (emulated, which takes 5 to 10 times as long)"
+            slow *= target.emulated(self.target) is not None
+            with VOICE.doing(f"starting {self.target.text}{slow}"):
                 *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
             if not isinstance(header["facts"], dict):
                 raise self.distrusted("its facts have no names")

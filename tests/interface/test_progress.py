@@ -150,4 +150,6 @@ def test_a_total_that_is_only_a_limit_is_said_to_be_one(monkeypatch):
     tell(0, 300, "dense")
     now[0] += 10
     tell(100, 300, "dense")
-    assert tell.line("shrink") == "shrink: 100 of at most 300, 10 a second, at most 20 s left: dense"
+    assert (
+        tell.line("shrink") == "shrink: 100 of at most 300, 10 a second, at most 20 s left: dense"
+    )
