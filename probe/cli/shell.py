@@ -12,7 +12,15 @@ from importlib import import_module
 
 import click
 
-from probe.errors import INTERRUPTED, InputError, ProbeError, TargetError, one_of
+from probe.errors import (
+    BASE,
+    INTERRUPTED,
+    InputError,
+    ProbeError,
+    TargetError,
+    lacking,
+    one_of,
+)
 
 COMMANDS = {
     "targets": "here",
@@ -128,8 +136,8 @@ def run(arguments: Sequence[str]) -> int:
             shown = _usage(error, arguments)
         elif isinstance(error, TargetError) and error.kind == "unavailable":
             shown = _instead(error, arguments)
-        if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
-            shown = _lacking(error)
+        if isinstance(error, ModuleNotFoundError) and error.name in (*BASE, *OPTIONAL):
+            shown = lacking(error)
         status = _failed(shown, "--verbose" in arguments)
         if "--json" in arguments:
             click.echo(json.dumps({"error": _object(shown), "exit": status}))
@@ -175,12 +183,6 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     here = [name for name in backends.names() if unavailable(Target(name)) is None]
     why = f"{error.why}, or give --target with a library that is here: {', '.join(here)}"
     return TargetError(error.target, error.kind, why, error.stderr)
-
-
-def _lacking(error: ModuleNotFoundError) -> InputError:
-    """The error of a part of probe whose package was left out by ``pip install --no-deps``."""
-    name = str(error.name)
-    return InputError("package", name, "it is not installed", f"run pip install {name}")
 
 
 OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes", "xxhash")
