@@ -251,7 +251,12 @@ def _two_runs(
             explain=two["explain"],
             progress=lambda text: tell(tell.done, tell.total, text),
         )
-    return given(found, two["report"], fail_on, out)
+    status = given(found, two["report"], fail_on, out)
+    here = not targets and two["against_target"] is None
+    if found.verdict == "equal" and here and two["at"] is not None and two["sizes"] is None:
+        how = f"--sizes {two['at']} --by order compares the orders of all sums"
+        out.note(f"equal on these inputs; {how}")
+    return status
 
 
 def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) -> int:
