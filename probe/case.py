@@ -116,7 +116,8 @@ class Case(Layer):
         layout: str = CONTIGUOUS,
         put: str | None = None,
     ) -> None:
-        op = spelled("op", ALIASES.get(str(op).lower(), op), OF_CASES)
+        op = spelled("op", op, (*OF_CASES, *ALIASES))
+        op = ALIASES.get(op, op)
         dtype = spelled("dtype", dtype, floats.FORMATS)
         made: dict[str, Any] = {"op": op}
         rank = OPERATIONS[op].spatial_rank or 0
@@ -308,6 +309,10 @@ class Case(Layer):
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not a text file"
             raise InputError("case", path, str(why), "give a JSON file with a case") from None
+        except InputError as error:
+            if error.name != "case":
+                raise
+            raise InputError("case", path, error.why, error.todo) from None
 
     @property
     def id(self) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import util
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
+
+BASE = ("click", "numpy", "pandas", "pyarrow", "rich")
+"""Packages that every command needs, as import and pip call them."""
 
 
 class ProbeError(Exception):
@@ -20,6 +24,14 @@ class InputError(ProbeError):
     def __init__(self, name: str, value: object, why: str, todo: str = "") -> None:
         self.name, self.value, self.why, self.todo = name, value, why, todo
         super().__init__(f"{name}={value}: {why}" + (f"; {todo}" if todo else ""))
+
+
+def lacking(error: ModuleNotFoundError) -> InputError:
+    """The error of a package that ``pip install --no-deps`` left out, and all that are lacking."""
+    name = str(error.name).partition(".")[0]
+    missing = [one for one in BASE if util.find_spec(one) is None] if name in BASE else []
+    todo = f"run pip install {' '.join(missing or [name])}"
+    return InputError("package", name, "it is not installed", todo)
 
 
 def one_of(value: object, names: Iterable[str]) -> str:

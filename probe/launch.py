@@ -202,7 +202,9 @@ class Session:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
         self._pipes = Pipes(self._process)
         try:
-            with VOICE.doing(f"starting {self.target.text}"):
+            slow = " (emulated, which takes 5 to 10 times as long)"
+            slow *= target.emulated(self.target) is not None
+            with VOICE.doing(f"starting {self.target.text}{slow}"):
                 *_, (header, _) = self._exchange(_start_request(self.target), {}, self.start_limit)
             if not isinstance(header["facts"], dict):
                 raise self.distrusted("its facts have no names")
@@ -379,6 +381,7 @@ class InlineSession:
         """As ``Session.stream``."""
         if not self.alive:
             raise TargetError(self.target.text, "crash", "the session is closed; start it again")
+        VOICE.calls += 1
         for answer, found in self._worker.handle(dict(header), arrays or {}):
             if "error" in answer:
                 raise TargetError(self.target.text, answer["error"], answer["message"])

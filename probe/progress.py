@@ -10,9 +10,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
 
 Tell = Callable[[int, int, str], None]
 
@@ -23,15 +25,17 @@ FIRST, EVERY = 3.0, 5.0
 class Reporter:
     """What ``Output.progress`` gives: called as ``tell(done, total, what)``, from any thread.
 
-    ``now``: what is done within ``what``. Whoever tells counts up ``failures`` so far and
+    Whoever tells counts up ``failures`` so far and
     ``skipped``: what took no time, since it was stored or can't be done. ``ends``: when time is up,
-    by ``time.monotonic``; None: never.
+    by ``time.monotonic``; None: never. ``limited``: the work may end before ``total``.
     """
 
     def __init__(self) -> None:
         self.done = self.total = self.failures = self.skipped = 0
         self.ends: float | None = None
-        self.what = self.now = ""
+        self.limited = False
+        self.what = ""
+        self.doing: list[list[str]] = []
         self._born = self._start = time.monotonic()
         self._first, self._before = 0, VOICE.calls
 
@@ -39,6 +43,15 @@ class Reporter:
         if not self.total and total:  # starting a library is no part of the rate
             self._start, self._first = time.monotonic(), done
         self.done, self.total, self.what = done, total, what
+
+    @property
+    def now(self) -> str:
+        """What is done within ``what``: what was begun last of all that is not done yet."""
+        return self.doing[-1][0] if self.doing else ""
+
+    def begin(self) -> None:
+        """Counts from nothing: the rate is that of what comes now."""
+        self.done = self.total = self._first = 0
 
     def numbers(self) -> dict[str, Any]:
         """The numbers by name: ``remaining`` in seconds, ``rate`` of what is done in a second.
@@ -65,10 +78,13 @@ class Reporter:
     def line(self, name: str) -> str:
         """The numbers as a line for people."""
         now = self.numbers()
-        parts = [f"{self.done:,} of {self.total:,}" if self.total else ""]
+        most = "at most " * self.limited
+        parts = [f"{self.done:,} of {most}{self.total:,}" if self.total else ""]
         parts.append("" if now["rate"] is None else f"{now['rate']:,g} a second")
         left, calls = now["remaining"], VOICE.calls - self._before
-        parts.append(f"{span(now['seconds'])} so far" if left is None else f"{span(left)} left")
+        parts.append(
+            f"{span(now['seconds'])} so far" if left is None else f"{most}{span(left)} left"
+        )
         parts.append(f"{calls:,} calls" if left is None and calls > 1 else "")
         parts.append(failed(self.failures))
         told = ", ".join(filter(None, parts))
@@ -111,15 +127,39 @@ class Voice:
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """What is done meanwhile, said by whoever does it, however far below the command."""
+        """What is done meanwhile, said by whoever does it, however far below the command.
+
+        Within it, or in another thread, something else may be done: the last begun is said.
+        """
         with self._lock:
             tell = self._told[-1][0] if self._told else Reporter()
-        tell.now = what
+            mine = [what]  # a list of its own: two may say the same
+            tell.doing.append(mine)
         tell.renew()
         try:
             yield
         finally:
-            tell.now = ""
+            with self._lock:
+                tell.doing = [one for one in tell.doing if one is not mine]
+
+    def counting(self, items: Collection[Item], what: str) -> Iterator[Item]:
+        """Yields the items; their number and the time left are said, however far below a command.
+
+        ``what`` they are, such as ``sizes``.
+        """
+        with self._lock:
+            outer = self._told[-1] if self._told else None
+        if outer is None:
+            yield from items
+            return
+        tell = outer[0]
+        before = tell.done, tell.total, tell.what
+        tell.begin()
+        for done, item in enumerate(items):
+            tell(done, len(items), what)
+            yield item
+        tell.begin()
+        tell(*before)
 
     @contextmanager
     def within(self, tell: Reporter, what: str = "", as_json: bool = False) -> Iterator[Reporter]:

@@ -42,7 +42,7 @@ WEIGHTS = "it holds weights alone, and they say no architecture"
 def missing(library: str) -> InputError:
     """Returns the library of a model isn't installed."""
     why = f"{library} is required to read this model and is not installed"
-    return InputError("network", library, why, f"pip install {library}")
+    return InputError("network", library, why, f"run pip install {library}")
 
 
 class Named(NamedTuple):

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,17 @@ CASES = (
     Case(op="dense", in_channels=10, filters=3, batch=5),
 )
 """The self-test's: fifteen sums of ten products. The second where there are no convolutions."""
+
+PACKAGES = {
+    "xxhash": "models: probe network, record, diff",
+    "jinja2": "bug reports: probe reproduce",
+    "matplotlib": "pictures",
+    "ml_dtypes": "bfloat16",
+    "jupyter": "notebooks: probe run",
+    "duckdb": "SQL over results",
+    "distributed": "probe sweep --cluster",
+}
+"""Packages that some commands need beside a target's library, and what for."""
 
 VARIABLES = {
     "TF_ENABLE_ONEDNN_OPTS": "TensorFlow: oneDNN's kernels or Eigen's",
@@ -71,10 +84,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Examined:
-    """All checks, the variables that are set, and how the targets answered."""
+    """All checks, the variables that are set, and how the targets answered.
+
+    ``pip``: what to type for ``pip`` where that belongs to a different Python; else None.
+    """
 
     checks: list[Check]
     variables: dict[str, str]
+    pip: str | None = None
 
     @property
     def healthy(self) -> bool:
@@ -85,6 +102,7 @@ class Examined:
         """What ``probe doctor --json`` prints."""
         return {
             "healthy": self.healthy,
+            "pip": self.pip,
             "checks": [asdict(check) for check in self.checks],
             "variables": [
                 {"name": name, "value": value, "decides": VARIABLES[name]}
@@ -98,14 +116,15 @@ def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None =
 
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """
-    names = list(backends.names())
-    checks = [*_machine(store), *_interpreters(), *_emulators()]
-    for number, name in enumerate(names):
-        if tell:
-            tell(number, len(names), name)
-        checks.append(_library(name))
+    checks = [*_machine(store), *_interpreters(), *_emulators(), *_packages()]
+    lacking = {name: unavailable(Target(name)) for name in backends.names()}
+    here = [name for name, why in lacking.items() if why is None]
+    for name, why in lacking.items():
+        if tell and why is None:
+            tell(here.index(name), len(here), name)
+        checks.append(_library(name, why))
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    return Examined(checks, variables)
+    return Examined(checks, variables, other_pip())
 
 
 def _machine(store: Path) -> Iterator[Check]:
@@ -145,9 +164,27 @@ def _emulators() -> Iterator[Check]:
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")
 
 
-def _library(name: str) -> Check:
+def _packages() -> Iterator[Check]:
+    """Yields what ``pip install --no-deps`` left out; one line where nothing is missing."""
+    lacking = {name: adds for name, adds in PACKAGES.items() if util.find_spec(name) is None}
+    for name, adds in lacking.items():
+        yield Check(name, "missing", f"{name} is not installed here", adds, f"pip install {name}")
+    if not lacking:
+        yield Check("packages", "ok", ", ".join(PACKAGES))
+
+
+def other_pip() -> str | None:
+    """How pip installs for this Python, where ``pip`` itself belongs to another one; else None."""
+    own = Path(sys.executable).parent
+    found = shutil.which("pip")
+    if found is not None and Path(found).parent == own:
+        return None
+    return f"{sys.executable} -m pip"
+
+
+def _library(name: str, why: str | None) -> Check:
     backend = backends.get(name)
-    if why := unavailable(Target(name)):
+    if why:
         said, _, todo = why.partition("; ")
         known = todo.startswith("pip install ")
         adds = f"targets of {name}"

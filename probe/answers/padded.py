@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 FIXED = (
-    "give --fixed N, the full size to which inputs are usually padded; or two runs: "
-    "--vary batch --at 1 --against 8"
+    "give --fixed N, the full size to which inputs are usually padded; or compare two runs: "
+    "probe network MODEL --vary batch --at 1 --against 8"
 )
 
 
@@ -349,9 +349,10 @@ def _graph(
     subject = opened(model, trust)
     if fixed is None and inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
-    if not subject.inputs and inputs is None:
+    if not subject.inputs and inputs is None and not shapes:
         why = "the model does not describe its inputs"
-        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz, of the full size")
+        todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers), of full size"
+        raise InputError("inputs", "(none)", why, todo)
     arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"

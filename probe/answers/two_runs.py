@@ -17,13 +17,14 @@ from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.arguments import choice, count
 from probe.errors import InputError
+from probe.progress import VOICE
 from probe.recording import by_order
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
-from probe.recording.inputs import axes, cut
+from probe.recording.inputs import axes, cut, generated
 from probe.recording.recording import Live, Side
 from probe.recording.source import Known
-from probe.recording.subject import is_function, library_of, opened
+from probe.recording.subject import OR_SHAPE, is_function, library_of, opened
 from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target
 
@@ -74,7 +75,7 @@ def two_runs(
     imported = in_child and is_function(model)
     subject = None if imported else opened(model, trust, library=library)
     if subject is None:  # imported by the children alone
-        arrays = {} if inputs is None else read(inputs)
+        arrays = generated((), vary, 0, shapes or {}, seed) if inputs is None else read(inputs)
         declared: tuple[Input, ...] = ()
     else:
         most = max(at or 0, against or 0)
@@ -93,7 +94,7 @@ def two_runs(
         runs = [subject.recorder(one) for one in both]
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
         known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
-        for size in wanted:
+        for size in VOICE.counting(wanted, "sizes"):
             tell(f"comparing {vary} {size}")
             given = _sides(arrays, declared, vary, size, against)[0]
             found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
@@ -198,7 +199,7 @@ def _sides(
         return arrays, arrays
     if not arrays:
         why = f"without inputs there is no {vary} to vary"
-        raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
+        raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
     along = axes(vary, arrays, declared)
     whole = arrays if against is None else cut(arrays, along, against)
     assert at is not None

@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import sys
 
-from probe.cli import shell
+from probe.errors import BASE, InputError, lacking
 
 
 def main() -> None:
     """The script ``probe``: runs the command of ``sys.argv`` and exits with its status."""
+    try:
+        from probe.cli import shell
+    except ModuleNotFoundError as error:  # before click there is nobody to say it
+        if error.name not in BASE:
+            raise
+        print(f"probe: {lacking(error)}", file=sys.stderr)
+        sys.exit(InputError.exit_code)
     sys.exit(shell.run(sys.argv[1:]))

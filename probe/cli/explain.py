@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from probe.cli.options import (
     output_options,
     refuse_beside,
     runs_of,
+    said_again,
     sides_options,
     sized_case,
     target_option,
@@ -105,8 +107,45 @@ def explain(
             zeros=zeros,
         )
     shown = (found.found, found.evidence, out.results.width)
-    out.give(found.report(), lambda: show.explanation(*shown))
+    after = _after(found.found, vary, words, targets[0].text, sides)
+    out.give(found.report(), lambda: show.explanation(*shown, after))
     return _status(found.found, fail_on)
+
+
+def _after(
+    found: Comparison, vary: str, words: dict[str, str], target: str, sides: Sides
+) -> list[tuple[str, str]]:
+    """The next commands, each with what it does, of the words that the user gave."""
+    case = said_again(words, () if vary != "length" else ("length",)) + f" --target {target}"
+    at = sides["at"] or words.get(vary) or str(getattr(found.left.case, vary, ""))
+    sized = f"{case} --at {at}" if sides["against"] and at else case
+    if sized == case and "length" in words and vary == "length":
+        sized += f" --length {words['length']}"
+    other = "".join(
+        f" --{name.replace('_', '-')} {shlex.quote(value)}"
+        for name, value in sides.items()
+        if value is not None and name != "at"
+    )
+    alone = sides["against_target"] is None and sides["against_padding"] is None
+    sizes = alone and (vary == "length" or (vary == "batch" and not found.left.case.spatial_rank))
+    refused = found.left.refusal or found.right.refusal
+    if not found.compared or refused or set(found.causes) == {"window"}:
+        return []
+    if len(found.differing):
+        steps = [(f"probe reproduce {sized}{other} --out report", "writes a bug report")]
+        if sizes:
+            fix = f"probe remedies {case} --lengths {at},{sides['against']}"
+            steps.append((fix, "measures what keeps the bits"))
+        return steps
+    if found.by_order:
+        again = f"probe explain {sized}{other} --operands cancel"
+        return [] if "operands" in words else [(again, "shows nearly every change of order")]
+    if not sizes:
+        return []
+    return [
+        (f"probe thresholds {case}", "finds the sizes at which the order changes"),
+        ("probe targets", "lists libraries and switches, which may add differently"),
+    ]
 
 
 def _status(found: Comparison, fail_on: str | None) -> int:

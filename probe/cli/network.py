@@ -169,7 +169,7 @@ def network(
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             explain=two["explain"],
-            progress=lambda text: tell(0, 0, text),
+            progress=lambda text: tell(tell.done, tell.total, text),
         )
     if not isinstance(found, answers.Examined):
         return given_padded(found, two["report"], fail_on, out)
@@ -249,9 +249,14 @@ def _two_runs(
             trust=trust,
             seed=seed,
             explain=two["explain"],
-            progress=lambda text: tell(0, 0, text),
+            progress=lambda text: tell(tell.done, tell.total, text),
         )
-    return given(found, two["report"], fail_on, out)
+    status = given(found, two["report"], fail_on, out)
+    here = not targets and two["against_target"] is None
+    if found.verdict == "equal" and here and two["at"] is not None and two["sizes"] is None:
+        how = f"--sizes {two['at']} --by order compares the orders of all sums"
+        out.note(f"equal on these inputs; {how}")
+    return status
 
 
 def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) -> int:

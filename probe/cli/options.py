@@ -251,6 +251,16 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
     return " ".join(parts)
 
 
+def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str:
+    """Returns the options of a case as the user gave them, without those of ``leave_out``."""
+    given = {("case" if name == "case_file" else name): value for name, value in words.items()}
+    return " ".join(
+        f"{_flag(name)} {shlex.quote(str(value))}"
+        for name, value in given.items()
+        if name not in leave_out
+    )
+
+
 def number(name: str, text: str | None) -> int | None:
     """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
     from probe.arguments import count

@@ -63,6 +63,7 @@ def shrink(
 
     finding, targets = finding_of(words, target, sides)
     with out.progress("shrink") as tell:
+        tell.limited = True
         report = shrunk(finding, targets, by, number("most", most) or 0, any_cause, tell)
     out.give(report, lambda: show.shrunk(report, finding.label))
     return INTERRUPTED if report["ended"] == "interrupted" else 0
@@ -150,7 +151,8 @@ def reproduce(
                 tell=lambda text: tell(0, 0, text),
                 **given,
             )
-    report = written(made, folder, form, kernels).report()
+    with out.working(f"writing {folder}"):
+        report = written(made, folder, form, kernels).report()
     out.give(report, lambda: show.reproduced(report))
 
 

@@ -12,7 +12,15 @@ from importlib import import_module
 
 import click
 
-from probe.errors import INTERRUPTED, InputError, ProbeError, TargetError, one_of
+from probe.errors import (
+    BASE,
+    INTERRUPTED,
+    InputError,
+    ProbeError,
+    TargetError,
+    lacking,
+    one_of,
+)
 
 COMMANDS = {
     "targets": "here",
@@ -123,9 +131,13 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        shown: BaseException = _usage(error) if isinstance(error, click.ClickException) else error
-        if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
-            shown = _lacking(error)
+        shown: BaseException = error
+        if isinstance(error, click.ClickException):
+            shown = _usage(error, arguments)
+        elif isinstance(error, TargetError) and error.kind == "unavailable":
+            shown = _instead(error, arguments)
+        if isinstance(error, ModuleNotFoundError) and error.name in (*BASE, *OPTIONAL):
+            shown = lacking(error)
         status = _failed(shown, "--verbose" in arguments)
         if "--json" in arguments:
             click.echo(json.dumps({"error": _object(shown), "exit": status}))
@@ -159,10 +171,18 @@ def _failed(error: BaseException, verbose: bool) -> int:
     return BROKEN
 
 
-def _lacking(error: ModuleNotFoundError) -> InputError:
-    """The error of a part of probe whose package was left out by ``pip install --no-deps``."""
-    name = str(error.name)
-    return InputError("package", name, "it is not installed", f"run pip install {name}")
+def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
+    """The error, with the libraries that are here where the default target is not."""
+    from probe import backends
+    from probe.cli.options import DEFAULT_TARGET
+    from probe.target import Target, unavailable
+
+    given = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
+    if given or error.target != DEFAULT_TARGET:
+        return error
+    here = [name for name in backends.names() if unavailable(Target(name)) is None]
+    why = f"{error.why}, or give --target with a library that is here: {', '.join(here)}"
+    return TargetError(error.target, error.kind, why, error.stderr)
 
 
 OPTIONAL = ("jinja2", "matplotlib", "ml_dtypes", "xxhash")
@@ -208,17 +228,39 @@ def _say(text: str) -> None:
     click.echo(f"probe: {' '.join(text.split())}", err=True)
 
 
-def _usage(error: click.ClickException) -> ProbeError:
+def _meant(words: str) -> str:
+    """What to write for an operation without --op, or for a model of another command."""
+    from probe.case import ALIASES
+    from probe.operation import OF_CASES
+
+    first = words.split()[0]
+    if first.lower() in (*OF_CASES, *ALIASES):
+        return f"write --op {first}"
+    if re.search(MODELS, first):
+        return f"a model is examined by another command: probe network {first}"
+    return ""
+
+
+MODELS = r"\.(onnx|tflite|keras|h5|hdf5|pt2|pt|pth|caffemodel|prototxt)$|^[A-Za-z_][\w.]*:[A-Za-z_]"
+"""What looks like a model's file, or like ``module:function``."""
+
+
+def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
     """click's complaint as one of ours: ``name=value: why; what to do``."""
-    ctx = getattr(error, "ctx", None)
-    todo = f"see {ctx.command_path if ctx else 'probe'} --help"
+    command = next((word for word in arguments if word in COMMANDS), "")
+    todo = f"see probe {command} --help" if command else "see probe --help"
     if isinstance(error, click.NoSuchOption):
+        if command and error.option_name in arguments[: arguments.index(command)]:
+            todo = f"options follow the command: probe {command} {error.option_name} ..."
+            return InputError("option", error.option_name, "it precedes the command", todo)
         near = " or ".join(error.possibilities or [])
         todo = f"did you mean {near}?" if near else todo
         return InputError("option", error.option_name, "there is no such option", todo)
     if isinstance(error, click.MissingParameter) and error.param:
         option = error.param.param_type_name == "option"
         name = error.param.opts[0].lstrip("-") if option else error.param.human_readable_name
+        if option:
+            todo = f"give {error.param.opts[0]} {error.param.metavar or 'VALUE'}"
         return InputError(name, "(none)", "it is required", todo)
     if isinstance(error, click.BadOptionUsage):
         return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
@@ -227,7 +269,7 @@ def _usage(error: click.ClickException) -> ProbeError:
         why = "there is no such command"
         return InputError("command", found[1], why, one_of(found[1], COMMANDS))
     if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
-        return InputError("argument", found[1], "it is not expected", todo)
+        return InputError("argument", found[1], "it is not expected", _meant(found[1]) or todo)
     if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):
         name = getattr(getattr(error, "param", None), "name", None) or "value"
         known = [word.strip("' ") for word in found[2].split(",")]

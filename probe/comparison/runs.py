@@ -22,6 +22,7 @@ from probe.order.orders import Operands, Orders, reveal
 from probe.order.reach import Reach
 from probe.order.summation import Summation
 from probe.order.windows import reveal_windows
+from probe.progress import VOICE
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -164,6 +165,11 @@ class Run:
         found = {"target": self.target.text, "length": case.length, "batch": case.batch}
         return found if case.layout == CONTIGUOUS else found | {"layout": case.layout}
 
+    @property
+    def _size(self) -> str:
+        size = self.case.length if self.case.spatial_rank else self.case.batch
+        return f"{'length' if self.case.spatial_rank else 'batch'} {size}"
+
     def reveal(
         self,
         session: AnySession,
@@ -179,7 +185,8 @@ class Run:
         if self.refusal:
             return self
         try:
-            self.orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
+            with VOICE.doing(f"revealing orders on {self.target.text}, {self._size}"):
+                self.orders = reveal(session, self.case, known, wanted, budget, self.operands.zeros)
         except Nondeterministic as error:
             self.refusal, self.evidence = "nondeterministic", str(error)
         except NotASum as error:

@@ -23,6 +23,7 @@ from probe.launch import open_session
 from probe.order.replay import PartialSum, partial_sums
 from probe.order.summation import Summation
 from probe.order.tree import BIAS, Tree
+from probe.progress import VOICE
 from probe.target import Target
 
 WHICH = ("said", "all", "none")
@@ -59,6 +60,8 @@ def explain(
         raise InputError("against", against, "both sides are the same run", "give another value")
     for name, side in (("at", shapes.left), ("against", shapes.right)):
         if side.length is None:
+            if shapes.vary != "length":
+                raise InputError("length", None, "the length is not given", "give --length N")
             raise InputError(name, None, "the length is not given", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
@@ -86,7 +89,7 @@ def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[st
     def ask(side: Run) -> dict[str, list[str]]:
         return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
 
-    with ThreadPoolExecutor(2) as pool:
+    with VOICE.doing("asking which kernels run"), ThreadPoolExecutor(2) as pool:
         left, right = pool.map(ask, (found.left, found.right))
     return {"left": left, "right": right} if left or right else {}
 

@@ -94,14 +94,21 @@ def generated(
     """Returns seeded inputs of a model's own shapes: normal numbers, integers 0, 1, 2, ...
 
     ``most``: the size of the axis that is varied, where the model leaves it open. ``shapes``: what
-    the user says; of an input without a format they are those of float32. InputError names all
-    sizes that are left open, and how they are given.
+    the user says; of an input without a format they are those of float32. A function, which
+    declares no ``inputs``, gets an array of each of ``shapes``, in their order. InputError names
+    all sizes that are left open, and how they are given.
     """
     if inputs and not shapes and not any(one.dtype for one in inputs):
         why = "the file does not define the shapes of its inputs "
         why += f"({', '.join(one.name for one in inputs)})"
         todo = f"give --inputs FILE.npz, or --shape {inputs[0].name}=8x64 for float32 numbers"
         raise InputError("inputs", "(none)", why, todo)
+    if not inputs:  # a function, which is called with them in order
+        named = {name or f"input{n}": shape for n, (name, shape) in enumerate(shapes.items())}
+        inputs = [Input(name, shape, "float32") for name, shape in named.items()]
+        return {
+            one.name: drawn(one, named[one.name], seed + STEP * n) for n, one in enumerate(inputs)
+        }
     known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
     for name, shape in shapes.items():
         if name not in known:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from probe import backends
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
@@ -36,6 +37,12 @@ ALSO = {"opencv": (".onnx", ".tflite")}
 """Files of other libraries that a library reads too."""
 
 ENDINGS = f"{', '.join(FILES)}, a SavedModel folder, or module:function"
+
+OR_SHAPE = "--shape 8x64 (generated float32 numbers)"
+"""What to do about a function that has no inputs yet."""
+
+OTHERS = ("onnx",)
+"""Packages that recorders import beside their library, by the name under which pip has them."""
 
 PACKAGES = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax"}
 """The library of a value by the package of its type."""
@@ -101,10 +108,15 @@ def library_of(path: Path) -> str:
     if not path.exists():
         raise InputError("model", path, "there is no such file", f"give a file ({ENDINGS})")
     if path.suffix.lower() not in FILES:
-        ending = (
-            f"unsupported file type {path.suffix}" if path.suffix else "the file has no extension"
-        )
-        raise InputError("model", path, ending, f"give a file ({ENDINGS})")
+        why, todo = "the file has no extension", f"give a file ({ENDINGS})"
+        if path.is_dir():
+            why = "the folder has no saved_model.pb, so it is not a SavedModel"
+        elif path.suffix == ".py":
+            why = "a Python file may define several models"
+            todo = f"name one as Python imports it: {path.stem}:NAME"
+        elif path.suffix:
+            why = f"unsupported file type {path.suffix}"
+        raise InputError("model", path, why, todo)
     return FILES[path.suffix.lower()]
 
 
@@ -121,7 +133,10 @@ def recorders(library: str) -> Any:
             return import_module(RECORDERS[library])
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed" if error.name else "it is not installed"
-        raise InputError("library", library, why, f"pip install {library}") from None
+        backend = backends.get(library)
+        package = error.name if error.name in OTHERS else backend.installs
+        todo = f"run pip install {package or backend.distributions[0]}"
+        raise InputError("library", library, why, todo) from None
 
 
 def _file(path: Path, trust: bool, switches: dict[str, str], given: str | None) -> Opened:
@@ -193,7 +208,7 @@ class Called:
             missing = ["the module's inputs"]
         if missing:
             why = f"it takes {', '.join(missing)}"
-            todo = "give --inputs FILE.npz, or a function of no arguments"
+            todo = f"give --inputs FILE.npz, {OR_SHAPE}, or a function of no arguments"
             if arrays:
                 why, todo = f"{why} besides", "give an array for each of its arguments"
             raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
@@ -201,9 +216,36 @@ class Called:
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]
-        made = of_function(lambda: self.function(*given), self.name, (self.function, given))
+        made = of_function(self._call(given), self.name, (self.function, given))
         guard: Any = Guarded(made, self.name) if self.name else made
         return guard  # type: ignore[no-any-return]
+
+    def _call(self, given: Sequence[Any]) -> Callable[[], Any]:
+        """The call itself; what a function by name raises there says what it was called with."""
+
+        def call() -> Any:
+            try:
+                return self.function(*given)
+            except (ProbeError, MemoryError):
+                raise
+            except Exception as error:
+                if not self.name or not given:
+                    raise
+                raise TargetError(self.name, "error", _why(error) + _called_with(given)) from None
+
+        return call
+
+
+def _called_with(given: Sequence[Any]) -> str:
+    """What a function was called with, and how a function of tensors is given instead."""
+    told = ", ".join(
+        f"{type(one).__name__} {str(one.dtype).rpartition('.')[2]} {list(one.shape)}"
+        for one in given
+    )
+    todo = "check --inputs or --shape"
+    if any(isinstance(one, np.ndarray) for one in given):
+        todo += "; a function of tensors begins with x = torch.from_numpy(x), or name the module"
+    return f" (called with {told}; {todo})"
 
 
 def _is_a(given: object, module: str, name: str) -> bool:
@@ -291,8 +333,11 @@ def guarded(call: Callable[[], Any], target: str) -> Any:
     except (ProbeError, KeyboardInterrupt, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise TargetError(target, "error", why) from None
+        raise TargetError(target, "error", _why(error)) from None
+
+
+def _why(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def of_function(

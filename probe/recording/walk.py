@@ -18,6 +18,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
+from probe.progress import span
 from probe.recording import own
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import (
@@ -313,7 +314,9 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
     for number, one in _at_hand(found, asked + behind):
         if time.monotonic() - begun > seconds and done:
             break
-        tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)})")
+        left = seconds - (time.monotonic() - begun)
+        until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
+        tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
         right, source = found.right, one
         if one.own:
             right, source = own.alone(one, found.left, found.right)

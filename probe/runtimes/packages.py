@@ -200,13 +200,16 @@ def answers(python: Path, version: str) -> bool:
     return (printed(str(python), "-E", "-c", code) or "").strip() == version
 
 
-def printed(*command: str) -> str | None:
-    """Returns what a command prints; None where it does not start, fails, or takes too long."""
+def printed(*command: str, failing: bool = False) -> str | None:
+    """Returns what a command prints; None where it does not start, fails, or takes too long.
+
+    ``failing``: what a command prints that fails is returned too.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if failing or done.returncode == 0 else None
 
 
 def missing(version: str) -> str:

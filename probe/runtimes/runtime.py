@@ -76,7 +76,8 @@ def version(name: str) -> str:
 
 
 def _ask(emulator: str | None, *words: str) -> str:
-    return (printed(emulator, *words) or "") if emulator else ""
+    """What an emulator prints; ``-cpu help`` of qemu 7.2 ends with status 1."""
+    return (printed(emulator, *words, failing=True) or "") if emulator else ""
 
 
 class Missing(Exception):

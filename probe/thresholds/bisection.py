@@ -18,6 +18,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
 from probe.launch import AnySession, open_session
+from probe.progress import VOICE
 from probe.runtimes import environments
 from probe.runtimes.environments import number
 from probe.runtimes.packages import RELEASED
@@ -134,6 +135,7 @@ class Question:
 
     ``what``: ``bits`` of all outputs at ``lengths``, ``order``: how each is added there, or
     ``stability``: which of the lengths differ from the longest. ``keep``: what is installed stays.
+    ``about``: how many releases the search is likely to ask; 0: not known. ``asked``: so far.
     """
 
     case: Case
@@ -143,15 +145,21 @@ class Question:
     store: Store | None = None
     keep: bool = True
     tell: Tell = field(default=lambda text: None)
+    about: int = 0
+    asked: int = 0
 
     def __call__(self, version: str) -> Step:
         """Installs the release where it is missing and asks it."""
         where = self.target.with_(version=version)
         here = installation.is_there(where)
-        self.tell(f"{where.text}: {'measuring' if here else 'installing and measuring'}")
+        self.asked += 1
+        doing = f"{'measuring' if here else 'installing and measuring'} {where.text}"
+        of = f" (release {self.asked} of about {self.about})" if self.about else ""
+        self.tell(doing + of)
         try:
-            installation.install(where)
-            seen, says = self._measured(where)
+            with VOICE.doing(doing + of):
+                installation.install(where)
+                seen, says = self._measured(where)
         except TargetError as error:
             return Step(version, None, why=error.why, installed=not here)
         finally:
@@ -240,4 +248,5 @@ def bisect(
     if what not in WHAT:
         raise InputError("what", what, "there is no such choice", f"use {' or '.join(WHAT)}")
     between = releases_between(left, right, releases)
-    return first_change(between, Question(case, left, lengths, what, store, keep, tell))
+    about = min(len(between), 2 + (len(between) - 1).bit_length())
+    return first_change(between, Question(case, left, lengths, what, store, keep, tell, about))

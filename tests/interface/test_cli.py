@@ -67,6 +67,14 @@ BAD = {
     "remedies --op conv1d": "kernel, lengths=(none): they are required",
     "remedies nine-layers": "lengths=(none): it is required; give --lengths",
     "order --op cnov1d --kernel 5 --length 9": "op=cnov1d: unknown; did you mean conv1d",
+    "order --op lineer": "op=lineer: unknown; did you mean linear? use one of",
+    "explain conv1d --kernel 5": "argument=conv1d: it is not expected; write --op conv1d",
+    "explain net.onnx --at 1": "another command: probe network net.onnx",
+    "explain pack.net:model --at 1": "another command: probe network pack.net:model",
+    "--target torch order --op sum": "option=--target: it precedes the command; options follow",
+    "order --op sum --length": "length=(none): it needs a value; see probe order --help",
+    "emulate --op sum --length 9": "out=(none): it is required; give --out FILE",
+    "explain --op conv1d --kernel 5 --vary batch --at 1 --against 8": "length=None: the length",
     "order --op sum --length 9 --dtype flaot32": "unknown; did you mean float32",
     "order --op sum --length 9 --operands cancle": "unknown; did you mean cancel? use one of",
     "order --op sum --length 9 --target tensorflw": "library; did you mean tensorflow? use one of",
@@ -137,6 +145,17 @@ def test_a_mistake_of_ours_is_one_line_too(capsys, monkeypatch):
     assert (status, out) == (shell.BROKEN, "") and err.count("\n") == 1
     assert "ZeroDivisionError" in err
     assert "Traceback" in ran(capsys, "order --op conv1d --kernel 5 --length 9 --verbose")[2]
+
+
+def test_the_default_target_is_not_all_there_is(monkeypatch, capsys):
+    lacks = lambda where: "it is not here" if where.name == "tensorflow" else None  # noqa: E731
+    monkeypatch.setattr("probe.target.unavailable", lacks)
+    command = "order --op sum --length 9".split()
+    assert shell.run(command) == 3
+    said = capsys.readouterr().err
+    assert "it is not here, or give --target with a library that is here: keras, torch" in said
+    assert shell.run([*command, "--target", "tensorflow"]) == 3
+    assert "or give --target" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["targets", "machine"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -51,6 +52,28 @@ def test_an_order_is_explained_and_shown_in_full(capsys):
     assert text.startswith("2 of 2 outputs differ, up to ") and ": order; replayed 2 of 2" in text
     assert "= the library's bits" in text and "← order" in text and "2 ───┴─┐" in text
     assert shell.run([*command.split(), "--fail-on", "differing"]) == 1
+
+
+def next_of(text):
+    """The commands that an explanation ends with, as words."""
+    lines = [line for line in text.splitlines() if line.startswith("next: probe ")]
+    return [shlex.split(line.removeprefix("next: probe "), comments=True) for line in lines]
+
+
+def test_the_next_commands_are_those_of_the_same_case(capsys):
+    assert shell.run(f"explain {CASE} --length 6 --against 20 --target {SWITCHES}".split()) == 0
+    text = capsys.readouterr().out
+    report, remedies = next_of(text)
+    assert report[0] == "reproduce" and report[-2:] == ["--out", "report"]
+    assert shell.run(["explain", *report[1:-2]]) == 0  # the same runs
+    assert capsys.readouterr().out == text
+    assert remedies[0] == "remedies" and "--length" not in remedies
+    assert remedies[remedies.index("--lengths") + 1] == "6,20"
+    dense = "explain --op dense --in-channels 9 --at 1 --against 3 --target reference"
+    assert shell.run(dense.split()) == 0
+    text = capsys.readouterr().out
+    assert " left: reference, batch 1\n" in text and "length" not in text
+    assert [words[0] for words in next_of(text)] == ["thresholds", "targets"]
 
 
 def test_length_says_the_same_as_at(capsys):

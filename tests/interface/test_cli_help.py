@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import probe
+from probe import errors
 from probe.cli import options, shell
 from probe.errors import InputError, TargetError, one_of
 from probe.printing import table
@@ -222,4 +223,29 @@ def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, caps
     assert (
         capsys.readouterr().err
         == "probe: package=jinja2: it is not installed; run pip install jinja2\n"
+    )
+
+
+def test_packages_that_every_command_needs_are_named_at_once():
+    """``pip install --no-deps`` brings none of them; without click nobody else could say it."""
+    code = (
+        "import sys; sys.modules |= {'click': None, 'rich': None}; import probe.cli as c; c.main()"
+    )
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    said = "probe: package=click: it is not installed; run pip install click rich\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_what_a_command_needs_and_is_missing_is_named_with_the_rest(monkeypatch, capsys):
+    def lacks():
+        raise ModuleNotFoundError("No module named 'rich'", name="rich")
+
+    here = errors.util.find_spec
+    away = ("rich", "pyarrow")
+    monkeypatch.setattr(errors.util, "find_spec", lambda one: None if one in away else here(one))
+    monkeypatch.setattr("probe.machine.facts", lacks)
+    assert shell.run(["machine"]) == 2
+    assert (
+        "package=rich: it is not installed; run pip install pyarrow rich" in capsys.readouterr().err
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 
 from probe import backends, target
 from probe.answers import doctor
 from probe.cli import shell
+from probe.cli.show import facts
 from probe.errors import TargetError
 
 
@@ -52,6 +54,42 @@ def test_a_command_is_printed_on_one_line(few, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "unavailable", lambda target: why)
     assert shell.run(["doctor"]) == 0
     assert capsys.readouterr().out.count("pip install onnx x\n") == 2
+
+
+def test_only_libraries_that_are_here_count_for_the_time_left(monkeypatch):
+    monkeypatch.setattr(backends, "names", lambda: ["torch", "numpy", "jax", "reference"])
+    lacks = lambda target: "not here" if target.name in ("torch", "jax") else None  # noqa: E731
+    monkeypatch.setattr(doctor, "unavailable", lacks)
+    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
+    told = []
+    doctor.examine(tell=lambda *given: told.append(given))
+    assert told == [(0, 2, "numpy"), (1, 2, "reference")]
+
+
+def test_packages_that_were_left_out_are_named_with_what_they_add(few, monkeypatch):
+    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
+    real = doctor.util.find_spec
+    lacking = ("xxhash", "duckdb")
+    monkeypatch.setattr(
+        doctor.util, "find_spec", lambda name: None if name in lacking else real(name)
+    )
+    found = by_part(doctor.examine())
+    assert found["xxhash"].command == "pip install xxhash" and "models" in found["xxhash"].adds
+    assert found["duckdb"].state == "missing" and "jinja2" not in found
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_pip_of_another_python_is_said(few, monkeypatch, tmp_path, capsys, same):
+    """Its packages would not be found: the hint says which Python has to install them."""
+    own = tmp_path / "own" / "python"
+    monkeypatch.setattr(doctor.sys, "executable", str(own))
+    pip = own.parent / "pip" if same else tmp_path / "other" / "pip"
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(pip))
+    assert doctor.other_pip() == (None if same else f"{own} -m pip")
+    lacking = doctor.Check("torch", "missing", "", "targets of torch", "pip install torch")
+    shown = facts.examined(doctor.Examined([lacking], {}, doctor.other_pip()))
+    Console(width=200).print(shown)
+    assert ("belongs to a different Python" in capsys.readouterr().out) is not same
 
 
 @pytest.mark.parametrize("replayed", [0, 14])

@@ -112,3 +112,44 @@ def test_bars_within_bars_are_drawn_on_one_terminal():
         time.sleep(0.25)
     assert "outer" in drawn.getvalue() and "within" in drawn.getvalue()
     assert "3/9" in drawn.getvalue() and "numpy" in drawn.getvalue()
+
+
+def test_what_is_begun_last_of_what_is_not_done_yet_is_said():
+    tell = progress.Reporter()
+    with progress.VOICE.within(tell), progress.VOICE.doing("revealing orders"):
+        first, second = (progress.VOICE.doing(f"starting {name}") for name in "ab")
+        first.__enter__()
+        with second:
+            assert tell.now == "starting b"
+            first.__exit__(None, None, None)  # another thread's work may end earlier
+            assert tell.now == "starting b"
+        assert tell.now == "revealing orders"
+    assert not tell.now
+
+
+def test_what_is_counted_far_below_a_command_has_a_time_left(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tell, lines = progress.Reporter(), []
+    with progress.VOICE.within(tell):
+        tell(0, 0, "opening the model")
+        now[0] += 60  # no part of the rate
+        for _ in progress.VOICE.counting([1, 2, 4, 8], "sizes"):
+            lines.append(tell.line("network"))
+            now[0] += 5
+    assert lines[2] == "network: 2 of 4, 0.2 a second, 10 s left: sizes"
+    assert tell.line("network") == "network: 1:20 min so far: opening the model"
+    assert list(progress.VOICE.counting([3], "sizes")) == [3]  # nobody listens
+
+
+def test_a_total_that_is_only_a_limit_is_said_to_be_one(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tell = progress.Reporter()
+    tell.limited = True
+    tell(0, 300, "dense")
+    now[0] += 10
+    tell(100, 300, "dense")
+    assert (
+        tell.line("shrink") == "shrink: 100 of at most 300, 10 a second, at most 20 s left: dense"
+    )

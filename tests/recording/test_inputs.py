@@ -45,6 +45,15 @@ def test_open_sizes_are_asked_for_by_name():
     assert inputs.generated(wide, "batch", 8, inputs.shapes_of(["8x3x16x24"]))
 
 
+def test_a_function_gets_an_array_of_each_shape_in_their_order():
+    found = inputs.generated((), "batch", 8, inputs.shapes_of(["8x3", "scale=8"]))
+    assert {name: one.shape for name, one in found.items()} == {"input0": (8, 3), "scale": (8,)}
+    assert all(one.dtype == np.float32 for one in found.values())
+    again = inputs.generated((), "batch", 8, inputs.shapes_of(["8x3"]), seed=1)["input0"]
+    assert not np.array_equal(again, found["input0"])
+    assert inputs.generated((), "batch", 8, {}) == {}
+
+
 @pytest.mark.parametrize("text", ["x", "x=3xa", "x=-1", "x="])
 def test_what_is_no_shape_is_said(text):
     with pytest.raises(InputError, match="it is not a shape; write name=1x3x224x224"):

@@ -151,3 +151,40 @@ def test_what_fails_later_or_ends_python_is_one_line(tmp_path, monkeypatch, name
     opened = subject.opened(f"twisted_:{name}")
     with pytest.raises(TargetError, match=why):
         opened.recorder({"x": np.ones(2, np.float32)}).record(lambda event: None)
+
+
+@pytest.mark.parametrize(
+    ("library", "module", "command"),
+    [
+        ("litert", "ai_edge_litert", "pip install ai-edge-litert"),
+        ("onnxruntime", "onnxruntime", "pip install onnx onnxruntime"),
+        ("opencv", "onnx", "pip install onnx"),
+        ("torch", "torch", "pip install torch"),
+    ],
+)
+def test_a_library_that_is_missing_is_named_as_pip_knows_it(library, module, command, monkeypatch):
+    def lacks(name):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(subject, "import_module", lacks)
+    with pytest.raises(InputError) as caught:
+        subject.recorders(library)
+    assert str(caught.value) == f"library={library}: {module} is not installed; run {command}"
+
+
+def test_what_is_no_file_of_a_model_says_what_it_is(tmp_path):
+    with pytest.raises(InputError, match="the folder has no saved_model.pb"):
+        subject.library_of(tmp_path)
+    (tmp_path / "net.py").touch()
+    with pytest.raises(InputError, match="as Python imports it: net:NAME"):
+        subject.library_of(tmp_path / "net.py")
+
+
+def test_a_call_that_fails_says_what_it_was_called_with(tmp_path, monkeypatch):
+    text = "def f(x):\n    raise TypeError('must be Tensor, not numpy.ndarray')\n"
+    (tmp_path / "of_tensors.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TargetError) as caught:
+        subject.opened("of_tensors:f").recorder({"x": X.astype(np.float32)})
+    assert "called with ndarray float32 [2, 8]; check --inputs" in str(caught.value)
+    assert "torch.from_numpy(x), or name the module" in str(caught.value)

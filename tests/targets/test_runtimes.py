@@ -147,7 +147,7 @@ def test_a_release_runs_on_its_environments_interpreter():
 
 QEMU = """case "$*" in
 *help*) printf 'Available CPUs:\\nx86 Haswell  (alias)\\nx86 Nehalem-v1  Intel Core i7\\n'
- printf '\\nRecognized CPUID flags:\\n  3dnow avx\\n';;
+ printf '\\nRecognized CPUID flags:\\n  3dnow avx\\n'; exit 1;;
 *version*) echo 'qemu-x86_64 version 7.2.22 (Debian)';;
 esac"""
 

@@ -58,8 +58,13 @@ MOST = 5
 """Summations that are written out for a side."""
 
 
-def explanation(found: Comparison, evidence: Evidence | None, width: int) -> RenderableType:
-    """Returns everything ``probe explain`` says of two runs."""
+def explanation(
+    found: Comparison,
+    evidence: Evidence | None,
+    width: int,
+    after: Sequence[tuple[str, str]] = (),
+) -> RenderableType:
+    """Returns everything ``probe explain`` says of two runs; ``after``: commands, what they do."""
     parts: list[RenderableType] = [headline(found), _sides(found)]
     if found.causes:
         parts += ["", causes_table(found.causes)]
@@ -69,6 +74,9 @@ def explanation(found: Comparison, evidence: Evidence | None, width: int) -> Ren
     parts += list(_kernels(found.kernels))
     if evidence is not None:
         parts += ["", *example(evidence, width)]
+    parts += [""] * bool(after)
+    for command, what in after:  # one line, however long, to be copied
+        parts.append(Text(f"next: {command}  # {what}", no_wrap=True, overflow="ignore"))
     return Group(*parts)
 
 
@@ -100,28 +108,31 @@ def headline(found: Comparison) -> Text:
 def _sides(found: Comparison) -> Text:
     """Returns both targets, with the length, and whatever else sets the sides apart."""
     sides = found.left, found.right
-    told = [
-        {
-            "length": str(side.case.length),
-            "batch": str(side.case.batch),
-            "filters": str(side.case.filters),
-            "padding": side.case.padding_text,
-            "calls": "1" if side.case.split is None else "2, added",
-            "layout": side.case.layout,
-        }
-        for side in sides
-    ]
-    shown = [
-        "length",
-        *(key for key in told[0] if key != "length" and told[0][key] != told[1][key]),
-    ]
     case = found.left.case
     if case.layout != found.right.case.layout:
         case = case.with_(layout=CONTIGUOUS)
     text = Text(case.with_(length=None).label)
-    for name, side, words in zip((" left", "right"), sides, told, strict=True):
-        text.append(f"\n{name}: {side.target.text}, {', '.join(f'{k} {words[k]}' for k in shown)}")
+    for name, side in zip((" left", "right"), sides, strict=True):
+        text.append(f"\n{name}: {side.target.text}, {', '.join(_sizes(side, *sides))}")
     return text
+
+
+def _sizes(side: Run, left: Run, right: Run) -> list[str]:
+    """Returns a side's length (of an operation without one its batch), and what sets it apart."""
+    told, *both = (
+        {
+            "length": str(case.length),
+            "batch": str(case.batch),
+            "filters": str(case.filters),
+            "padding": case.padding_text,
+            "calls": "1" if case.split is None else "2, added",
+            "layout": case.layout,
+        }
+        for case in (side.case, left.case, right.case)
+    )
+    always = "length" if side.case.spatial_rank else "batch"
+    apart = [key for key in told if key != always and both[0][key] != both[1][key]]
+    return [f"{key} {told[key]}" for key in (always, *apart)]
 
 
 def _certified(found: Comparison) -> Iterator[Text]:
@@ -195,7 +206,8 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
     if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
         yield _products(left)
     reads = found.cause == "window"
-    sides = [_added("left", left, reads), _added("right", right, reads)]
+    runs = left.side, right.side
+    sides = [_added("left", left, reads, runs), _added("right", right, reads, runs)]
     if width >= WIDE:
         both = Table.grid(padding=(0, 3))
         both.add_row(*sides)
@@ -214,10 +226,9 @@ def _products(side: Added) -> RenderableType:
     return rows
 
 
-def _added(name: str, side: Added, reads: bool) -> RenderableType:
-    lines: list[RenderableType] = [
-        Text(f"\n{name}: {side.side.target.text}, length {side.side.case.length}", "bold")
-    ]
+def _added(name: str, side: Added, reads: bool, runs: tuple[Run, Run]) -> RenderableType:
+    sizes = ", ".join(_sizes(side.side, *runs))
+    lines: list[RenderableType] = [Text(f"\n{name}: {side.side.target.text}, {sizes}", "bold")]
     if reads and side.reads is not None:
         lines.append(Text(f"reads {orders.reads(side.side.case, np.array(side.reads))}"))
     if side.summation is None:

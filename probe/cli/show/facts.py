@@ -86,6 +86,9 @@ def examined(found: Examined) -> RenderableType:
         state = Text(one.state, colours[one.state])
         rows.add_row(state, one.part, one.said, one.adds or "", one.command or "")
     parts: list[RenderableType] = [rows, ""]
+    if found.pip and any((one.command or "").startswith("pip ") for one in found.checks):
+        told = f"pip on PATH belongs to a different Python: for pip type {found.pip}"
+        parts += [Text(told, "yellow", no_wrap=True, overflow="ignore"), ""]
     if found.variables:
         set_here = table("variable that changes bits", "value", "what it decides")
         for name, value in found.variables.items():
