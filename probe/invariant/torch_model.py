@@ -116,17 +116,25 @@ def made(
     parts = tuple(model.modules())
     if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
         kept.notes.append(FAST)
+    if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
+        keeper.leave("complex weights", COMPLEX)
     found = copy.copy(model)
     inner, functions = model.forward, Functions(Operators(keeper))
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if True in [part.training for part in parts]:
             require_evaluation(model)
+        keeper.calls.begin(*_given(args, kwargs))
+        if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
+            keeper.leave("complex inputs", COMPLEX)
         if torch.is_grad_enabled():
             with torch.no_grad(), functions:
-                return inner(*args, **kwargs)
-        with functions:
-            return inner(*args, **kwargs)
+                y = inner(*args, **kwargs)
+        else:
+            with functions:
+                y = inner(*args, **kwargs)
+        keeper.calls.end()
+        return y
 
     found.forward = Uncompiled(forward)
     if example is not None:
@@ -134,6 +142,18 @@ def made(
     return found, keeper.report
 
 
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
+    """The shapes of what a model is called with, without the batch, and the batch; None, 0: they
+    have no batch in common."""
+    every = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    batches = {one.shape[0] if one.dim() else 0 for one in every}
+    if len(batches) != 1:
+        return None, 0
+    shapes = tuple((one.shape[1:], one.dtype) for one in every)
+    return (torch.get_num_threads(), shapes), batches.pop()
+
+
+COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
 
 

@@ -9,6 +9,7 @@ import pytest
 from probe import floats, stable, ulp
 from probe.errors import InputError
 from probe.invariant.classes import Entry, Sizes, digest
+from probe.invariant.report import NotInvariant
 from probe.invariant.telling import products
 
 
@@ -309,6 +310,78 @@ def test_a_sum_over_the_batch_is_not_called_invariant(torch):
 
     _, report = stable.invariant(Centred().eval(), example=torch.randn(4, 3))
     assert any("mean" in name for name in report.left)
+
+
+@pytest.mark.parametrize("form", ["columns", "inside", "groups"])
+def test_an_operation_whose_shape_has_the_batch_is_reported_and_refused(torch, form):
+    weight = torch.nn.Parameter(torch.randn(12, 6))
+
+    class Turned(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, x):
+            if form == "columns":
+                return (self.weight @ x.T).T
+            if form == "inside":
+                return x.T.contiguous().reshape(2, 3, -1).sum(1).T
+            groups = x.reshape(1, -1, 1), self.weight[:, :, None].repeat(len(x), 1, 1)
+            return torch.nn.functional.conv1d(*groups, groups=len(x)).view(len(x), -1)
+
+    x = torch.randn(9, 6)
+    model, report = stable.invariant(Turned().eval(), sizes=(1, 8))
+    model(x[:8])
+    for count in (8, 5, 9):
+        model(x[:count])
+    (told,) = report.left.values()
+    assert "the batch is a part of its shape" in told
+    strict, _ = stable.invariant(Turned().eval(), sizes=(1, 8), strict=True)
+    strict(x[:8])
+    with pytest.raises(NotInvariant, match="the batch is a part of its shape"):
+        strict(x[:1])
+
+
+def test_sums_into_places_and_complex_numbers_are_not_called_exact(torch):
+    class Sums(torch.nn.Module):
+        def forward(self, x, add):
+            places = torch.arange(len(x))[:, None].expand_as(x), torch.arange(x.shape[1]) % 2
+            return torch.index_put(x.new_zeros(len(x), 2), places, x, accumulate=add)
+
+    model, report = stable.invariant(Sums().eval())
+    model(torch.randn(4, 6), False)
+    assert report.complete
+    model(torch.randn(4, 6), True)
+    assert [one.split()[0] for one in report.left] == ["index_put"]
+    linear = torch.nn.Linear(3, 4, dtype=torch.complex64).eval()
+    model, report = stable.invariant(linear)
+    x = torch.randn(2, 3, dtype=torch.complex64)
+    assert torch.equal(model(x), linear(x))
+    assert {one.partition(" of ")[0] for one in report.left} >= {
+        "complex weights",
+        "complex inputs",
+    }
+
+
+def test_one_shape_is_named_for_all_batches_of_what_is_left(torch):
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return torch.lgamma(x), torch.lgamma(x[:, :2])
+
+    model, report = stable.invariant(Odd().eval())
+    for count in range(1, 6):
+        model(torch.rand(count, 7))
+    assert list(report.left) == ["lgamma of 1x7", "lgamma of 1x2"]
+
+
+def test_functions_have_a_class_where_few_samples_are_named(torch):
+    """A vector is longer than the samples: it is elements that are counted."""
+    model, report = stable.invariant(torch.nn.Sigmoid().eval(), sizes=range(1, 5))
+    x = torch.randn(13, 33)
+    every = model(x)
+    assert report.complete and all(
+        torch.equal(model(x[row : row + 1]), every[row : row + 1]) for row in range(13)
+    )
 
 
 def test_training_is_refused(torch):
