@@ -11,12 +11,15 @@ import torch
 import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.table import Table
+from probe.invariant.torch_calls import FORMATS, container
 from probe.invariant.torch_operations import Operators
 
 PLAIN = frozenset(
@@ -138,7 +141,10 @@ def made(
 
     found.forward = Uncompiled(forward)
     if example is not None:
-        found(*(example if isinstance(example, tuple) else (example,)))
+        given = example if isinstance(example, tuple) else (example,)
+        y = found(*given)
+        if like == "largest" and _is_largest(keeper, given):
+            _note_native(keeper, model, given, y)
     return found, keeper.report
 
 
@@ -151,6 +157,33 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
         return None, 0
     shapes = tuple((one.shape[1:], one.dtype) for one in every)
     return (torch.get_num_threads(), shapes), batches.pop()
+
+
+def _is_largest(keeper: Keeper, given: tuple[Any, ...]) -> bool:
+    """Whether these inputs have the sizes whose bits are kept: the largest batch, and length."""
+    shapes, batch = _given(given, {})
+    lengths = "length" in keeper.table.sizes
+    return batch == keeper.batch and (
+        not lengths or any(keeper.length in shape for shape, _ in shapes[1])
+    )
+
+
+def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> None:
+    """Runs the unchanged model, and notes how many of its numbers have other bits than ``y``."""
+    with torch.no_grad():
+        native = model(*given)
+    total = apart = 0
+    for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
+        kind = getattr(theirs, "dtype", None)
+        if kind in FORMATS and ours.dtype is kind and ours.shape == theirs.shape:
+            (there, name), (here, _) = container(theirs), container(ours)
+            apart += int(ulp.apart(here, there, name).sum())
+            total += theirs.numel()
+    if apart:
+        keeper.table.notes.append(
+            f"at the largest size {apart:,} of {total:,} numbers of the example differ from the "
+            "unchanged model's, whose bits depend on the place or the layout even there"
+        )
 
 
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"

@@ -363,6 +363,27 @@ def test_sums_into_places_and_complex_numbers_are_not_called_exact(torch):
     }
 
 
+def test_bits_that_the_unchanged_model_has_not_are_noted(torch):
+    """Samples of a batch one by one: the class of a convolution is that of the whole batch."""
+    torch.manual_seed(3)
+    conv = torch.nn.Conv1d(6, 9, 3).eval()
+
+    class Apart(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = conv
+
+        def forward(self, x):
+            return torch.stack([self.conv(one) for one in x])
+
+    x = torch.randn(16, 6, 40)
+    for module in (Apart().eval(), conv):
+        model, report = stable.invariant(module, sizes=(1, 16), example=x)
+        same = torch.equal(model(x), module(x))
+        assert same != any("numbers of the example differ" in one for one in report.table.notes)
+    assert same
+
+
 def test_one_shape_is_named_for_all_batches_of_what_is_left(torch):
     class Odd(torch.nn.Module):
         def forward(self, x):
