@@ -127,6 +127,9 @@ def made(
     def forward(*args: Any, **kwargs: Any) -> Any:
         if True in [part.training for part in parts]:
             require_evaluation(model)
+        if torch.is_autocast_enabled("cpu"):
+            todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
+            raise InputError("model", type(model).__name__, AUTOCAST, todo)
         keeper.calls.begin(*_given(args, kwargs))
         if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
             keeper.leave("complex inputs", COMPLEX)
@@ -186,6 +189,7 @@ def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> 
         )
 
 
+AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
 COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
 
@@ -193,6 +197,10 @@ COMPILED = "the invariant mode runs operation by operation: fused, their bits wo
 def require_uncompiled(model: Any) -> None:
     """InputError for a model with a part that is compiled: that is one program, not operations."""
     for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            why = f"{name or 'it'} is TorchScript, whose operations are run where nothing sees them"
+            todo = "give the model before torch.jit.script or torch.jit.trace"
+            raise InputError("model", type(model).__name__, why, todo)
         compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
         if compiled or hasattr(part, "_orig_mod"):
             why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"

@@ -455,6 +455,7 @@ def test_sums_are_certified_when_asked(torch):
     [
         ({"like": "fastest"}, "like=fastest"),
         ({"sizes": [0]}, "whole numbers"),
+        ({"sizes": 8}, "several sizes"),
         ({"sizes": {"width": [3]}}, "sizes=width"),
     ],
 )
@@ -476,6 +477,21 @@ def test_compiling_an_invariant_model_leaves_its_bits(torch):
     whole, compiled = model(x), torch.compile(model, backend="eager")
     assert differing(torch, compiled(x), whole) == 0
     assert differing(torch, compiled(x[3:4]), whole[3:4]) == 0
+
+
+def test_what_is_run_unseen_is_one_line(torch):
+    """TorchScript's operations, and formats that autocast changes."""
+    linear = torch.nn.Linear(3, 4).eval()
+    for module in (torch.jit.script(linear), torch.nn.Sequential(torch.jit.script(linear)).eval()):
+        with pytest.raises(InputError, match="is TorchScript") as caught:
+            stable.invariant(module)
+        assert "\n" not in str(caught.value)
+    model, _ = stable.invariant(linear)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(InputError, match="autocast changes formats"),
+    ):
+        model(torch.zeros(2, 3))
 
 
 def test_a_model_with_a_compiled_part_is_one_line(torch):
