@@ -207,6 +207,17 @@ def test_a_scalar_and_what_finds_nothing_are_compared() -> None:
     assert probe.first_difference(lambda: run(Y[:1]), lambda: run(Y)).verdict != "differs"
 
 
+@pytest.mark.parametrize(("axis", "start", "places"), [(3, 0, 0), (3, 4, 0), (2, 4, 0), (2, 0, 48)])
+def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int, places: int) -> None:
+    """They count through the whole input: rows of another width begin elsewhere."""
+    x = torch.randn(2, 3, 8, 8, generator=G)
+    part = x.narrow(axis, start, 4)
+    found = probe.first_difference(lambda: F.max_pool2d(part, 2), lambda: F.max_pool2d(x, 2))
+    assert found.found.first is None and found.verdict == "equal"
+    (pool,) = (one for one in found.found.operations if "max_pool" in one.op)
+    assert [one.compared for one in pool.gives] == [48, places]
+
+
 def test_inference_mode_and_random_numbers() -> None:
     def run() -> torch.Tensor:
         with torch.inference_mode():
