@@ -215,7 +215,7 @@ def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int, p
     found = probe.first_difference(lambda: F.max_pool2d(part, 2), lambda: F.max_pool2d(x, 2))
     assert found.found.first is None and found.verdict == "equal"
     (pool,) = (one for one in found.found.operations if "max_pool" in one.op)
-    assert [one.compared for one in pool.gives] == [48, places]
+    assert pool.gives[0].compared == 48 and pool.gives[1].compared <= places
 
 
 def test_inference_mode_and_random_numbers() -> None:
