@@ -288,7 +288,9 @@ def _sides(found: Walk, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
     if mine is None or other is None:
         return None
     both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
-    return both if _rows(one.selection, mine.ndim) else (both[0][:, None], both[1][:, None])
+    if _rows(one.selection, mine.ndim):
+        return both
+    return np.atleast_1d(both[0])[:, None], np.atleast_1d(both[1])[:, None]
 
 
 def _rows(chosen: Selection, rank: int) -> bool:

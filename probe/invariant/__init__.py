@@ -108,6 +108,8 @@ def _sizes(given: Iterable[int] | Mapping[str, Iterable[int]]) -> dict[str, tupl
     for name, values in named.items():
         if name not in ("batch", "length"):
             raise InputError("sizes", name, "no axis has this name", "use batch, length")
+        if not isinstance(values, Iterable):
+            raise InputError("sizes", values, f"{name} takes several sizes", "use [1, 32]")
         numbers = tuple(sorted(set(values)))
         if not numbers or any(not isinstance(one, int) or one < 1 for one in numbers):
             raise InputError("sizes", list(numbers), f"{name} takes whole numbers from 1 up")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -13,6 +14,11 @@ from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, anew
 
 ASKED = 6  # operations whose telling operands are kept
+PLACES = 4096  # elements at which a function's class is chosen: few have no vector body
+BOUND = (
+    "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
+    "class"
+)
 
 
 class Rows(Operation, Protocol):
@@ -65,6 +71,32 @@ class Known:
         return self.run(plan, samples, parameters)
 
 
+class Calls:
+    """With which batches a model was called. An operation that is new at a second batch, where all
+    else is the same, has the batch in its shape: each batch would have a class of its own."""
+
+    def __init__(self) -> None:
+        self._done: dict[Any, set[int]] = {}
+        self._now = threading.local()
+
+    def begin(self, shapes: Any, batch: int) -> None:
+        """A call starts. ``shapes``: of all that is given, without the batch; None: not known."""
+        self._now.call = shapes, batch
+
+    def end(self) -> None:
+        """The call has ended well."""
+        shapes, batch = self._now.call
+        if shapes is not None and batch not in (there := self._done.setdefault(shapes, set())):
+            there.add(batch)
+
+    @property
+    def another_batch(self) -> bool:
+        """Whether this call differs from one that has ended in its batch alone."""
+        shapes, batch = getattr(self._now, "call", (None, 0))
+        there = self._done.get(shapes, set())
+        return bool(there) and batch not in there
+
+
 def _named(operation: Rows, threads: int) -> str:
     return f"{operation.key} with threads={threads}"
 
@@ -75,6 +107,7 @@ class Keeper:
     def __init__(self, table: Table, strict: bool, library: Library) -> None:
         self.table, self.strict, self.report = table, strict, Report(table)
         self.library = library
+        self.calls = Calls()
         self.threads = table.threads
         self.lock = threading.RLock()
         self.length = max(table.sizes.get("length", (1,)))
@@ -82,15 +115,33 @@ class Keeper:
         self._asked: OrderedDict[str, Rows] = OrderedDict()
         self._settled: set[tuple[str, int]] = set()
         self._own: list[Entry] = []
+        self._named: dict[str, str] = {}
+        self._placed: set[str] = set()
 
-    def leave(self, operation: str, why: str) -> None:
-        """Notes an operation that runs as it is. NotInvariant with ``strict``."""
+    def leave(self, operation: str, why: str, kind: str = "") -> None:
+        """Notes an operation that runs as it is. NotInvariant with ``strict``.
+
+        ``kind``: the same for shapes of which one is named for all: those of several batches.
+        """
         if self.strict:
             raise NotInvariant(operation, why)
-        self.report.left.setdefault(operation, why)
+        if self._named.setdefault(kind or operation, operation) == operation:
+            self.report.left.setdefault(operation, why)
+
+    def by_place(self, operation: str) -> None:
+        """Notes a function some of whose places have other bits where the library runs it as it
+        is: at the largest size too."""
+        if self.table.like == "largest" and operation not in self._placed:
+            self._placed.add(operation)
+            self.table.notes.append(
+                f"{operation}: as it is, some places of a call get different bits; those of whole "
+                "vectors are kept"
+            )
 
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
+        if self.calls.another_batch:
+            self.leave(operation.key, BOUND, re.sub(r"\d+", "n", operation.key))
         with self.lock:
             threads = self.library.threads()
             there = operation.key in self.table.entries
@@ -179,12 +230,15 @@ class Keeper:
     def _wanted(self, axis: str, each: int) -> tuple[int, str, list[int]]:
         """The largest size, which class, and the sizes that count for the cheapest.
 
-        ``axis``: ``batch``, ``length``, or ``rows``: of the samples of a batch and their lengths.
+        ``axis``: ``batch``, ``length``, ``place`` (of elements), or ``rows``: of the samples of a
+        batch and their lengths.
         ``each``: so many are of one sample; of rows where no lengths are given.
         """
         batches, lengths = self.table.sizes["batch"], self.table.sizes.get("length", (each,))
         if axis == "length":
             return self.length, "largest", []
+        if axis == "place":
+            return max(self.batch, PLACES), "largest", []
         if axis == "batch":
             return self.batch * each, self.table.like, [batch * each for batch in batches]
         wanted = {batch * length for batch in batches for length in lengths}

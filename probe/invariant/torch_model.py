@@ -11,12 +11,15 @@ import torch
 import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.table import Table
+from probe.invariant.torch_calls import FORMATS, container
 from probe.invariant.torch_operations import Operators
 
 PLAIN = frozenset(
@@ -116,30 +119,88 @@ def made(
     parts = tuple(model.modules())
     if any(isinstance(part, FUSED) for part in parts) and FAST not in kept.notes:
         kept.notes.append(FAST)
+    if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
+        keeper.leave("complex weights", COMPLEX)
     found = copy.copy(model)
     inner, functions = model.forward, Functions(Operators(keeper))
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if True in [part.training for part in parts]:
             require_evaluation(model)
+        if torch.is_autocast_enabled("cpu"):
+            todo = "leave torch.autocast, and give model.to(torch.bfloat16)"
+            raise InputError("model", type(model).__name__, AUTOCAST, todo)
+        keeper.calls.begin(*_given(args, kwargs))
+        if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
+            keeper.leave("complex inputs", COMPLEX)
         if torch.is_grad_enabled():
             with torch.no_grad(), functions:
-                return inner(*args, **kwargs)
-        with functions:
-            return inner(*args, **kwargs)
+                y = inner(*args, **kwargs)
+        else:
+            with functions:
+                y = inner(*args, **kwargs)
+        keeper.calls.end()
+        return y
 
     found.forward = Uncompiled(forward)
     if example is not None:
-        found(*(example if isinstance(example, tuple) else (example,)))
+        given = example if isinstance(example, tuple) else (example,)
+        y = found(*given)
+        if like == "largest" and _is_largest(keeper, given):
+            _note_native(keeper, model, given, y)
     return found, keeper.report
 
 
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
+    """The shapes of what a model is called with, without the batch, and the batch; None, 0: they
+    have no batch in common."""
+    every = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    batches = {one.shape[0] if one.dim() else 0 for one in every}
+    if len(batches) != 1:
+        return None, 0
+    shapes = tuple((one.shape[1:], one.dtype) for one in every)
+    return (torch.get_num_threads(), shapes), batches.pop()
+
+
+def _is_largest(keeper: Keeper, given: tuple[Any, ...]) -> bool:
+    """Whether these inputs have the sizes whose bits are kept: the largest batch, and length."""
+    shapes, batch = _given(given, {})
+    lengths = "length" in keeper.table.sizes
+    return batch == keeper.batch and (
+        not lengths or any(keeper.length in shape for shape, _ in shapes[1])
+    )
+
+
+def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> None:
+    """Runs the unchanged model, and notes how many of its numbers have other bits than ``y``."""
+    with torch.no_grad():
+        native = model(*given)
+    total = apart = 0
+    for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
+        kind = getattr(theirs, "dtype", None)
+        if kind in FORMATS and ours.dtype is kind and ours.shape == theirs.shape:
+            (there, name), (here, _) = container(theirs), container(ours)
+            apart += int(ulp.apart(here, there, name).sum())
+            total += theirs.numel()
+    if apart:
+        keeper.table.notes.append(
+            f"at the largest size {apart:,} of {total:,} numbers of the example differ from the "
+            "unchanged model's, whose bits depend on the place or the layout even there"
+        )
+
+
+AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"
+COMPLEX = "products and quotients of complex numbers depend on the place in a vector"
 COMPILED = "the invariant mode runs operation by operation: fused, their bits would be different"
 
 
 def require_uncompiled(model: Any) -> None:
     """InputError for a model with a part that is compiled: that is one program, not operations."""
     for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            why = f"{name or 'it'} is TorchScript, whose operations are run where nothing sees them"
+            todo = "give the model before torch.jit.script or torch.jit.trace"
+            raise InputError("model", type(model).__name__, why, todo)
         compiled = part is not model and getattr(part, "_compiled_call_impl", None) is not None
         if compiled or hasattr(part, "_orig_mod"):
             why = f"{name or 'it'} is compiled, and a compiled program has bits of its own"

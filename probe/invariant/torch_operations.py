@@ -38,10 +38,14 @@ EXACT = frozenset(
     "lift_fresh as_strided narrow diagonal sort topk reciprocal threshold unfold im2col "
     "pixel_shuffle channel_shuffle upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d lift squeeze_ native_dropout_none nonzero masked_select index_put "
-    "slice_scatter select_scatter expand_copy view_copy permute_copy equal is_same_size "
-    "sym_size sym_numel sym_stride set_ resize_ result_type".split()
+    "unsafe_split unsafe_chunk unsafe_split_with_sizes slice_scatter select_scatter expand_copy "
+    "view_copy permute_copy equal is_same_size sym_size sym_numel sym_stride set_ resize_ "
+    "result_type".split()
 )
-"""ATen's operations that move elements or round once: IEEE 754 leaves no choice, at any place."""
+"""ATen's operations that move elements or round once: IEEE 754 leaves no choice, at any place.
+
+Of real numbers; ``index_put`` where it doesn't accumulate. Products and quotients of complex
+numbers round more than once."""
 
 OF_ZEROS = frozenset("maximum minimum max min amax amin fmax fmin".split())
 """Which of +0 and -0 they give depends on the place in a vector: their zeros are made +0."""
@@ -98,20 +102,21 @@ class Operators:
         base = name.rstrip("_") if not name.startswith("__") else name
         if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
             return _positive_zeros(func(*args, **kwargs))
-        if base in EXACT or not _floating(args, kwargs):
+        adds = base == "index_put" and True in (*args[3:], kwargs.get("accumulate"))
+        if (base in EXACT and not adds) or not _floating(args, kwargs):
             return func(*args, **kwargs)
         if base in ONCE_WITH_ALPHA and kwargs.get("alpha", 1) == 1 and len(args) < 3:
             return func(*args, **kwargs)
         found: Any = NotImplemented
         if base in BY_PLACE and isinstance(args[0], torch.Tensor):
             found = self._by_place(func, args, kwargs)
-        elif name in self.own:
+        elif name in self.own and not any(map(torch.is_complex, filter(torch.is_tensor, args))):
             found = self.own[name](func, *args, **kwargs)
         elif base in OF_SAMPLES or base in REDUCTIONS:
             found = self._of_samples(func, args, kwargs, base in REDUCTIONS)
         if found is NotImplemented:
             why = "it is not known whether its bits depend on batch, length or place"
-            self.keeper.leave(f"{name} of {_shapes(args)}", why)
+            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
             return func(*args, **kwargs)
         if name.endswith("_") and not name.startswith("_"):
             return args[0].copy_(found)
@@ -398,9 +403,13 @@ class Operators:
 
         packet = getattr(torch.ops.aten, base)
         there = "out" in packet.overloads() and func._overloadname == "default"
-        known = self._known((base, tuple(rest), x.dtype), make)
+        known = self._known((base, tuple(rest), x.dtype), make, "place")
         flat = x.contiguous().view(-1)
-        return known((flat,)).view(x.shape)
+        y = known((flat,)).view(x.shape)
+        plan = known.plans.get(len(flat))
+        if plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
+            self.keeper.by_place(known.run.operation.key)
+        return y
 
     # attention
 
@@ -515,6 +524,11 @@ def _keeps_first(func: Any, rank: int, args: Tensors, kwargs: dict[str, Any]) ->
     axes: Any = given.get("dim")
     axes = [axes] if isinstance(axes, int) else axes or ()
     return len(axes) > 0 and all(axis % rank for axis in axes)
+
+
+def _samples(args: Tensors) -> list[Any]:
+    """The shapes without the first axis: the same for every batch."""
+    return [tuple(one.shape[1:]) for one in args if isinstance(one, torch.Tensor)]
 
 
 def _shapes(args: Tensors) -> str:

@@ -174,6 +174,13 @@ class _Values:
             self.live[id(value)] = known = weakref.ref(value), self.count
         return known[1]
 
+    def either(self, args: Sequence[Any]) -> bool:
+        """Whether any of two factors could be the weight: nothing has named or computed the first,
+        as where ``vmap`` puts the input second. Both are inputs then, if they are small."""
+        first, *rest = args
+        unknown = id(first) not in self.named and id(first) not in self.live
+        return unknown and bool(rest) and small(np.shape(rest[0]))
+
     def seen(self, value: Any, weight: bool = False) -> Seen:
         """The value as the contract has it; ``weight``: one where nothing else is known."""
         role, name = self.named.get(id(value), (INPUT, ""))
@@ -247,7 +254,7 @@ class _Trace(Base):  # type: ignore[misc]
             return self._program(primitive, args, params)
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives = list(found) if primitive.multiple_results else [found]
-        weighs = primitive.name in WEIGHING
+        weighs = primitive.name in WEIGHING and not self.values.either(args)
         reads = [self.values.seen(one, weighs and n == 1) for n, one in enumerate(args)]
         told = self._told(
             primitive, params, args, reads, lambda value: _own(primitive, params, args, value)
@@ -275,6 +282,7 @@ class _Trace(Base):  # type: ignore[misc]
         gives, within = list(found), inner(primitive, params)
         one, behind, text, _ = self._looked_into(primitive, params, within, len(args))
         weighs = one is not None and one.primitive.name in WEIGHING
+        weighs = weighs and not self.values.either(args)
         reads = [
             self.values.seen(value, weighs and n == 1) for n, value in enumerate((*args, *behind))
         ]

@@ -37,6 +37,16 @@ DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32,
 """Types of numbers that NumPy has as they lie in memory."""
 
 
+BYTES = {
+    kind
+    for name in dir(torch)
+    if "float8" in name or "float4" in name
+    for kind in [getattr(torch, name)]
+    if isinstance(kind, torch.dtype)
+}
+"""Types of numbers that NumPy has not: their bits are compared, as bytes."""
+
+
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's bits as a container array, a view of them where there can be one."""
     direct = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
@@ -56,6 +66,8 @@ def array(tensor: torch.Tensor) -> np.ndarray:
             if plain.dim()
             else plain.reshape(1).view(torch.uint16).numpy().reshape(())
         )
+    if plain.dtype in BYTES:
+        return plain.contiguous().reshape(-1).view(torch.uint8).numpy().reshape(plain.shape)
     return plain.numpy()
 
 
@@ -97,7 +109,7 @@ def dtype(tensor: torch.Tensor) -> str:
 
 @cache
 def _named(kind: torch.dtype) -> str:
-    return str(kind).removeprefix("torch.")
+    return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
 
 
 class Slot(NamedTuple):
@@ -126,6 +138,8 @@ def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
     if slot.dtype == torch.bfloat16 and plain.dtype == np.uint16:
         values = torch.from_numpy(plain.copy()).view(torch.bfloat16)
+    elif slot.dtype in BYTES:
+        return torch.from_numpy(plain.copy()).view(slot.dtype).to(slot.device)
     else:
         values = torch.from_numpy(plain.copy()).to(slot.dtype)
     strides = slot.strides

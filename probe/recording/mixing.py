@@ -71,10 +71,17 @@ def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
     """Returns the names of axes from those that each operand's axis has there, None where none.
 
     One name where all agree. Where a name stands at two axes, as in an outer product of a value
-    with itself, each operand's place counts too.
+    with itself, or in what merged axes give back when they are split, each operand's place counts
+    too.
     """
     sets = [frozenset(name for name in names if name is not None) for names in met]
-    apart = sum(map(len, sets)) == len(frozenset().union(*sets))
+    apart = not any(
+        _meet(one, two)
+        for n, names in enumerate(sets)
+        for others in sets[:n]
+        for one in names
+        for two in others
+    )
     found: list[Name] = []
     for names, every in zip(met, sets, strict=True):
         if apart and len(every) == 1:
@@ -82,6 +89,31 @@ def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
         else:
             found.append(("met", *sorted(map(hashed, every))) if apart else ("met", hashed(names)))
     return found
+
+
+def _meet(one: Name, two: Name) -> bool:
+    """Whether two axes have, or may get where they are split or merged, the same name."""
+    return any(_same(a, b) for a in _components(one) for b in _components(two))
+
+
+def _components(name: Name) -> Sequence[Name]:
+    """What a name gives when its axis is split."""
+    if isinstance(name, tuple) and name[0] == "merged":
+        return [part for each in name[2:] for part in _components(each)]  # type: ignore[arg-type]
+    return [name]
+
+
+def _same(one: Name, two: Name) -> bool:
+    wholes, numbers = [], []
+    for name in (one, two):
+        parted = isinstance(name, tuple) and name[0] == "part"
+        wholes.append(name[1:3] if parted else (name, ()))  # type: ignore[index]
+        numbers.append(name[3] if parted else None)  # type: ignore[index, misc]
+    if wholes[0] == wholes[1]:  # two parts of one axis are apart
+        return numbers[0] == numbers[1]
+    if not wholes[0][1] and not wholes[1][1]:
+        return False
+    return _meet(*(whole for whole, _ in wholes))  # type: ignore[arg-type, misc]
 
 
 def hashed(name: object) -> int:

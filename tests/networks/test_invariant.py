@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from probe import floats, stable, ulp
 from probe.errors import InputError
 from probe.invariant.classes import Entry, Sizes, digest
+from probe.invariant.report import NotInvariant
 from probe.invariant.telling import products
 
 
@@ -311,6 +313,99 @@ def test_a_sum_over_the_batch_is_not_called_invariant(torch):
     assert any("mean" in name for name in report.left)
 
 
+@pytest.mark.parametrize("form", ["columns", "inside", "groups"])
+def test_an_operation_whose_shape_has_the_batch_is_reported_and_refused(torch, form):
+    weight = torch.nn.Parameter(torch.randn(12, 6))
+
+    class Turned(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, x):
+            if form == "columns":
+                return (self.weight @ x.T).T
+            if form == "inside":
+                return x.T.contiguous().reshape(2, 3, -1).sum(1).T
+            groups = x.reshape(1, -1, 1), self.weight[:, :, None].repeat(len(x), 1, 1)
+            return torch.nn.functional.conv1d(*groups, groups=len(x)).view(len(x), -1)
+
+    x = torch.randn(9, 6)
+    model, report = stable.invariant(Turned().eval(), sizes=(1, 8))
+    model(x[:8])
+    for count in (8, 5, 9):
+        model(x[:count])
+    (told,) = report.left.values()
+    assert "the batch is a part of its shape" in told
+    strict, _ = stable.invariant(Turned().eval(), sizes=(1, 8), strict=True)
+    strict(x[:8])
+    with pytest.raises(NotInvariant, match="the batch is a part of its shape"):
+        strict(x[:1])
+
+
+def test_sums_into_places_and_complex_numbers_are_not_called_exact(torch):
+    class Sums(torch.nn.Module):
+        def forward(self, x, add):
+            places = torch.arange(len(x))[:, None].expand_as(x), torch.arange(x.shape[1]) % 2
+            return torch.index_put(x.new_zeros(len(x), 2), places, x, accumulate=add)
+
+    model, report = stable.invariant(Sums().eval())
+    model(torch.randn(4, 6), False)
+    assert report.complete
+    model(torch.randn(4, 6), True)
+    assert [one.split()[0] for one in report.left] == ["index_put"]
+    linear = torch.nn.Linear(3, 4, dtype=torch.complex64).eval()
+    model, report = stable.invariant(linear)
+    x = torch.randn(2, 3, dtype=torch.complex64)
+    assert torch.equal(model(x), linear(x))
+    assert {one.partition(" of ")[0] for one in report.left} >= {
+        "complex weights",
+        "complex inputs",
+    }
+
+
+def test_bits_that_the_unchanged_model_has_not_are_noted(torch):
+    """Samples of a batch one by one: the class of a convolution is that of the whole batch."""
+    torch.manual_seed(3)
+    conv = torch.nn.Conv1d(6, 9, 3).eval()
+
+    class Apart(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = conv
+
+        def forward(self, x):
+            return torch.stack([self.conv(one) for one in x])
+
+    x = torch.randn(16, 6, 40)
+    for module in (Apart().eval(), conv):
+        model, report = stable.invariant(module, sizes=(1, 16), example=x)
+        same = torch.equal(model(x), module(x))
+        assert same != any("numbers of the example differ" in one for one in report.table.notes)
+    assert same
+
+
+def test_one_shape_is_named_for_all_batches_of_what_is_left(torch):
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return torch.lgamma(x), torch.lgamma(x[:, :2])
+
+    model, report = stable.invariant(Odd().eval())
+    for count in range(1, 6):
+        model(torch.rand(count, 7))
+    assert list(report.left) == ["lgamma of 1x7", "lgamma of 1x2"]
+
+
+def test_functions_have_a_class_where_few_samples_are_named(torch):
+    """A vector is longer than the samples: it is elements that are counted."""
+    model, report = stable.invariant(torch.nn.Sigmoid().eval(), sizes=range(1, 5))
+    x = torch.randn(13, 33)
+    every = model(x)
+    assert report.complete and all(
+        torch.equal(model(x[row : row + 1]), every[row : row + 1]) for row in range(13)
+    )
+
+
 def test_training_is_refused(torch):
     layer = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout())
     with pytest.raises(InputError, match="model.eval"):
@@ -361,6 +456,7 @@ def test_sums_are_certified_when_asked(torch):
     [
         ({"like": "fastest"}, "like=fastest"),
         ({"sizes": [0]}, "whole numbers"),
+        ({"sizes": 8}, "several sizes"),
         ({"sizes": {"width": [3]}}, "sizes=width"),
     ],
 )
@@ -382,6 +478,24 @@ def test_compiling_an_invariant_model_leaves_its_bits(torch):
     whole, compiled = model(x), torch.compile(model, backend="eager")
     assert differing(torch, compiled(x), whole) == 0
     assert differing(torch, compiled(x[3:4]), whole[3:4]) == 0
+
+
+def test_what_is_run_unseen_is_one_line(torch):
+    """TorchScript's operations, and formats that autocast changes."""
+    linear = torch.nn.Linear(3, 4).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # people have such files still
+        script = torch.jit.script(linear)
+    for module in (script, torch.nn.Sequential(script).eval()):
+        with pytest.raises(InputError, match="is TorchScript") as caught:
+            stable.invariant(module)
+        assert "\n" not in str(caught.value)
+    model, _ = stable.invariant(linear)
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(InputError, match="autocast changes formats"),
+    ):
+        model(torch.zeros(2, 3))
 
 
 def test_a_model_with_a_compiled_part_is_one_line(torch):

@@ -77,6 +77,17 @@ def test_a_product_knows_a_matrix_from_its_transpose() -> None:
     assert np.array_equal(other, found[0])
 
 
+def test_axes_that_a_product_splits_again_keep_their_sides() -> None:
+    """Of (9, 7) by (7, 5 * 6): the axes of 9 and of 5 are both the second of a weight."""
+    one, two = _weights(7, 9), reshaped(_weights(6, 5, 7, digest="v"), (30, 7))
+    both = product(one, two, ("ki", "jk"), "ij", np.uint64(7))
+    found = reshaped(both, (9, 6, 5)).full()
+    assert len(np.unique(found)) == found.size
+    heads = reshaped(_weights(4, 6), (4, 2, 3)), reshaped(_weights(4, 6, digest="v"), (4, 2, 3))
+    kept = product(*heads, ("khd", "khd"), "hd", np.uint64(7))
+    assert reshaped(kept, (6,)).names == (1,)  # parts of one axis are not mistaken
+
+
 def test_zeros_add_nothing_to_a_product() -> None:
     array = RNG.normal(size=(2, 3))
     padded = np.pad(array, ((0, 0), (0, 2)))

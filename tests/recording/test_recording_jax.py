@@ -11,6 +11,7 @@ import pytest
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Contracts, Reduces
 from probe.recording.recording import Live
+from probe.recording.walk import same_question
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
@@ -132,6 +133,17 @@ def test_another_input_that_is_taken_for_a_weight_is_compared_all_the_same() -> 
     one, all_ = {"x": x[:1]}, {"x": x}
     found = compared(lambda: jnp.tanh(one["x"]) * 2, lambda: jnp.tanh(all_["x"]) * 2)
     assert found.outputs[0].compared == 6
+
+
+def test_a_shuffled_batch_behind_vmap_is_no_other_weight() -> None:
+    """There the weight comes first, and the input second."""
+    w, x = of(5, 5), of(6, 5)
+    function = jax.vmap(lambda row: jnp.tanh(w @ row))
+    left, right = (watched(lambda y=y: function(y + 0)) for y in (x[::-1], x))
+    assert same_question(left.recording, right.recording) is False
+    direct = [watched(lambda y=y: function(np.asarray(y))) for y in (x[::-1], x)]
+    assert same_question(*(one.recording for one in direct)) is False
+    assert compare(*direct).outputs[0].compared == 30
 
 
 def attention(x: Any, mask: Any) -> Any:

@@ -184,6 +184,40 @@ def test_outputs_of_any_kind_are_found() -> None:
     assert len(live.outputs) == 2
 
 
+def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
+    def run() -> torch.Tensor:
+        return (Y.to(torch.float8_e4m3fn).to(torch.float32) * 2).to(torch.float8_e5m2)
+
+    live = Live(Recorder(run))
+    kinds = [live.recording.values[one.gives[0]].dtype for one in live.recording.operations]
+    assert kinds == ["uint8", "float32", "float32", "uint8"]
+    assert np.array_equal(live.outputs[0], run().view(torch.uint8).numpy())
+    for event, reads, gives in _events(run):  # each runs alone on its bytes
+        assert event.again is not None and _bits(event.again(reads)) == _bits(gives)
+
+
+def test_a_scalar_and_what_finds_nothing_are_compared() -> None:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.nonzero(x[:, 0] > 1e9)[:, 0]
+        return x.index_add(0, rows, x[rows] * 2), x.abs().max()
+
+    found = probe.first_difference(lambda: run(Y), lambda: run(Y))
+    told = [one["compared"] for one in found.to_json()["outputs"]]
+    assert found.verdict == "equal" and told == [Y.numel(), 1]
+    assert probe.first_difference(lambda: run(Y[:1]), lambda: run(Y)).verdict != "differs"
+
+
+@pytest.mark.parametrize(("axis", "start", "places"), [(3, 0, 0), (3, 4, 0), (2, 4, 0), (2, 0, 48)])
+def test_places_of_maxima_agree_at_the_same_place_alone(axis: int, start: int, places: int) -> None:
+    """They count through the whole input: rows of another width begin elsewhere."""
+    x = torch.randn(2, 3, 8, 8, generator=G)
+    part = x.narrow(axis, start, 4)
+    found = probe.first_difference(lambda: F.max_pool2d(part, 2), lambda: F.max_pool2d(x, 2))
+    assert found.found.first is None and found.verdict == "equal"
+    (pool,) = (one for one in found.found.operations if "max_pool" in one.op)
+    assert pool.gives[0].compared == 48 and pool.gives[1].compared <= places
+
+
 def test_inference_mode_and_random_numbers() -> None:
     def run() -> torch.Tensor:
         with torch.inference_mode():

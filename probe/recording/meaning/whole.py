@@ -53,7 +53,10 @@ class Whole(Meaning):
             lengths = [min(n, 1) for n in shape]
             for place, (_, axis) in enumerate(self.kept):
                 lengths[axis] = lead[place]
-            labels = joined(found, tag(number)).transpose(*order).reshape(lengths)
+            if 0 in shape:  # nothing was found, as by ``nonzero``: there is nothing to label
+                labels = np.zeros(lengths, np.uint64)
+            else:
+                labels = joined(found, tag(number)).transpose(*order).reshape(lengths)
             result.append(Labels(shape, labels, mixing.known(reads)))
         return result
 

@@ -73,7 +73,17 @@ class Windows(Meaning):
         for bias in rest[1:]:  # as an addition behind has it
             added = mixing.along(bias, self.channels, len(shape))
             labels = mixing.paired(labels, added, extended(tag("add"), ()), True)
-        return [labels, *(fitted(labels, to, n) for n, to in enumerate(shapes[1:], 1))]
+        other = self._places(labels, one) if self.kind == "max" else labels
+        return [labels, *(fitted(other, to, n) for n, to in enumerate(shapes[1:], 1))]
+
+    def _places(self, labels: Labels, one: Labels) -> Labels:
+        """What a maximum gives beside itself: its place in the whole input, which is the same for
+        windows at the same place of inputs that are as wide."""
+        sizes = tuple(labels.shape[a] for a in self.spatial)
+        word = tag(tuple(one.shape[a] for a in self.spatial[1:]), self.stride, self.padding)
+        place = joined(word, *np.indices(sizes).astype(np.uint64))
+        lengths = [labels.shape[a] if a in self.spatial else 1 for a in range(len(labels.shape))]
+        return labels._replace(array=joined(labels.full(self.spatial), place.reshape(lengths)))
 
     def _turned(self, one: Labels) -> Labels:
         """Weights in one order of axes, whatever the library's is; as they are if that is open."""
