@@ -13,6 +13,7 @@ from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, anew
 
 ASKED = 6  # operations whose telling operands are kept
+LENGTHS = "lengths are part of an operation's shape: along the batch alone"
 
 
 class Rows(Operation, Protocol):
@@ -88,6 +89,19 @@ class Keeper:
         if self.strict:
             raise NotInvariant(operation, why)
         self.report.left.setdefault(operation, why)
+
+    def limit(self, known: Known, why: str) -> None:
+        """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
+        key = known.run.operation.key
+        if key not in self.report.limited:
+            if self.strict:
+                self.leave(key, why)
+            self.report.limited[key] = why
+
+    def limit_lengths(self, known: Known) -> None:
+        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
+        if "length" in self.table.sizes:
+            self.limit(known, LENGTHS)
 
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""

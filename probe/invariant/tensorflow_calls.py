@@ -95,10 +95,11 @@ class Rows:
 
         return digest(answers())
 
-    def run(self, size: int) -> Any:
-        """As ``classes.Operation.run``."""
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
         sample, parameters = self.telling(0)
-        return self.call(repeated(sample, size), parameters)
+        samples = repeated(sample, size)
+        return lambda: self.call(samples, parameters)
 
     def case(self) -> Case | None:
         """The case of one sample, whose order can be asked; None where there is none."""

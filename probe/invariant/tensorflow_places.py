@@ -86,10 +86,10 @@ class ByPlace(Rows):
                 return ""
         return digest([container(self._answers[None])])
 
-    def run(self, size: int) -> Any:
-        """As ``Rows.run``."""
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``Rows.ready``."""
         half = tf.fill((size,), tf.cast(0.5, self.dtype))
-        return self.function(*(half,) * self.inputs)
+        return lambda: self.function(*(half,) * self.inputs)
 
 
 class Softmax(Samples):

@@ -7,6 +7,7 @@ at the largest length, where the keys behind the shorter one are masked.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -67,9 +68,9 @@ class Lengths:
                         return ""
             return digest([container(self.answer(1, self.longest))])
 
-    def run(self, size: int) -> Any:
-        """One call, to be timed."""
-        return self.answer(size, size)
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
+        return lambda: self.answer(size, size)
 
 
 class Heads:
@@ -95,13 +96,13 @@ class Heads:
     def mark(self, size: int) -> str:
         """As ``classes.Operation.mark``; the size is samples times heads."""
         with torch.no_grad():
-            return digest([container(self.run(size))])
+            return digest([container(self.ready(size)()[:, 0])])
 
-    def run(self, size: int) -> Any:
-        """One call."""
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
         q, k, v = (one[:, None] for one in self._given(size))
         mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
-        return attend(q, k, v, mask, self.words)[:, 0]
+        return lambda: attend(q, k, v, mask, self.words)
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:

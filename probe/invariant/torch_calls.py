@@ -22,6 +22,8 @@ SETS = 3
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
 PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
+BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
+NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
 CONSTANT = 1.37  # whose products are not exact in any format
 LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
@@ -142,11 +144,11 @@ class Rows:
         """The case of one sample, whose order can be asked; None where there is none."""
         return None
 
-    def run(self, size: int) -> Any:
-        """As ``classes.Operation.run``."""
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
         sample, parameters = self.telling(0)
-        with torch.no_grad():
-            return self.call(repeated(sample, size), parameters)
+        samples = repeated(sample, size)
+        return torch.no_grad()(lambda: self.call(samples, parameters))
 
 
 class Linear(Rows):
@@ -203,8 +205,6 @@ class Linear(Rows):
 class Convolution(Rows):
     """A convolution of one spatial size: samples are those of the batch."""
 
-    pieces = (64, 32, 128, 16)
-
     def __init__(
         self,
         shape: tuple[int, ...],
@@ -214,6 +214,9 @@ class Convolution(Rows):
         words: dict[str, Any],
         transposed: bool = False,
     ) -> None:
+        filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
+        sample = max(shape[0], filters) * math.prod(shape[1:])
+        self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))
         said = " ".join(f"{name}={_said(value)}" for name, value in sorted(words.items()))
         name = "transposed convolution" if transposed else "convolution"
         text = "x".join(map(str, shape)), "x".join(map(str, weights))
@@ -249,10 +252,10 @@ class Convolution(Rows):
             "x".join(map(str, self.weights[2:])),
             self.shape[0],
             self.weights[0],
-            stride=_each(words.get("stride", 1), rank),
-            dilation=_each(words.get("dilation", 1), rank),
+            stride=each(words.get("stride", 1), rank),
+            dilation=each(words.get("dilation", 1), rank),
             groups=words.get("groups", 1),
-            padding=[(zeros, zeros) for zeros in _each(words.get("padding", 0), rank)],
+            padding=[(zeros, zeros) for zeros in each(words.get("padding", 0), rank)],
             height=self.shape[1] if rank == 2 else None,
             length=self.shape[-1],
             dtype=FORMATS[self.dtype],
@@ -376,12 +379,13 @@ class ByPlace(Rows):
                     return ""
             return digest([container(self._answers[None])])
 
-    def run(self, size: int) -> Any:
-        """As ``Rows.run``."""
-        return self.function(torch.full((size,), 0.5, dtype=self.dtype))
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``Rows.ready``."""
+        x = torch.full((size,), 0.5, dtype=self.dtype)
+        return lambda: self.function(x)
 
 
-def _each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
+def each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
@@ -425,6 +429,8 @@ class Runner:
 def padded(x: Any, size: int) -> Any:
     """Copies of the first sample behind the others: no sample is odd, such as one of zeros."""
     count = x.shape[0]
+    if count == 1:
+        return x.expand(size, *x.shape[1:]).contiguous()
     if x.dim() == 2:
         return torch.cat((x, x[:1].expand(size - count, x.shape[1])))
     made = x.new_empty((size, *x.shape[1:]))

@@ -50,7 +50,7 @@ class Functions(TorchFunctionMode):
     def __init__(self, operators: Operators) -> None:
         super().__init__()
         self.quick: dict[Any, Callable[..., Any]] = {
-            functional.linear: operators.linear,
+            **operators.products.quick,
             functional.layer_norm: operators.layer_norm,
             functional.gelu: operators.gelu,
             functional.scaled_dot_product_attention: operators.attention,
@@ -122,11 +122,15 @@ def made(
     def forward(*args: Any, **kwargs: Any) -> Any:
         if True in [part.training for part in parts]:
             require_evaluation(model)
-        if torch.is_grad_enabled():
-            with torch.no_grad(), functions:
+        if not torch.is_grad_enabled():
+            with functions:
                 return inner(*args, **kwargs)
-        with functions:
-            return inner(*args, **kwargs)
+        torch._C._set_grad_enabled(False)  # as no_grad, whose objects cost as much as a small layer
+        try:
+            with functions:
+                return inner(*args, **kwargs)
+        finally:
+            torch._C._set_grad_enabled(True)
 
     found.forward = Uncompiled(forward)
     if example is not None:

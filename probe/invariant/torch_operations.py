@@ -9,20 +9,17 @@ import torch
 import torch.nn.functional as functional
 
 from probe.invariant import torch_attention
-from probe.invariant.keeper import Keeper, Known
+from probe.invariant.keeper import Keeper
 from probe.invariant.telling import spread
 from probe.invariant.torch_calls import (
     FORMATS,
     ByPlace,
-    Convolution,
-    Linear,
-    Pairs,
     Samples,
     Tensors,
     laid,
     tensor,
 )
-from probe.invariant.torch_few import Copies, Layer
+from probe.invariant.torch_products import Met, Products
 
 EXACT = frozenset(
     "view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze "
@@ -71,17 +68,10 @@ class Operators:
     """One model's operations, by what they are called with."""
 
     def __init__(self, keeper: Keeper) -> None:
-        self.keeper = keeper
-        self.kept: dict[Any, Known] = {}
-        self.layers: dict[Any, Layer] = {}
-        self.copies = Copies()
+        self.keeper, self.met = keeper, Met(keeper)
+        self.products = Products(self.met)
         self.own: dict[str, Callable[..., Any]] = {
-            "addmm": self.addmm,
-            "mm": self.mm,
-            "bmm": self.bmm,
-            "baddbmm": self.baddbmm,
-            "convolution": self.convolution,
-            "_convolution": self.convolution,
+            **self.products.own,
             "native_layer_norm": self._native_layer_norm,
             "native_group_norm": self._native_group_norm,
             "native_batch_norm": self._batch_norm,
@@ -105,7 +95,7 @@ class Operators:
         found: Any = NotImplemented
         if base in BY_PLACE and isinstance(args[0], torch.Tensor):
             found = self._by_place(func, args, kwargs)
-        elif name in self.own:
+        elif name in self.own and kwargs.get("out") is None:
             found = self.own[name](func, *args, **kwargs)
         elif base in OF_SAMPLES or base in REDUCTIONS:
             found = self._of_samples(func, args, kwargs, base in REDUCTIONS)
@@ -116,130 +106,6 @@ class Operators:
         if name.endswith("_") and not name.startswith("_"):
             return args[0].copy_(found)
         return found
-
-    def _known(self, key: tuple[Any, ...], make: Callable[[], Any], axis: str = "batch") -> Known:
-        """An operation by what it is called with and the number of threads."""
-        key = (*key, torch.get_num_threads())
-        found = self.kept.get(key)
-        if found is None:
-            found = self.kept[key] = self.keeper.known(make(), axis)
-        return found
-
-    # products of rows
-
-    def linear(self, x: Any, w: Any, b: Any = None) -> Any:
-        """``functional.linear``."""
-        layer = self.layers.get((w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()))
-        if layer is not None and x.dim() == 2:
-            channels = w.shape[1]
-            if x.stride() == (channels, 1) == w.stride():
-                count = x.shape[0]
-                if count in layer.native:
-                    return functional.linear(x, w, b)
-                if count:
-                    return layer(x, w, b)
-        if x.dtype not in FORMATS or w.dtype is not x.dtype or w.dim() != 2 or not x.numel():
-            return NotImplemented
-        return self._rows(x, w, b, False)
-
-    def _rows(self, x: Any, w: Any, b: Any, turned: bool) -> Any:
-        """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows."""
-        if w.stride() != (w.shape[1], 1):
-            if w.t().is_contiguous() and 1 not in w.shape:
-                w, turned = w.t(), not turned
-            w = laid(w)
-        channels, filters = w.shape if turned else w.shape[::-1]
-        rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        rows = rows if rows.stride() == (channels, 1) else laid(rows)
-        parts = channels, filters, x.dtype, b is not None, turned
-        known = self._known(("linear", *parts), lambda: Linear(*parts), "rows")
-        if turned:
-            y = known((rows,), (w, b))
-        else:
-            key = w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()
-            layer = self.layers.get(key)
-            if layer is None:
-                layer = self.layers[key] = Layer(known, self.copies)
-            y = layer(rows, w, b)
-        return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
-
-    def mm(self, func: Any, a: Any, b: Any) -> Any:
-        """``a @ b``: the rows of a have nothing to do with each other."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-        return self._rows(a, b, None, True)
-
-    def addmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-        """``c + a @ b`` where c is a bias."""
-        if beta != 1 or alpha != 1 or c.dim() != 1 or len(c) != b.shape[1] or not a.numel():
-            return NotImplemented
-        return self._rows(a, b, c.contiguous(), True)
-
-    def bmm(self, func: Any, a: Any, b: Any) -> Any:
-        """Products of pairs of matrices: each pair is a sample."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-        shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
-        key = ("bmm", shapes, a.dtype)
-        known = self._known(key, lambda: Pairs("bmm", shapes, a.dtype, torch.bmm))
-        self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
-        return known((laid(a), laid(b)))
-
-    def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-        """As ``bmm``, with a summand."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-        shapes = tuple(a.shape[1:]), tuple(b.shape[1:]), (a.shape[1], b.shape[2])
-        name = f"baddbmm beta={beta} alpha={alpha}"
-
-        def function(a: Any, b: Any, c: Any) -> Any:
-            return torch.baddbmm(c, a, b, beta=beta, alpha=alpha)
-
-        known = self._known((name, shapes, a.dtype), lambda: Pairs(name, shapes, a.dtype, function))
-        self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
-        full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
-        return known((laid(a), laid(b), full))
-
-    def _fixed(self, known: Known) -> None:
-        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
-        if "length" in self.keeper.table.sizes:
-            self._limit(known, "lengths are part of an operation's shape: along the batch alone")
-
-    def _limit(self, known: Known, why: str) -> None:
-        key = known.run.operation.key
-        if key not in self.keeper.report.limited:
-            if self.keeper.strict:
-                self.keeper.leave(key, why)
-            self.keeper.report.limited[key] = why
-
-    def convolution(
-        self,
-        func: Any,
-        x: Any,
-        w: Any,
-        b: Any,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-        *_: Any,
-    ) -> Any:
-        """Convolutions of one to three axes, along the batch."""
-        if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
-            return NotImplemented
-        words = {"stride": stride, "padding": padding, "dilation": dilation}
-        words |= {"output_padding": output_padding} if transposed else {}
-        given: dict[str, Any] = {name: tuple(value) for name, value in words.items()}
-        given["groups"] = groups
-        key = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
-        known = self._known(
-            ("convolution", *key, tuple(given.items()), transposed),
-            lambda: Convolution(*key, given, transposed),
-        )
-        self._fixed(known)
-        return known((laid(x),), (laid(w), b))
 
     # row by row
 
@@ -253,7 +119,9 @@ class Operators:
         here = [one for one in (weight, bias) if one is not None]
         which = weight is not None, bias is not None
         key = ("layer_norm", shape, x.dtype, eps, which, here[0].dtype if here else None)
-        known = self._known(key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), "rows")
+        known = self.met.known(
+            key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), "rows"
+        )
         rows = laid(x.reshape(-1, *shape))
         return known((rows,), (weight, bias)).view(x.shape)
 
@@ -284,7 +152,7 @@ class Operators:
         def function(rows: Any) -> Any:
             return func(rows, 1, *options)
 
-        known = self._known(
+        known = self.met.known(
             (name, size, x.dtype),
             lambda: Samples(name, [(size,)], x.dtype, function, (), ROWS),
             "rows",
@@ -309,10 +177,10 @@ class Operators:
             return func(part, *options, **kwargs)
 
         shape = tuple(x.shape[1:])
-        known = self._known(
+        known = self.met.known(
             (str(func), name, shape, x.dtype), lambda: Samples(name, [shape], x.dtype, function)
         )
-        self._fixed(known)
+        self.keeper.limit_lengths(known)
         return known((laid(x),))
 
     def _native_group_norm(
@@ -331,7 +199,7 @@ class Operators:
             name = f"group_norm groups={groups} eps={eps} weight={which[0]} bias={which[1]}"
             return Samples(name, [shape], x.dtype, function, held)
 
-        known = self._known(("group_norm", shape, groups, eps, which, x.dtype), make)
+        known = self.met.known(("group_norm", shape, groups, eps, which, x.dtype), make)
         return known((laid(x),), (w, b)), x.new_empty(0), x.new_empty(0)
 
     def _batch_norm(
@@ -361,7 +229,7 @@ class Operators:
             name = f"batch_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[mean.dtype]}"
             return Samples(name, [shape], x.dtype, function, tuple(made))
 
-        known = self._known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
+        known = self.met.known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
         y = known((laid(x),), (mean, var, w, b))
         return y, x.new_empty(0), x.new_empty(0)
 
@@ -398,7 +266,7 @@ class Operators:
 
         packet = getattr(torch.ops.aten, base)
         there = "out" in packet.overloads() and func._overloadname == "default"
-        known = self._known((base, tuple(rest), x.dtype), make)
+        known = self.met.known((base, tuple(rest), x.dtype), make)
         flat = x.contiguous().view(-1)
         return known((flat,)).view(x.shape)
 
@@ -438,7 +306,7 @@ class Operators:
         """The length that self-attention is padded to; 0: there is none."""
         longest = self.keeper.length
         key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
-        known = self._known(
+        known = self.met.known(
             key,
             lambda: torch_attention.Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
             "length",
@@ -463,7 +331,7 @@ class Operators:
         q, k, v = (laid(one) for one in (q, k, v))
         shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
         key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
-        known = self._known(
+        known = self.met.known(
             key, lambda: torch_attention.Heads(shapes, q.dtype, mask is not None, words)
         )
         if not known.sizes.usable(count):
