@@ -79,6 +79,8 @@ def laid(x: Any) -> Any:
     Axes of size 1 may have any stride, and by them libraries take another kernel.
     """
     x = x.contiguous()
+    if 1 not in x.shape and x.numel():
+        return x
     strides, step = [], 1
     for size in reversed(x.shape):
         strides.append(step)

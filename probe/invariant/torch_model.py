@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
-import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -49,12 +49,8 @@ class Functions(TorchFunctionMode):
 
     def __init__(self, operators: Operators) -> None:
         super().__init__()
-        self.quick: dict[Any, Callable[..., Any]] = {
-            **operators.products.quick,
-            functional.layer_norm: operators.layer_norm,
-            functional.gelu: operators.gelu,
-            functional.scaled_dot_product_attention: operators.attention,
-        }
+        self.quick = operators.quick
+        self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
         self.operations = Operations(operators)
 
@@ -62,7 +58,7 @@ class Functions(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         quick = self.quick.get(func)
-        if quick is not None:
+        if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
             found = quick(*args, **kwargs) if kwargs else quick(*args)
             if found is not NotImplemented:
                 return found

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as functional
 
-from probe.invariant import torch_attention
-from probe.invariant.keeper import Keeper
+from probe.invariant.keeper import Keeper, Known
 from probe.invariant.telling import spread
+from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
     FORMATS,
     ByPlace,
@@ -69,7 +69,8 @@ class Operators:
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper, self.met = keeper, Met(keeper)
-        self.products = Products(self.met)
+        self.products, self.attention = Products(self.met), Attention(self.met)
+        self.placed: dict[Any, Known] = {}
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -81,6 +82,17 @@ class Operators:
             "_safe_softmax": self._softmax,
             "_scaled_dot_product_flash_attention_for_cpu": self._flash,
         }
+
+        self.quick: dict[Any, Callable[..., Any]] = {
+            **self.products.quick,
+            **self._elementwise(),
+            functional.scaled_dot_product_attention: self.attention,
+            functional.layer_norm: self.layer_norm,
+            functional.batch_norm: self._batch_normed,
+            functional.softmax: lambda x, dim=None, _=3, dtype=None: self._softmaxed(x, dim, dtype),
+            **dict.fromkeys((torch.softmax, torch.Tensor.softmax), self._softmaxed),
+        }
+        """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """One operation of ATen."""
@@ -110,10 +122,15 @@ class Operators:
     # row by row
 
     def layer_norm(
-        self, x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+        self,
+        x: Any,
+        normalized_shape: Sequence[int],
+        weight: Any = None,
+        bias: Any = None,
+        eps: float = 1e-5,
     ) -> Any:
         """``functional.layer_norm``."""
-        shape = tuple(shape)
+        shape = tuple(normalized_shape)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         here = [one for one in (weight, bias) if one is not None]
@@ -140,6 +157,12 @@ class Operators:
     def _native_layer_norm(self, func: Any, x: Any, shape: Any, w: Any, b: Any, eps: float) -> Any:
         y = self.layer_norm(x, shape, w, b, eps)
         return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
+
+    def _softmaxed(self, x: Any, dim: Any = None, dtype: Any = None) -> Any:
+        """``torch.softmax``."""
+        if not isinstance(dim, int) or dtype is not None or not x.dim():
+            return NotImplemented
+        return self._softmax(torch.ops.aten._softmax.default, x, dim, False)
 
     def _softmax(self, func: Any, x: Any, dim: int, *options: Any) -> Any:
         dim %= max(x.dim(), 1)
@@ -211,10 +234,26 @@ class Operators:
         mean: Any,
         var: Any,
         training: bool,
-        _: Any,
+        momentum: Any,
         eps: Any,
     ) -> Any:
-        if training or mean is None or var is None:
+        y = self._batch_normed(x, mean, var, w, b, training, momentum, eps)
+        return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
+
+    def _batch_normed(
+        self,
+        x: Any,
+        running_mean: Any,
+        running_var: Any,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        momentum: Any = 0.1,
+        eps: Any = 1e-5,
+    ) -> Any:
+        """``functional.batch_norm``."""
+        mean, var, w, b = running_mean, running_var, weight, bias
+        if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
 
@@ -230,8 +269,7 @@ class Operators:
             return Samples(name, [shape], x.dtype, function, tuple(made))
 
         known = self.met.known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
-        y = known((laid(x),), (mean, var, w, b))
-        return y, x.new_empty(0), x.new_empty(0)
+        return known((laid(x),), (mean, var, w, b))
 
     def _batch_norm_inference(
         self, func: Any, x: Any, w: Any, b: Any, mean: Any, var: Any, momentum: Any, eps: Any
@@ -240,17 +278,47 @@ class Operators:
 
     # functions by place
 
-    def gelu(self, x: Any, approximate: str = "none") -> Any:
-        """``functional.gelu``."""
-        return self._by_place(torch.ops.aten.gelu.default, (x,), {"approximate": approximate})
+    def _elementwise(self) -> dict[Any, Callable[..., Any]]:
+        """Functions of one element that models call by themselves, not in place."""
+        aten, found = torch.ops.aten, dict[Any, Callable[..., Any]]()
+
+        def gelu(x: Any, approximate: str = "none") -> Any:
+            return self._by_place(aten.gelu.default, (x,), {"approximate": approximate})
+
+        def of(packet: Any) -> Callable[..., Any]:
+            def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
+                if inplace or out is not None:
+                    return NotImplemented
+                return self._by_place(packet.default, (x,), {})
+
+            return run
+
+        for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
+            run = of(getattr(aten, name))
+            found |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
+        for name in ("silu", "hardswish", "hardsigmoid", "mish"):
+            found[getattr(functional, name)] = of(getattr(aten, name))
+        return found | {functional.gelu: gelu}
 
     def _by_place(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         x, *options = args
         rest = [*options, *kwargs.values()]
-        if x.dtype not in FORMATS or any(isinstance(one, torch.Tensor) for one in rest):
+        if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        if not x.numel() or len(func._schema.returns) != 1 or "out" in kwargs:
+        if any(isinstance(one, torch.Tensor) for one in rest):
             return NotImplemented
+        key = func, tuple(options), tuple(kwargs.items()), x.dtype, torch.get_num_threads()
+        known = self.placed.get(key)
+        if known is None:
+            if len(func._schema.returns) != 1 or "out" in kwargs:
+                return NotImplemented
+            known = self.placed[key] = self._placed(func, options, kwargs, x.dtype)
+        return known((x.contiguous().view(-1),)).view(x.shape)
+
+    def _placed(
+        self, func: Any, options: Sequence[Any], kwargs: dict[str, Any], dtype: Any
+    ) -> Known:
+        rest = [*options, *kwargs.values()]
         base = func._schema.name.rpartition("::")[2].rstrip("_")
         call = getattr(getattr(torch.ops.aten, base), func._overloadname)
 
@@ -259,84 +327,14 @@ class Operators:
 
         def make() -> ByPlace:
             name = base + "".join(f" {one}" for one in rest)
-            return ByPlace(name, x.dtype, function, written if there else None)
+            return ByPlace(name, dtype, function, written if there else None)
 
         def written(flat: Any, out: Any) -> Any:
             return packet.out(flat, *options, **kwargs, out=out)
 
         packet = getattr(torch.ops.aten, base)
         there = "out" in packet.overloads() and func._overloadname == "default"
-        known = self.met.known((base, tuple(rest), x.dtype), make)
-        flat = x.contiguous().view(-1)
-        return known((flat,)).view(x.shape)
-
-    # attention
-
-    def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: Any = None,
-        enable_gqa: bool = False,
-    ) -> Any:
-        """``functional.scaled_dot_product_attention``."""
-        four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
-        same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
-        if enable_gqa or dropout_p or not four or not same or q.dtype not in FORMATS:
-            return NotImplemented
-        if attn_mask is not None and (is_causal or attn_mask.dim() != 4):
-            return NotImplemented
-        words: dict[str, Any] = {"is_causal": True} if is_causal else {}
-        words |= {} if scale is None else {"scale": float(scale)}
-        length, size = q.shape[2], 0
-        if length == k.shape[2] and length <= self.keeper.length:
-            size = self._length(q, v, words)
-        if not size and "length" in self.keeper.table.sizes:
-            why = f"attention of {length} rows and {k.shape[2]} keys: along the batch alone"
-            if self.keeper.strict:
-                self.keeper.leave("attention", why)
-            self.keeper.report.limited.setdefault(why.partition(":")[0], why)
-        return self._heads(q, k, v, attn_mask, words, size)
-
-    def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
-        """The length that self-attention is padded to; 0: there is none."""
-        longest = self.keeper.length
-        key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
-        known = self.met.known(
-            key,
-            lambda: torch_attention.Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
-            "length",
-        )
-        step = torch_attention.STEP
-        plans = known.sizes
-        for size in (*range(-(-q.shape[2] // step) * step, longest, step), longest):
-            if plans.usable(size):
-                return size
-        return 0
-
-    def _heads(self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int) -> Any:
-        length, count = q.shape[2], q.shape[0] * q.shape[1]
-        if size and (size != length or mask is not None):
-            mask = (
-                None
-                if words.get("is_causal")
-                else torch_attention.masked_wide(mask, q, length, size)
-            )
-        if size:
-            q, k, v = (torch_attention.widened(one, size) for one in (q, k, v))
-        q, k, v = (laid(one) for one in (q, k, v))
-        shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
-        key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
-        known = self.met.known(
-            key, lambda: torch_attention.Heads(shapes, q.dtype, mask is not None, words)
-        )
-        if not known.sizes.usable(count):
-            self.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        return torch_attention.attend(q, k, v, mask, words)[:, :, :length]
+        return self.met.known((base, tuple(rest), dtype), make)
 
     def _flash(
         self,

@@ -77,8 +77,9 @@ class Products:
 
     # products of rows
 
-    def linear(self, x: Any, w: Any, b: Any = None) -> Any:
+    def linear(self, x: Any, weight: Any, bias: Any = None) -> Any:
         """``functional.linear``."""
+        w, b = weight, bias
         key = x.shape, w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()
         ready = self.ready.get(key)
         if ready is not None and ready[0] == (x.stride(), w.stride()):
@@ -174,15 +175,15 @@ class Products:
 
         def convolved(
             x: Any,
-            w: Any,
-            b: Any = None,
+            weight: Any,
+            bias: Any = None,
             stride: Any = 1,
             padding: Any = 0,
             dilation: Any = 1,
             groups: int = 1,
         ) -> Any:
             words = stride, padding, dilation
-            return self._called(function, rank, x, w, b, words, (groups,))
+            return self._called(function, rank, x, weight, bias, words, (groups,))
 
         return convolved
 
@@ -191,8 +192,8 @@ class Products:
 
         def convolved(
             x: Any,
-            w: Any,
-            b: Any = None,
+            weight: Any,
+            bias: Any = None,
             stride: Any = 1,
             padding: Any = 0,
             output_padding: Any = 0,
@@ -200,7 +201,7 @@ class Products:
             dilation: Any = 1,
         ) -> Any:
             words = stride, padding, output_padding
-            return self._called(function, rank, x, w, b, words, (groups, dilation))
+            return self._called(function, rank, x, weight, bias, words, (groups, dilation))
 
         return convolved
 
