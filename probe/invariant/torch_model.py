@@ -83,7 +83,9 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func._can_decompose() and torch.is_inference_mode_enabled():
+        if func in self.operators.exact:
+            return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled() and func._can_decompose():
             with self:
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:

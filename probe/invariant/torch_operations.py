@@ -71,6 +71,7 @@ class Operators:
         self.keeper, self.met = keeper, Met(keeper)
         self.products, self.attention = Products(self.met), Attention(self.met)
         self.placed: dict[Any, Known] = {}
+        self.exact: set[Any] = set()
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
             "native_layer_norm": self._native_layer_norm,
@@ -100,7 +101,11 @@ class Operators:
         base = name.rstrip("_") if not name.startswith("__") else name
         if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
             return _positive_zeros(func(*args, **kwargs))
-        if base in EXACT or not _floating(args, kwargs):
+        if base in EXACT:
+            if base != "clamp":
+                self.exact.add(func)
+            return func(*args, **kwargs)
+        if not _floating(args, kwargs):
             return func(*args, **kwargs)
         if base in ONCE_WITH_ALPHA and kwargs.get("alpha", 1) == 1 and len(args) < 3:
             return func(*args, **kwargs)
