@@ -11,11 +11,13 @@ import tensorflow as tf
 from probe.invariant.keeper import Keeper, Known
 from probe.invariant.tensorflow_calls import (
     FORMATS,
+    ByPlace,
     Contraction,
     Convolution,
     Product,
     Rows,
     Samples,
+    Softmax,
 )
 from probe.invariant.tensorflow_nodes import (
     BY_PLACE,
@@ -41,7 +43,6 @@ from probe.invariant.tensorflow_nodes import (
     spread_parameter,
     words_of,
 )
-from probe.invariant.tensorflow_places import ByPlace, Softmax
 from probe.invariant.tensorflow_program import Handler, Program, once
 from probe.recorders.tensorflow_graphs import CALLS, Node
 from probe.recorders.tensorflow_values import array, run
