@@ -188,13 +188,14 @@ class Backwards:
         added: np.ndarray = np.add.accumulate(products, axis=1, dtype=np.float32)[:, -1]
         return added
 
-    def run(self, size: int) -> np.ndarray:
-        """One call of this size."""
-        return self(np.repeat(self.x[None].astype(np.float32), size, axis=0))
+    def ready(self, size: int) -> Callable[[], np.ndarray]:
+        """As ``classes.Operation.ready``."""
+        x = np.repeat(self.x[None].astype(np.float32), size, axis=0)
+        return lambda: self(x)
 
     def mark(self, size: int) -> str:
         """As ``classes.Operation.mark``."""
-        return digest([(self.run(size), "float32")])
+        return digest([(self.ready(size)(), "float32")])
 
 
 def backwards(channels: int, filters: int, turn: int) -> Subject:

@@ -8,9 +8,10 @@ a size of it, or cut into pieces of such sizes, and so never leaves it.
 No size is ever run that was not checked itself: with operands whose sum shows nearly every other
 order or rounding, held at every place of the call, against the bits of the chosen class
 (``classes``). What was checked is kept in a table, which travels as JSON (``table``). Of matrix
-products and convolutions the order itself can be asked: see ``certify``.
+products and convolutions the order itself can be asked: see ``report``.
 
-``torch_calls`` has the operations of PyTorch, ``torch_model`` the mode in which a model runs them;
+``torch_calls`` has the operations of PyTorch, ``torch_products`` how a model's own calls reach them
+at little cost, ``torch_model`` the mode in which a model runs;
 ``tensorflow_calls`` those of TensorFlow, ``keras_model`` the model that runs them one by one.
 Where a library runs a model as one program, that is the operation: see ``whole``; ``programs``,
 ``compiled`` and ``files`` have the libraries, ``whole_model`` what users call.

@@ -47,8 +47,8 @@ class Operation(Protocol):
     def mark(self, size: int) -> str:
         """The digest of the bits of telling operands; empty where places differ."""
 
-    def run(self, size: int) -> Any:
-        """One call at this size, to be timed."""
+    def ready(self, size: int) -> Callable[[], Any]:
+        """One call at this size, to be timed: its operands are there."""
 
 
 def digest(answers: Iterable[tuple[np.ndarray, str]]) -> str:
@@ -154,9 +154,10 @@ class Sizes:
         """Of one call of this size, measured once."""
         kept = self.__dict__.setdefault("_times", {})
         if size not in kept:
-            first = _timed(self.operation.run, size)
+            call = self.operation.ready(size)
+            first = _timed(call)
             turns = TURNS if first > SHORT else MANY
-            kept[size] = min(first, *(_timed(self.operation.run, size) for _ in range(turns)))
+            kept[size] = min(first, *(_timed(call) for _ in range(turns)))
         return float(kept[size])
 
     def plan(self, count: int) -> Plan | None:
@@ -287,7 +288,7 @@ def _sample(sizes: Sequence[int]) -> list[int]:
     return [sizes[number] for number in at]
 
 
-def _timed(run: Callable[[int], Any], size: int) -> float:
+def _timed(call: Callable[[], Any]) -> float:
     begun = time.perf_counter()
-    run(size)
+    call()
     return time.perf_counter() - begun

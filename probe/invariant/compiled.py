@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.invariant.programs import Leaf, Program, Rebuild, taken
+from probe.floats import FORMATS
+from probe.invariant.classes import Piece, Plan
+from probe.invariant.programs import DECIDING, Leaf, Output, Program, Rebuild, taken
 from probe.machine import cores
 
 
@@ -28,10 +30,65 @@ class Jax(Program):
 
         super().__init__(function, batched, name)
         self.compiled = function if hasattr(function, "lower") else jax.jit(function)
+        self._flatten, self._tracer = jax.tree.flatten, jax.core.Tracer
+        self._array = type(jax.numpy.zeros(()))
 
     def at(self, size: int) -> Callable[..., Any]:
         """As of ``Program``: JAX keeps a compiled program for each shape."""
         return self.compiled
+
+    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As of ``Program``. InputError: it is called while JAX traces another function."""
+        values, shape = self._flatten((args, kwargs))
+        told: list[Any] = [shape, self.threads()]
+        for one in values:
+            if type(one) is self._array:
+                told.append(one.aval)
+            elif type(one) is np.ndarray and one.flags.c_contiguous:
+                told += one.shape, one.dtype
+            elif isinstance(one, self._tracer):
+                why = "inside of a function that JAX compiles it would become a part of that one"
+                todo = "call it outside, or give that function to stable.invariant"
+                raise InputError("inputs", "a traced array", why, todo)
+            else:
+                return None
+        return tuple(told)
+
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+    ) -> Callable[..., Any] | None:
+        """As of ``Program``. What pads, cuts and joins is compiled apart: fused with the function,
+        it would change bits. None where integers without samples may choose a branch.
+        """
+        import jax
+
+        beside = jax.tree.leaves([one.value for one in leaves if one.axis is None])
+        if any(one.dtype.name not in FORMATS and one.size <= DECIDING for one in beside):
+            return None
+        if len(plan) == 1 and plan[0].places == plan[0].size:
+            return self.compiled
+        marks = [
+            jax.tree.map(lambda _: -1, one.value) if one.axis is None else one.axis
+            for one in leaves
+        ]
+        axes, shape = jax.tree.flatten(rebuild(marks))
+        carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
+        cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
+        join = jax.jit(lambda found: _joined(found, plan, outputs))
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            values = jax.tree.leaves((args, kwargs))
+            found = []
+            for part in cut([values[at] for at, _ in carry]):
+                for (at, _), one in zip(carry, part, strict=True):
+                    values[at] = one
+                args, kwargs = jax.tree.unflatten(shape, values)
+                found.append(self.compiled(*args, **kwargs))
+            return join(found)
+
+        # a container that is rebuilt as another kind may have its leaves in another order
+        wanted = jax.tree.structure(rebuild([one.value for one in leaves]))
+        return run if shape == wanted else None
 
     def facts(self) -> dict[str, Any]:
         """As of ``Program``."""
@@ -71,6 +128,41 @@ class Jax(Program):
             return super().told(value)
         leaves, shape = jax.tree.flatten(value)
         return str(shape), tuple((np.shape(one), str(getattr(one, "dtype", one))) for one in leaves)
+
+
+def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Piece) -> list[Any]:
+    """Some samples of each array, and copies of their first behind them."""
+    from jax import lax
+    from jax import numpy as jnp
+
+    start, places, size = piece
+    made = []
+    for one, (_, axis) in zip(values, carry, strict=True):
+        part = lax.slice_in_dim(one, start, start + places, axis=axis)
+        if places < size:
+            first = lax.slice_in_dim(one, start, start + 1, axis=axis)
+            part = jnp.concatenate([part, jnp.repeat(first, size - places, axis)], axis)
+        made.append(part)
+    return made
+
+
+def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[Output]) -> Any:
+    """The answers of all pieces as one, without those of the copies."""
+    import jax
+    from jax import lax
+    from jax import numpy as jnp
+
+    shape = jax.tree.structure(found[0])
+    made = []
+    for number, output in enumerate(outputs):
+        rows = [
+            lax.slice_in_dim(
+                jax.tree.leaves(one)[number], 0, piece.places * output.each, axis=output.axis
+            )
+            for one, piece in zip(found, plan, strict=True)
+        ]
+        made.append(jnp.concatenate(rows, output.axis))
+    return jax.tree.unflatten(shape, made)
 
 
 class _Data(Program):

@@ -19,6 +19,7 @@ BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
     "class"
 )
+LENGTHS = "lengths are part of an operation's shape: along the batch alone"
 
 
 class Rows(Operation, Protocol):
@@ -137,6 +138,19 @@ class Keeper:
                 f"{operation}: as it is, some places of a call get different bits; those of whole "
                 "vectors are kept"
             )
+
+    def limit(self, known: Known, why: str) -> None:
+        """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
+        key = known.run.operation.key
+        if key not in self.report.limited:
+            if self.strict:
+                self.leave(key, why)
+            self.report.limited[key] = why
+
+    def limit_lengths(self, known: Known) -> None:
+        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
+        if "length" in self.table.sizes:
+            self.limit(known, LENGTHS)
 
     def known(self, operation: Rows, axis: str, each: int = 1) -> Known:
         """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""

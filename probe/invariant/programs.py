@@ -17,6 +17,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
+from probe.invariant.classes import Plan
 from probe.machine import cores
 
 HOW = "give batched= an axis or None for each argument, as jax.vmap's in_axes: batched=(None, 0)"
@@ -29,6 +30,20 @@ class Leaf:
     value: Any
     axis: int | None
     name: str = ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output: its samples lie along ``axis``, ``each`` entries a sample."""
+
+    axis: int
+    each: int
+    dtype: str
+
+    def index(self, start: int, places: int) -> tuple[slice, ...]:
+        """Where some samples lie."""
+        rows = slice(start * self.each, (start + places) * self.each)
+        return (*(slice(None),) * self.axis, rows)
 
 
 Rebuild = Callable[[Sequence[Any]], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -55,6 +70,22 @@ class Program:
     def at(self, size: int) -> Callable[..., Any]:
         """What runs calls of a size."""
         return self.function
+
+    def signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What calls have in common that are run alike, if the library says so quickly; else None.
+
+        Hashable. Equal ones have the same number of samples, and the same buckets.
+        """
+        return None
+
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[Output]
+    ) -> Callable[..., Any] | None:
+        """What runs further calls of the signature of this one; None: nothing is quicker.
+
+        ``plan``: the sizes that it is run at, which were checked.
+        """
+        return None
 
     def threads(self) -> int:
         """The threads that it computes with."""

@@ -1,4 +1,6 @@
-"""Operands that show nearly every other order of additions, the same for all time.
+"""Operands that show nearly every other order of additions, and operations asked with them.
+
+The operands are the same for all time.
 
 A sum hides its rounding errors unless it ends small. Here it ends at nothing: half of the products
 are the other half with the sign turned, at shuffled places, over 16 binades. The exact sum is zero,
@@ -10,9 +12,21 @@ then how that product was rounded, and where the bias was added.
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from probe import floats, operands
+from probe.case import Case
+from probe.invariant.classes import PIECES, digest
+
+Tensors = tuple[Any, ...]
+
+SETS = 3
+"""Sets of telling operands; each is held at every place of the call."""
 
 BINADES = 12
 OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neither hides the other
@@ -57,3 +71,112 @@ def products(
     left, right = shuffled[:half], shuffled[half : 2 * half]
     x[right], w[right] = x[left], -w[left]
     return x, w, b
+
+
+class Rows(ABC):
+    """An operation whose samples, along axis 0, have nothing to do with each other.
+
+    ``key`` says all that decides its bits but the number of samples.
+    """
+
+    pieces: Sequence[int] = PIECES
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._kept: dict[int, tuple[Tensors, Tensors]] = {}  # telling operands by their numbers
+
+    @abstractmethod
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """The library's call; ``out``: where to write, which may be ignored."""
+
+    @abstractmethod
+    def mark(self, size: int) -> str:
+        """As ``classes.Operation.mark``."""
+
+    @abstractmethod
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
+
+    def forget(self) -> None:
+        """Gives back the memory of the operands."""
+        self._kept.clear()
+
+    def case(self) -> Case | None:
+        """The case of one sample, whose order can be asked; None where there is none."""
+        return None
+
+
+class Tools(NamedTuple):
+    """What an operation needs of its library. ``formats``: names by dtype.
+
+    ``tensor(values, dtype)`` rounds float64 values; ``repeated(sample, size)`` holds the same
+    sample at every place; ``container(y)`` gives bits and the name of their format.
+    """
+
+    formats: Mapping[Any, str]
+    tensor: Callable[[np.ndarray, Any], Any]
+    repeated: Callable[[Tensors, int], Tensors]
+    container: Callable[[Any], tuple[np.ndarray, str]]
+
+
+class Asked(Rows):
+    """Rows that are asked with sets of telling operands."""
+
+    sets = SETS
+    tools: Tools
+
+    @abstractmethod
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Returns one sample of each input of a set of operands, and the parameters."""
+
+    def mark(self, size: int) -> str:
+        """As ``Rows.mark``."""
+
+        def answers() -> Iterator[tuple[np.ndarray, str]]:
+            for number in range(self.sets):
+                sample, parameters = self.telling(number)
+                y = self.call(self.tools.repeated(sample, size), parameters)
+                yield self.tools.container(y)
+
+        return digest(answers())
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``Rows.ready``."""
+        sample, parameters = self.telling(0)
+        samples = self.tools.repeated(sample, size)
+        return lambda: self.call(samples, parameters)
+
+
+class Samples(Asked):
+    """Any function of samples along axis 0, whose shapes and options are in its name.
+
+    ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shapes: Sequence[tuple[int, ...]],
+        dtype: Any,
+        function: Callable[..., Any],
+        held: Tensors = (),
+        pieces: Sequence[int] = (),
+    ) -> None:
+        said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
+        super().__init__(f"{name} of {said} {self.tools.formats[dtype]}")
+        self.shapes, self.dtype, self.function = shapes, dtype, function
+        self.held, self.pieces = held, pieces
+
+    def telling(self, number: int) -> tuple[Tensors, Tensors]:
+        """Spread numbers; in the second set each is followed by itself with the sign turned."""
+        made = []
+        for at, shape in enumerate(self.shapes):
+            values = spread(SETS * at + number, "x", (math.prod(shape),), 4 if number else 2)
+            if number == 1 and not at:
+                values[1::2] = -values[: len(values) // 2 * 2 : 2]
+            made.append(self.tools.tensor(values.reshape(shape), self.dtype))
+        return tuple(made), self.held
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        return self.function(*samples, *parameters)

@@ -10,21 +10,24 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from probe import floats
+from probe import floats, ulp
 from probe.case import Case
-from probe.invariant.classes import PIECES, Plan, digest
-from probe.invariant.telling import products, spread
+from probe.invariant import telling
+from probe.invariant.classes import Plan, digest
+from probe.invariant.telling import SETS, Rows, Tensors, products, spread
 from probe.recorders.tensorflow_values import array, run
 
-SETS = 3
-"""Sets of telling operands; each is held at every place of the call."""
-
 CONSTANT = 1.37  # whose products are not exact in any format
+AT_ONCE, LARGE = 1 << 24, 1 << 20  # elements of a function by place in one call
+PLACES, TOLD, LONG = 1_531, 61, 4096
+"""Values tried to find those that a vector's body and tail see differently; how many are kept, a
+number that no vector's width divides; places of one value in an array whose middle is no tail."""
 
 FORMATS = {
     tf.float32: "float32",
@@ -32,7 +35,6 @@ FORMATS = {
     tf.float16: "float16",
     tf.bfloat16: "bfloat16",
 }
-Tensors = tuple[Any, ...]
 
 
 def threads() -> int:
@@ -62,57 +64,25 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(tf.repeat(one[None], size, axis=0) for one in sample)
 
 
-class Rows:
-    """An operation whose samples, along axis 0, have nothing to do with each other.
+class Asked(telling.Asked):
+    """As ``telling.Asked``, of TensorFlow."""
 
-    ``key`` says all that decides its bits but the number of samples.
-    """
-
-    pieces: Sequence[int] = PIECES
-    sets = SETS
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """Returns one sample of each input of a set of operands, and the parameters."""
-        raise NotImplementedError
-
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        """The library's call."""
-        raise NotImplementedError
-
-    def forget(self) -> None:
-        """Gives back the memory of the operands."""
-
-    def mark(self, size: int) -> str:
-        """As ``classes.Operation.mark``."""
-
-        def answers() -> Iterator[tuple[np.ndarray, str]]:
-            for number in range(self.sets):
-                sample, parameters = self.telling(number)
-                yield container(self.call(repeated(sample, size), parameters))
-
-        return digest(answers())
-
-    def run(self, size: int) -> Any:
-        """As ``classes.Operation.run``."""
-        sample, parameters = self.telling(0)
-        return self.call(repeated(sample, size), parameters)
-
-    def case(self) -> Case | None:
-        """The case of one sample, whose order can be asked; None where there is none."""
-        return None
+    tools = telling.Tools(FORMATS, tensor, repeated, container)
 
 
-class Product(Rows):
+class Samples(telling.Samples, Asked):
+    """As ``telling.Samples``, of TensorFlow. ``variables``: their handles are among ``held``."""
+
+    variables: Sequence[Any] = ()
+
+
+class Product(Asked):
     """Rows times a matrix: w (channels, filters), or (filters, channels) if it is ``turned``."""
 
     def __init__(self, channels: int, filters: int, dtype: Any, turned: bool) -> None:
         super().__init__(f"matmul {channels} -> {filters}{' turned' * turned} {FORMATS[dtype]}")
         self.channels, self.filters, self.dtype, self.turned = channels, filters, dtype, turned
         self._words = ("transpose_a", False, "transpose_b", turned, "T", dtype)
-        self._kept: dict[int, tuple[Tensors, Tensors]] = {}
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
         """As ``Rows.telling``."""
@@ -124,11 +94,7 @@ class Product(Rows):
             self._kept[number] = (tensor(x, self.dtype),), (held,)
         return self._kept[number]
 
-    def forget(self) -> None:
-        """As ``Rows.forget``."""
-        self._kept.clear()
-
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
         return run("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
 
@@ -140,7 +106,7 @@ class Product(Rows):
         return Case("dense", in_channels=self.channels, filters=self.filters, dtype=dtype)
 
 
-class Contraction(Rows):
+class Contraction(Asked):
     """Sums of products of two operands, by letters: ``labels`` of both and of the outcome.
 
     Letters that only the operands have are added over. ``paired``: both operands have samples, and
@@ -182,7 +148,7 @@ class Contraction(Rows):
         first, second = tensor(a, self.dtype), tensor(b, self.dtype)
         return ((first, second), ()) if self.paired else ((first,), (second,))
 
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
         return self.function(*samples, *parameters)
 
@@ -198,7 +164,7 @@ def _spread_out(
     return np.broadcast_to(opened, shape)
 
 
-class Convolution(Rows):
+class Convolution(Asked):
     """A convolution of one spatial size, channels last: samples are those of the batch.
 
     ``op``: TensorFlow's name of it; ``words``: its attributes. ``sizes``: of one transposed sample.
@@ -238,7 +204,7 @@ class Convolution(Rows):
         x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
         return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
 
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
         (x,), (w,) = samples, parameters
         given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)
@@ -268,40 +234,105 @@ NAMED = ("strides", "dilations", "padding", "explicit_paddings")
 """The attributes that are part of a convolution's name."""
 
 
-class Samples(Rows):
-    """Any function of samples along axis 0, whose shapes and options are in its name.
+class ByPlace(Rows):
+    """A function of one element, such as tanh: its bits may change with the place in a vector.
 
-    ``shapes``: of one sample of each of its inputs; ``held``: what else it is called with.
+    It is called on flat tensors, ``inputs`` of them. The values that are held at places are zeros
+    and subnormal numbers, which even a maximum treats differently in a vector's tail, and those at
+    which one element alone and a long tensor give different bits, if there are any.
     """
 
+    pieces = (AT_ONCE,)
+
     def __init__(
-        self,
-        name: str,
-        shapes: Sequence[tuple[int, ...]],
-        dtype: Any,
-        function: Callable[..., Any],
-        held: Tensors = (),
-        pieces: Sequence[int] = (),
+        self, name: str, dtype: Any, function: Callable[..., Any], inputs: int = 1
     ) -> None:
-        said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
-        super().__init__(f"{name} of {said} {FORMATS[dtype]}")
-        self.shapes, self.dtype, self.function = shapes, dtype, function
-        self.held, self.pieces = held, pieces
-        self.variables: Sequence[Any] = ()  # whose handles are among ``held``
+        super().__init__(f"{name} by place {FORMATS[dtype]}")
+        self.dtype, self.function, self.inputs = dtype, function, inputs
+        self._values: Any = None
+        self._answers: Any = None
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        return self.function(*samples)
+
+    def _told(self) -> Any:
+        """``TOLD`` values: after the odd ones those that one element alone sees differently."""
+        drawn = tensor(np.abs(spread(5, "x", (PLACES,), 8)), self.dtype)
+        signs = tensor(np.where(np.arange(PLACES) % 2, 1.0, -1.0), self.dtype)
+        both = tf.concat([drawn, drawn * signs], 0)
+        given = (both, tf.roll(both, 1, 0))[: self.inputs]
+        long = container(self.function(*given))[0]
+        ones = zip(*(tf.split(one, len(both)) for one in given), strict=True)
+        alone = tf.concat([self.function(*one) for one in ones], 0)
+        there = ulp.apart(long, container(alone)[0], FORMATS[self.dtype], zeros="differ")
+        apart = np.flatnonzero(there)
+        inside = apart[apart < 2 * PLACES - 2 * PLACES % 1024]
+        chosen = np.resize(inside if len(inside) else np.arange(PLACES, PLACES + TOLD), TOLD)
+        return tf.concat([odd(self.dtype), tf.gather(both, chosen)], 0)[:TOLD]
+
+    def _given(self, at: np.ndarray) -> Tensors:
+        """Values by their numbers; beside each odd one stands its neighbour."""
+        other = np.where(at < ODD, at ^ 1, (7 * at + 3) % TOLD)
+        return tuple(tf.gather(self._values, one) for one in (at, other)[: self.inputs])
+
+    def mark(self, size: int) -> str:
+        """Whether every place gives each value the bits that a long tensor gives it."""
+        if self._values is None:
+            self._values = self._told()
+            answers = self.function(*self._given(np.repeat(np.arange(TOLD), LONG)))
+            self._answers = tf.reshape(answers, (TOLD, LONG))[:, LONG // 2]
+        places, large = np.arange(size, dtype=np.int32), size >= LARGE
+        turns = [ODD + (places + 17 * at) % (TOLD - ODD) for at in range(1 if large else SETS)]
+        turns += [(places + at) % ODD for at in range(1, 3 if large else ODD + 1)]
+        for turned in turns:
+            y = self.function(*self._given(turned))
+            there, wanted = container(y), container(tf.gather(self._answers, turned))
+            if not ulp.equal(there[0], *wanted) or ulp.signed_zeros(there[0], *wanted):
+                return ""
+        return digest([container(self._answers[None])])
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``Rows.ready``."""
+        half = tf.fill((size,), tf.cast(0.5, self.dtype))
+        return lambda: self.function(*(half,) * self.inputs)
+
+
+class Softmax(Samples):
+    """A softmax of rows, whose exponentials are computed in vectors and tails too.
+
+    The numbers of a row are those whose exponentials show the difference, below the largest; there
+    are many, since the division hides some of it.
+    """
+
+    sets = 24
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """Spread numbers; in the second set each is followed by itself with the sign turned."""
-        made = []
-        for at, shape in enumerate(self.shapes):
-            values = spread(SETS * at + number, "x", (math.prod(shape),), 4 if number else 2)
-            if number == 1 and not at:
-                values[1::2] = -values[: len(values) // 2 * 2 : 2]
-            made.append(tensor(values.reshape(shape), self.dtype))
-        return tuple(made), self.held
+        """As ``Rows.telling``."""
+        (width,) = self.shapes[0]
+        values = np.asarray(tf.cast(_exponents(self.dtype), tf.float64))
+        row = np.resize(np.roll(values, 7 * number), width)
+        row[number % width] = 0
+        return (tensor(row, self.dtype),), ()
 
-    def call(self, samples: Tensors, parameters: Tensors) -> Any:
-        """As ``Rows.call``."""
-        return self.function(*samples, *parameters)
+
+@cache
+def _exponents(dtype: Any) -> Any:
+    """Negative numbers, those first whose exponential one element alone sees differently."""
+    told = ByPlace("Exp", dtype, tf.exp)._told()
+    below = tf.boolean_mask(told, told < -0.01)
+    return tf.cast(-np.arange(1, 20) / 7, dtype) if len(below) < 2 else below
+
+
+ODD = 4  # they are in pairs
+SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
+
+
+def odd(dtype: Any) -> Any:
+    """Zeros and subnormal numbers of either sign."""
+    kind = dtype.as_numpy_dtype
+    small = SMALL[FORMATS[dtype]]
+    return tf.constant(np.array([0.0, -0.0, small, -small]).astype(kind))
 
 
 def _word(value: Any) -> str:

@@ -11,11 +11,13 @@ import tensorflow as tf
 from probe.invariant.keeper import Keeper, Known
 from probe.invariant.tensorflow_calls import (
     FORMATS,
+    ByPlace,
     Contraction,
     Convolution,
     Product,
     Rows,
     Samples,
+    Softmax,
 )
 from probe.invariant.tensorflow_nodes import (
     BY_PLACE,
@@ -41,7 +43,6 @@ from probe.invariant.tensorflow_nodes import (
     spread_parameter,
     words_of,
 )
-from probe.invariant.tensorflow_places import ByPlace, Softmax
 from probe.invariant.tensorflow_program import Handler, Program, once
 from probe.recorders.tensorflow_graphs import CALLS, Node
 from probe.recorders.tensorflow_values import array, run
@@ -52,7 +53,6 @@ ROWS = (1 << 14, 1 << 12)
 UNKNOWN = "it is not known whether its bits depend on batch, length or place"
 BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
-FIXED = "lengths are part of an operation's shape: along the batch alone"
 
 
 class Operators:
@@ -122,14 +122,6 @@ class Operators:
             each = max(1, count // self.samples)
             found = self.kept[key] = self.keeper.known(make(), axis, each)
         return found
-
-    def _limit(self, known: Known) -> None:
-        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
-        key, keeper = known.run.operation.key, self.keeper
-        if "length" in keeper.table.sizes and key not in keeper.report.limited:
-            if keeper.strict:
-                keeper.leave(key, FIXED)
-            keeper.report.limited[key] = FIXED
 
     # sums of products
 
@@ -223,7 +215,7 @@ class Operators:
 
             count = len(read[follows.index(True)])
             known = self._known(node, (name, told, shapes, kind, follows), make, count)
-            self._limit(known)
+            self.keeper.limit_lengths(known)
             if paired:
                 return [known(tuple(read))]
             return [known((read[1],), (read[0],)) if turned else known((read[0],), (read[1],))]
@@ -249,7 +241,7 @@ class Operators:
                 lambda: Convolution(node.op, *shapes, x.dtype, node.attributes, sizes),
                 len(x),
             )
-            self._limit(known)
+            self.keeper.limit_lengths(known)
             return [known((x,), (w,))]
 
         return handler
@@ -306,7 +298,7 @@ class Operators:
 
             key = node.name, name, *shapes, xs[0].dtype, *sizes
             known = self._known(node, key, make, len(xs[0]))
-            self._limit(known)
+            self.keeper.limit_lengths(known)
             return [known(tuple(xs), tuple(rest)), *more]
 
         return handler
@@ -341,7 +333,7 @@ class Operators:
                 "rows" if trailing and axes[0] > 1 else "batch",
             )
             if not trailing or axes[0] == 1:
-                self._limit(known)
+                self.keeper.limit_lengths(known)
             y = known((tf.reshape(x, (-1, *shape)) if trailing else x,))
             return [_given_back(y, x, axes, bool(words.get("keep_dims")))]
 

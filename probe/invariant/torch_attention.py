@@ -7,6 +7,7 @@ at the largest length, where the keys behind the shorter one are masked.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from probe import ulp
 from probe.invariant.classes import digest
 from probe.invariant.telling import spread
-from probe.invariant.torch_calls import FORMATS, Tensors, container, repeated, tensor
+from probe.invariant.torch_calls import FORMATS, Tensors, container, laid, repeated, tensor
+from probe.invariant.torch_products import Met
 
 STEP = 16  # lengths that are tried are whole multiples of it
 
@@ -67,9 +69,9 @@ class Lengths:
                         return ""
             return digest([container(self.answer(1, self.longest))])
 
-    def run(self, size: int) -> Any:
-        """One call, to be timed."""
-        return self.answer(size, size)
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
+        return lambda: self.answer(size, size)
 
 
 class Heads:
@@ -95,13 +97,80 @@ class Heads:
     def mark(self, size: int) -> str:
         """As ``classes.Operation.mark``; the size is samples times heads."""
         with torch.no_grad():
-            return digest([container(self.run(size))])
+            return digest([container(self.ready(size)()[:, 0])])
 
-    def run(self, size: int) -> Any:
-        """One call."""
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
         q, k, v = (one[:, None] for one in self._given(size))
         mask = behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
-        return attend(q, k, v, mask, self.words)[:, 0]
+        return lambda: attend(q, k, v, mask, self.words)
+
+
+class Attention:
+    """The attention of one model."""
+
+    def __init__(self, met: Met) -> None:
+        self.met = met
+
+    def __call__(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: Any = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        """``functional.scaled_dot_product_attention``."""
+        four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
+        same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
+        if enable_gqa or dropout_p or not four or not same or q.dtype not in FORMATS:
+            return NotImplemented
+        if attn_mask is not None and (is_causal or attn_mask.dim() != 4):
+            return NotImplemented
+        words: dict[str, Any] = {"is_causal": True} if is_causal else {}
+        words |= {} if scale is None else {"scale": float(scale)}
+        length, size = q.shape[2], 0
+        if length == k.shape[2] and length <= self.met.keeper.length:
+            size = self._length(q, v, words)
+        if not size and "length" in self.met.keeper.table.sizes:
+            why = f"attention of {length} rows and {k.shape[2]} keys: along the batch alone"
+            if self.met.keeper.strict:
+                self.met.keeper.leave("attention", why)
+            self.met.keeper.report.limited.setdefault(why.partition(":")[0], why)
+        return self._heads(q, k, v, attn_mask, words, size)
+
+    def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
+        """The length that self-attention is padded to; 0: there is none."""
+        longest = self.met.keeper.length
+        key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
+        known = self.met.known(
+            key,
+            lambda: Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
+            "length",
+        )
+        step = STEP
+        plans = known.sizes
+        for size in (*range(-(-q.shape[2] // step) * step, longest, step), longest):
+            if plans.usable(size):
+                return size
+        return 0
+
+    def _heads(self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int) -> Any:
+        length, count = q.shape[2], q.shape[0] * q.shape[1]
+        if size and (size != length or mask is not None):
+            mask = None if words.get("is_causal") else masked_wide(mask, q, length, size)
+        if size:
+            q, k, v = (widened(one, size) for one in (q, k, v))
+        q, k, v = (laid(one) for one in (q, k, v))
+        shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
+        key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
+        known = self.met.known(key, lambda: Heads(shapes, q.dtype, mask is not None, words))
+        if not known.sizes.usable(count):
+            self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
+        return attend(q, k, v, mask, words)[:, :, :length]
 
 
 def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any]) -> Any:

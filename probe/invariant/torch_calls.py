@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ import torch.nn.functional as functional
 
 from probe import ulp
 from probe.case import Case
-from probe.invariant.classes import PIECES, Plan, digest
-from probe.invariant.telling import products, spread
-
-SETS = 3
-"""Sets of telling operands; each is held at every place of the call."""
+from probe.invariant import telling
+from probe.invariant.classes import Plan, digest
+from probe.invariant.telling import SETS, Tensors, products, spread
 
 AT_ONCE = 1 << 22  # elements of a function by place in one call
 PLACES = 6_007  # values tried to find those that a function's vector body and tail see otherwise
+BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
+NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
 CONSTANT = 1.37  # whose products are not exact in any format
 LONG = 4096  # places of one value in an array whose middle is no tail
 TOLD = 61  # of these are kept: a number that no vector's width divides
@@ -32,7 +32,6 @@ FORMATS = {
     torch.float16: "float16",
     torch.bfloat16: "bfloat16",
 }
-Tensors = tuple[Any, ...]
 CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 TRANSPOSED = {
     1: functional.conv_transpose1d,
@@ -77,6 +76,8 @@ def laid(x: Any) -> Any:
     Axes of size 1 may have any stride, and by them libraries take another kernel.
     """
     x = x.contiguous()
+    if 1 not in x.shape and x.numel():
+        return x
     strides, step = [], 1
     for size in reversed(x.shape):
         strides.append(step)
@@ -96,37 +97,24 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(laid(one.expand(size, *one.shape)) for one in sample)
 
 
-class Rows:
-    """An operation whose samples, along axis 0, have nothing to do with each other.
-
-    ``key`` says all that decides its bits but the number of samples.
-    """
-
-    pieces: Sequence[int] = PIECES
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """Returns one sample of each input of a set of operands, and the parameters."""
-        raise NotImplementedError
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """The library's call; ``out``: where to write, which may be ignored."""
-        raise NotImplementedError
+class Rows(telling.Rows):
+    """As ``telling.Rows``, of PyTorch."""
 
     def empty(self, samples: Tensors) -> Any:
         """Room for the outputs; None where their shape is known from a call alone."""
         return None
 
-    def forget(self) -> None:
-        """Gives back the memory of the operands."""
+
+class Asked(telling.Asked, Rows):
+    """As ``telling.Asked``, of PyTorch."""
+
+    tools = telling.Tools(FORMATS, tensor, repeated, container)
 
     def mark(self, size: int) -> str:
         """As ``classes.Operation.mark``: twice, from and to other places in memory."""
 
         def answers() -> Iterator[tuple[np.ndarray, str]]:
-            for number in range(SETS):
+            for number in range(self.sets):
                 sample, parameters = self.telling(number)
                 samples = repeated(sample, size)
                 y = self.call(samples, parameters)
@@ -138,18 +126,12 @@ class Rows:
         with torch.no_grad():
             return digest(answers())
 
-    def case(self) -> Case | None:
-        """The case of one sample, whose order can be asked; None where there is none."""
-        return None
-
-    def run(self, size: int) -> Any:
-        """As ``classes.Operation.run``."""
-        sample, parameters = self.telling(0)
-        with torch.no_grad():
-            return self.call(repeated(sample, size), parameters)
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``Rows.ready``."""
+        return torch.no_grad()(super().ready(size))
 
 
-class Linear(Rows):
+class Linear(Asked):
     """Rows times a matrix: w (filters, channels), or (channels, filters) if it is ``turned``."""
 
     def __init__(
@@ -159,7 +141,6 @@ class Linear(Rows):
         super().__init__(f"linear {channels} -> {filters}{with_bias}{laid} {FORMATS[dtype]}")
         self.channels, self.filters, self.dtype, self.bias = channels, filters, dtype, bias
         self.turned = turned
-        self._kept: dict[int, tuple[Tensors, Tensors]] = {}
 
     def telling(self, number: int) -> tuple[Tensors, Tensors]:
         if number not in self._kept:
@@ -173,10 +154,6 @@ class Linear(Rows):
     def empty(self, samples: Tensors) -> Any:
         """As ``Rows.empty``."""
         return samples[0].new_empty((len(samples[0]), self.filters))
-
-    def forget(self) -> None:
-        """As ``Rows.forget``."""
-        self._kept.clear()
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``."""
@@ -200,10 +177,8 @@ class Linear(Rows):
         )
 
 
-class Convolution(Rows):
+class Convolution(Asked):
     """A convolution of one spatial size: samples are those of the batch."""
-
-    pieces = (64, 32, 128, 16)
 
     def __init__(
         self,
@@ -214,6 +189,9 @@ class Convolution(Rows):
         words: dict[str, Any],
         transposed: bool = False,
     ) -> None:
+        filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
+        sample = max(shape[0], filters) * math.prod(shape[1:])
+        self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))
         said = " ".join(f"{name}={_said(value)}" for name, value in sorted(words.items()))
         name = "transposed convolution" if transposed else "convolution"
         text = "x".join(map(str, shape)), "x".join(map(str, weights))
@@ -249,10 +227,10 @@ class Convolution(Rows):
             "x".join(map(str, self.weights[2:])),
             self.shape[0],
             self.weights[0],
-            stride=_each(words.get("stride", 1), rank),
-            dilation=_each(words.get("dilation", 1), rank),
+            stride=each(words.get("stride", 1), rank),
+            dilation=each(words.get("dilation", 1), rank),
             groups=words.get("groups", 1),
-            padding=[(zeros, zeros) for zeros in _each(words.get("padding", 0), rank)],
+            padding=[(zeros, zeros) for zeros in each(words.get("padding", 0), rank)],
             height=self.shape[1] if rank == 2 else None,
             length=self.shape[-1],
             dtype=FORMATS[self.dtype],
@@ -260,39 +238,8 @@ class Convolution(Rows):
         )
 
 
-class Samples(Rows):
-    """Any function of samples along axis 0, whose shapes and options are in its name.
-
-    ``shapes``: of one sample of each of its inputs; ``parameters``: what else it is called with.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        shapes: Sequence[tuple[int, ...]],
-        dtype: Any,
-        function: Callable[..., Any],
-        parameters: Tensors = (),
-        pieces: Sequence[int] = (),
-    ) -> None:
-        said = ", ".join("x".join(map(str, shape)) or "1" for shape in shapes)
-        super().__init__(f"{name} of {said} {FORMATS[dtype]}")
-        self.shapes, self.dtype, self.function = shapes, dtype, function
-        self.parameters, self.pieces = parameters, pieces
-
-    def telling(self, number: int) -> tuple[Tensors, Tensors]:
-        """Spread numbers; in the second set each is followed by itself with the sign turned."""
-        made = []
-        for at, shape in enumerate(self.shapes):
-            values = spread(SETS * at + number, "x", (math.prod(shape),), 4 if number else 2)
-            if number == 1 and not at:
-                values[1::2] = -values[: len(values) // 2 * 2 : 2]
-            made.append(tensor(values.reshape(shape), self.dtype))
-        return tuple(made), self.parameters
-
-    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``."""
-        return self.function(*samples, *parameters)
+class Samples(telling.Samples, Asked):
+    """As ``telling.Samples``, of PyTorch."""
 
 
 class Pairs(Samples):
@@ -376,12 +323,13 @@ class ByPlace(Rows):
                     return ""
             return digest([container(self._answers[None])])
 
-    def run(self, size: int) -> Any:
-        """As ``Rows.run``."""
-        return self.function(torch.full((size,), 0.5, dtype=self.dtype))
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``Rows.ready``."""
+        x = torch.full((size,), 0.5, dtype=self.dtype)
+        return lambda: self.function(x)
 
 
-def _each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
+def each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
 
@@ -425,6 +373,8 @@ class Runner:
 def padded(x: Any, size: int) -> Any:
     """Copies of the first sample behind the others: no sample is odd, such as one of zeros."""
     count = x.shape[0]
+    if count == 1:
+        return x.expand(size, *x.shape[1:]).contiguous()
     if x.dim() == 2:
         return torch.cat((x, x[:1].expand(size - count, x.shape[1])))
     made = x.new_empty((size, *x.shape[1:]))

@@ -1,10 +1,11 @@
-"""Few rows of a linear layer: the bits that many rows get, from a kept, turned copy of the weights.
+"""Few rows or samples: other ways to the bits that many get, where a library has one.
 
-With few rows a library leaves out packing, and then adds in another order. Given the weights
-turned, as (channels, filters), it often adds as with many rows, from two rows on. Where it adds
-many channels block by block, so do the products of such blocks, added up one after the other. Which
-of these gives the bits of the chosen class is found by marks, as for every size; which of those is
-run is a matter of time.
+With few rows of a linear layer a library leaves out packing, and then adds in another order. Given
+the weights turned, as (channels, filters), it often adds as with many rows, from two rows on. Where
+it adds many channels block by block, so do the products of such blocks, added up one after the
+other. Few samples of a convolution are left to PyTorch's own kernels, many to oneDNN: asked for,
+oneDNN computes one sample as well. Which of these gives the bits of the chosen class is found by
+marks, as for every size; which of those is run is a matter of time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 from probe.invariant.classes import Piece, Sizes
 from probe.invariant.keeper import Known
-from probe.invariant.torch_calls import Linear, Tensors, laid, padded
+from probe.invariant.torch_calls import Convolution, Linear, Rows, Tensors, each, laid, padded
 
 BLOCKS = (384, 256, 192, 320, 336, 448, 512, 128, 768, 96, 64)
 """Channels that are added at a time: the first of them that gives the bits is taken."""
@@ -50,6 +51,50 @@ class Turned(Linear):
         return y
 
 
+class OneDNN(Convolution):
+    """As a ``Convolution``, whatever the number of samples by oneDNN."""
+
+    pieces: Sequence[int] = ()
+
+    def __init__(self, like: Convolution) -> None:
+        super().__init__(like.shape, like.weights, like.dtype, like.bias, like.words)
+        self.key = f"{like.key} by oneDNN"
+        self.flat = len(like.shape) == 2  # one axis, to which another of size 1 is added
+        named = (("padding", 0), ("stride", 1), ("dilation", 1))
+        rank = len(like.shape) - 1
+        options = [each(like.words.get(name, usual), rank) for name, usual in named]
+        if self.flat:
+            options = [(usual, *one) for one, (_, usual) in zip(options, named, strict=True)]
+        self.options = (*options, like.words.get("groups", 1))
+
+    def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
+        """As ``Rows.call``."""
+        (x,), (w, b) = samples, parameters
+        if not self.flat:
+            return torch.mkldnn_convolution(x, w, b, *self.options)
+        return torch.mkldnn_convolution(x[:, :, None], w[:, :, None], b, *self.options).squeeze(2)
+
+    def mark(self, size: int) -> str:
+        """As ``Rows.mark``; empty too where oneDNN has no kernel of this format."""
+        try:
+            return super().mark(size)
+        except RuntimeError:
+            return ""
+
+
+class Copy(NamedTuple):
+    """A turned copy. ``there``: some numbers of the weights, in their memory; ``some``: as copied.
+
+    ``weights``: a weak reference. ``state``: what PyTorch counts and names of them.
+    """
+
+    weights: Any
+    state: tuple[Any, ...]
+    there: Any
+    some: Any
+    turned: Any
+
+
 class Copies:
     """Turned copies of the weights of one model: made when first asked for, and made anew.
 
@@ -58,82 +103,98 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Any, tuple[Any, ...], Any, Any]] = {}
+        self._kept: dict[int, Copy] = {}
 
     def get(self, w: Any) -> Any:
         """The copy of a parameter, (channels, filters); None: there is none."""
         if type(w) is not torch.nn.Parameter or w.is_inference():
             return None
-        some = w.as_strided((SAMPLES,), (w.numel() // SAMPLES,))
         state = w._version, w.data_ptr(), w.shape, w.dtype
         kept = self._kept.get(id(w))
-        if kept is not None and kept[0]() is w and kept[1] == state and torch.equal(some, kept[2]):
-            return kept[3]
+        there = kept is not None and kept.weights() is w and kept.state == state
+        if kept is not None and there and torch.equal(kept.there, kept.some):
+            return kept.turned
         with torch.no_grad():
-            return self._made(w, state, some)
+            return self._made(w, state)
 
-    def _made(self, w: Any, state: tuple[Any, ...], some: Any) -> Any:
-        gone = [key for key, kept in self._kept.items() if kept[0]() is None or key == id(w)]
+    def _made(self, w: Any, state: tuple[Any, ...]) -> Any:
+        gone = [key for key, one in self._kept.items() if one.weights() is None or key == id(w)]
         for key in gone:
             del self._kept[key]
-        held = sum(kept[3].nbytes for kept in self._kept.values())
+        held = sum(one.turned.nbytes for one in self._kept.values())
         if held + w.nbytes > MEMORY or not w.is_contiguous():
             return None
-        copied = laid(w.t())
-        self._kept[id(w)] = weakref.ref(w), state, some.clone(), copied
-        return copied
+        there = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
+        kept = Copy(weakref.ref(w), state, there, there.clone(), laid(w.t()))
+        self._kept[id(w)] = kept
+        return kept.turned
 
 
 class Step(NamedTuple):
-    """A piece of a call, and the operation that computes it."""
+    """A piece of a call, and the operation for it; ``other``: not the one as it is."""
 
     piece: Piece
-    operation: Linear
-    turned: bool
+    operation: Rows
+    other: bool
 
 
-class Layer:
-    """A linear layer whose class is known, in the ways that give its bits."""
+class Ways:
+    """An operation on samples and weights whose class is known, in the ways that give its bits."""
 
-    def __init__(self, known: Known, copies: Copies) -> None:
-        self.known, self.copies = known, copies
-        self.native: set[int] = set()  # numbers of rows at which the library's own call is made
+    def __init__(self, known: Known) -> None:
+        self.known = known
         self.steps: dict[int, tuple[Step, ...]] = {}
         self._others: list[Sizes] | None = None
 
+    def found(self) -> Iterable[Sizes]:
+        """Other operations that give the bits at some number of samples."""
+        return ()
+
+    def held(self, w: Any) -> Any:
+        """The weights as other operations take them; None: they can't be had."""
+        return w
+
+    def native(self, count: int) -> bool:
+        """Whether so many samples, which were computed before, are one call of the library's."""
+        steps = self.steps.get(count, ())
+        return len(steps) == 1 and steps[0].piece.size == count and not steps[0].other
+
     def __call__(self, x: Any, w: Any, b: Any) -> Any:
-        """``x @ w.T + b``: x (rows, channels), contiguous."""
+        """The operation of x (samples, ...), contiguous, with weights and a bias or None."""
         count = x.shape[0]
         steps = self.steps.get(count)
         if steps is None:
             steps = self.steps[count] = self._steps(count)
-            if len(steps) == 1 and steps[0].piece.size == count and not steps[0].turned:
-                self.native.add(count)
         if not steps:
             return self.known((x,), (w, b))
-        turned = None
-        if steps[-1].turned:  # the rest, which stands last, is what is few
-            turned = self.copies.get(w)
-            if turned is None:
+        weights = w
+        if steps[-1].other:  # the rest, which stands last, is what is few
+            weights = self.held(w)
+            if weights is None:
                 return self.known((x,), (w, b))
         if len(steps) == 1:
             (((_, _, size), operation, _),) = steps
-            given = (x if count == size else padded(x, size),)
-            y = operation.call(given, (w if turned is None else turned, b))
-            return y if count == size else y[:count]
-        y = x.new_empty((count, w.shape[0]))
+            if count == size:
+                return operation.call((x,), (weights, b))
+            return operation.call((padded(x, size),), (weights, b))[:count]
+        y = self.known.run.operation.empty((x,))
         for (start, places, size), operation, other in steps:
-            part, out = x[start : start + places], y[start : start + places]
-            held = turned if other else w
+            part, parameters = x[start : start + places], (weights if other else w, b)
             if places < size:
-                out.copy_(operation.call((padded(part, size),), (held, b))[:places])
+                one = operation.call((padded(part, size),), parameters)[:places]
             else:
-                operation.call((part,), (held, b), out)
+                out = None if y is None else y[start : start + places]
+                one = operation.call((part,), parameters, out)
+                if out is not None and one.data_ptr() == out.data_ptr():
+                    continue
+            if y is None:
+                y = one.new_empty((count, *one.shape[1:]))
+            y[start : start + places] = one
         return y
 
     def _steps(self, count: int) -> tuple[Step, ...]:
-        """By the plan of the layer as it is; what that pads in the cheapest way there is."""
-        operation = cast("Linear", self.known.run.operation)
+        """By the plan of the operation as it is; what that pads in the cheapest way there is."""
+        operation = self.known.run.operation
         there = tuple(Step(piece, operation, False) for piece in self.known.plan(count) or ())
         large = there[0].piece.size if there and count > operation.pieces[0] else 0
         start = count // large * large if large else 0  # before that stand pieces of one size
@@ -146,25 +207,34 @@ class Layer:
             return whole + self._cheapest(rest, start, count - start)
 
     def _cheapest(self, there: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...]:
-        """The steps of ``count`` rows from ``start`` on; ``there``: those without a copy."""
+        """The steps of ``count`` samples from ``start`` on; ``there``: those as it is."""
         sizes = self.known.sizes
         best, least = there, _seconds(sizes, [step.piece for step in there])
-        for other in self._ways():
+        if self._others is None:
+            self._others = list(self.found())
+        for other in self._others:
             plan = other.plan(count) or ()
-            seconds, operation = _seconds(other, plan), cast("Turned", other.operation)
+            seconds, operation = _seconds(other, plan), cast("Rows", other.operation)
             if seconds < least:
                 moved = (piece._replace(start=piece.start + start) for piece in plan)
                 best, least = tuple(Step(piece, operation, True) for piece in moved), seconds
             self.known.keeper.remember(operation)
         return best
 
-    def _ways(self) -> list[Sizes]:
-        """Operations on turned weights that give the bits at some number of rows."""
-        if self._others is None:
-            self._others = list(self._found())
-        return self._others
 
-    def _found(self) -> Iterable[Sizes]:
+class Layer(Ways):
+    """A linear layer: few rows take turned copies of its weights."""
+
+    def __init__(self, known: Known, copies: Copies) -> None:
+        super().__init__(known)
+        self.copies = copies
+
+    def held(self, w: Any) -> Any:
+        """As ``Ways.held``."""
+        return self.copies.get(w)
+
+    def found(self) -> Iterable[Sizes]:
+        """As ``Ways.found``: on turned weights, perhaps block by block."""
         known = self.known
         like = cast("Linear", known.run.operation)
         narrow = torch.empty((), dtype=like.dtype).element_size() < 4  # rounds after each block
@@ -176,6 +246,19 @@ class Layer:
                 yield sizes
                 if block < like.channels:
                     return
+
+
+class Convolved(Ways):
+    """A convolution: few samples are given to oneDNN."""
+
+    def found(self) -> Iterable[Sizes]:
+        """As ``Ways.found``."""
+        known = self.known
+        like = cast("Convolution", known.run.operation)
+        if torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled:
+            sizes = known.keeper.beside(OneDNN(like), known.sizes.entry, TRIED)
+            if sizes is not None:
+                yield sizes
 
 
 def _seconds(sizes: Sizes, plan: Sequence[Piece]) -> float:

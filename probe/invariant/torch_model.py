@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
-import torch.nn.functional as functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -52,12 +52,8 @@ class Functions(TorchFunctionMode):
 
     def __init__(self, operators: Operators) -> None:
         super().__init__()
-        self.quick: dict[Any, Callable[..., Any]] = {
-            functional.linear: operators.linear,
-            functional.layer_norm: operators.layer_norm,
-            functional.gelu: operators.gelu,
-            functional.scaled_dot_product_attention: operators.attention,
-        }
+        self.quick = operators.quick
+        self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
         self.plain: set[Any] = set()
         self.operations = Operations(operators)
 
@@ -65,7 +61,7 @@ class Functions(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         quick = self.quick.get(func)
-        if quick is not None:
+        if quick is not None and (not kwargs or kwargs.keys() <= self.words[func]):
             found = quick(*args, **kwargs) if kwargs else quick(*args)
             if found is not NotImplemented:
                 return found
@@ -90,7 +86,9 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func._can_decompose() and torch.is_inference_mode_enabled():
+        if func in self.operators.exact:
+            return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled() and func._can_decompose():
             with self:
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:
@@ -133,12 +131,15 @@ def made(
         keeper.calls.begin(*_given(args, kwargs))
         if any(isinstance(one, torch.Tensor) and one.is_complex() for one in args):
             keeper.leave("complex inputs", COMPLEX)
-        if torch.is_grad_enabled():
-            with torch.no_grad(), functions:
-                y = inner(*args, **kwargs)
-        else:
+        watched = torch.is_grad_enabled()
+        if watched:  # as no_grad, whose objects cost as much as a small layer
+            torch._C._set_grad_enabled(False)
+        try:
             with functions:
                 y = inner(*args, **kwargs)
+        finally:
+            if watched:
+                torch._C._set_grad_enabled(True)
         keeper.calls.end()
         return y
 

@@ -8,21 +8,18 @@ from typing import Any
 import torch
 import torch.nn.functional as functional
 
-from probe.invariant import torch_attention
 from probe.invariant.keeper import Keeper, Known
 from probe.invariant.telling import spread
+from probe.invariant.torch_attention import Attention
 from probe.invariant.torch_calls import (
     FORMATS,
     ByPlace,
-    Convolution,
-    Linear,
-    Pairs,
     Samples,
     Tensors,
     laid,
     tensor,
 )
-from probe.invariant.torch_few import Copies, Layer
+from probe.invariant.torch_products import Met, Products
 
 EXACT = frozenset(
     "view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze "
@@ -75,17 +72,12 @@ class Operators:
     """One model's operations, by what they are called with."""
 
     def __init__(self, keeper: Keeper) -> None:
-        self.keeper = keeper
-        self.kept: dict[Any, Known] = {}
-        self.layers: dict[Any, Layer] = {}
-        self.copies = Copies()
+        self.keeper, self.met = keeper, Met(keeper)
+        self.products, self.attention = Products(self.met), Attention(self.met)
+        self.placed: dict[Any, Known] = {}
+        self.exact: set[Any] = set()
         self.own: dict[str, Callable[..., Any]] = {
-            "addmm": self.addmm,
-            "mm": self.mm,
-            "bmm": self.bmm,
-            "baddbmm": self.baddbmm,
-            "convolution": self.convolution,
-            "_convolution": self.convolution,
+            **self.products.own,
             "native_layer_norm": self._native_layer_norm,
             "native_group_norm": self._native_group_norm,
             "native_batch_norm": self._batch_norm,
@@ -96,6 +88,17 @@ class Operators:
             "_scaled_dot_product_flash_attention_for_cpu": self._flash,
         }
 
+        self.quick: dict[Any, Callable[..., Any]] = {
+            **self.products.quick,
+            **self._elementwise(),
+            functional.scaled_dot_product_attention: self.attention,
+            functional.layer_norm: self.layer_norm,
+            functional.batch_norm: self._batch_normed,
+            functional.softmax: lambda x, dim=None, _=3, dtype=None: self._softmaxed(x, dim, dtype),
+            **dict.fromkeys((torch.softmax, torch.Tensor.softmax), self._softmaxed),
+        }
+        """Functions that are called often, without the dispatcher; each may say NotImplemented."""
+
     def run(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         """One operation of ATen."""
         name = func._schema.name.rpartition("::")[2]
@@ -103,14 +106,22 @@ class Operators:
         if base in OF_ZEROS or (base == "clamp" and _tensors(args[1:], kwargs)):
             return _positive_zeros(func(*args, **kwargs))
         adds = base == "index_put" and True in (*args[3:], kwargs.get("accumulate"))
-        if (base in EXACT and not adds) or not _floating(args, kwargs):
+        if base in EXACT and not adds:
+            if base not in ("clamp", "index_put"):
+                self.exact.add(func)
+            return func(*args, **kwargs)
+        if not _floating(args, kwargs):
             return func(*args, **kwargs)
         if base in ONCE_WITH_ALPHA and kwargs.get("alpha", 1) == 1 and len(args) < 3:
             return func(*args, **kwargs)
         found: Any = NotImplemented
         if base in BY_PLACE and isinstance(args[0], torch.Tensor):
             found = self._by_place(func, args, kwargs)
-        elif name in self.own and not any(map(torch.is_complex, filter(torch.is_tensor, args))):
+        elif (
+            name in self.own
+            and kwargs.get("out") is None
+            and not any(map(torch.is_complex, filter(torch.is_tensor, args)))
+        ):
             found = self.own[name](func, *args, **kwargs)
         elif base in OF_SAMPLES or base in REDUCTIONS:
             found = self._of_samples(func, args, kwargs, base in REDUCTIONS)
@@ -122,143 +133,26 @@ class Operators:
             return args[0].copy_(found)
         return found
 
-    def _known(self, key: tuple[Any, ...], make: Callable[[], Any], axis: str = "batch") -> Known:
-        """An operation by what it is called with and the number of threads."""
-        key = (*key, torch.get_num_threads())
-        found = self.kept.get(key)
-        if found is None:
-            found = self.kept[key] = self.keeper.known(make(), axis)
-        return found
-
-    # products of rows
-
-    def linear(self, x: Any, w: Any, b: Any = None) -> Any:
-        """``functional.linear``."""
-        layer = self.layers.get((w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()))
-        if layer is not None and x.dim() == 2:
-            channels = w.shape[1]
-            if x.stride() == (channels, 1) == w.stride():
-                count = x.shape[0]
-                if count in layer.native:
-                    return functional.linear(x, w, b)
-                if count:
-                    return layer(x, w, b)
-        if x.dtype not in FORMATS or w.dtype is not x.dtype or w.dim() != 2 or not x.numel():
-            return NotImplemented
-        return self._rows(x, w, b, False)
-
-    def _rows(self, x: Any, w: Any, b: Any, turned: bool) -> Any:
-        """``x @ w.T``, or ``x @ w`` if it is ``turned``, of all rows."""
-        if w.stride() != (w.shape[1], 1):
-            if w.t().is_contiguous() and 1 not in w.shape:
-                w, turned = w.t(), not turned
-            w = laid(w)
-        channels, filters = w.shape if turned else w.shape[::-1]
-        rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        rows = rows if rows.stride() == (channels, 1) else laid(rows)
-        parts = channels, filters, x.dtype, b is not None, turned
-        known = self._known(("linear", *parts), lambda: Linear(*parts), "rows")
-        if turned:
-            y = known((rows,), (w, b))
-        else:
-            key = w.shape, x.dtype, w.dtype, b is None, torch.get_num_threads()
-            layer = self.layers.get(key)
-            if layer is None:
-                layer = self.layers[key] = Layer(known, self.copies)
-            y = layer(rows, w, b)
-        return y if x.dim() == 2 else y.view(*x.shape[:-1], filters)
-
-    def mm(self, func: Any, a: Any, b: Any) -> Any:
-        """``a @ b``: the rows of a have nothing to do with each other."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-        return self._rows(a, b, None, True)
-
-    def addmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-        """``c + a @ b`` where c is a bias."""
-        if beta != 1 or alpha != 1 or c.dim() != 1 or len(c) != b.shape[1] or not a.numel():
-            return NotImplemented
-        return self._rows(a, b, c.contiguous(), True)
-
-    def bmm(self, func: Any, a: Any, b: Any) -> Any:
-        """Products of pairs of matrices: each pair is a sample."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-        shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
-        key = ("bmm", shapes, a.dtype)
-        known = self._known(key, lambda: Pairs("bmm", shapes, a.dtype, torch.bmm))
-        self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
-        return known((laid(a), laid(b)))
-
-    def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-        """As ``bmm``, with a summand."""
-        if not a.numel() or not b.numel():
-            return NotImplemented
-        shapes = tuple(a.shape[1:]), tuple(b.shape[1:]), (a.shape[1], b.shape[2])
-        name = f"baddbmm beta={beta} alpha={alpha}"
-
-        def function(a: Any, b: Any, c: Any) -> Any:
-            return torch.baddbmm(c, a, b, beta=beta, alpha=alpha)
-
-        known = self._known((name, shapes, a.dtype), lambda: Pairs(name, shapes, a.dtype, function))
-        self._limit(known, "products of pairs of matrices: along the pairs alone, sizes are fixed")
-        full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
-        return known((laid(a), laid(b), full))
-
-    def _fixed(self, known: Known) -> None:
-        """Notes an operation whose lengths are part of its shape, where lengths were wanted."""
-        if "length" in self.keeper.table.sizes:
-            self._limit(known, "lengths are part of an operation's shape: along the batch alone")
-
-    def _limit(self, known: Known, why: str) -> None:
-        key = known.run.operation.key
-        if key not in self.keeper.report.limited:
-            if self.keeper.strict:
-                self.keeper.leave(key, why)
-            self.keeper.report.limited[key] = why
-
-    def convolution(
-        self,
-        func: Any,
-        x: Any,
-        w: Any,
-        b: Any,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-        *_: Any,
-    ) -> Any:
-        """Convolutions of one to three axes, along the batch."""
-        if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
-            return NotImplemented
-        words = {"stride": stride, "padding": padding, "dilation": dilation}
-        words |= {"output_padding": output_padding} if transposed else {}
-        given: dict[str, Any] = {name: tuple(value) for name, value in words.items()}
-        given["groups"] = groups
-        key = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
-        known = self._known(
-            ("convolution", *key, tuple(given.items()), transposed),
-            lambda: Convolution(*key, given, transposed),
-        )
-        self._fixed(known)
-        return known((laid(x),), (laid(w), b))
-
     # row by row
 
     def layer_norm(
-        self, x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+        self,
+        x: Any,
+        normalized_shape: Sequence[int],
+        weight: Any = None,
+        bias: Any = None,
+        eps: float = 1e-5,
     ) -> Any:
         """``functional.layer_norm``."""
-        shape = tuple(shape)
+        shape = tuple(normalized_shape)
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         here = [one for one in (weight, bias) if one is not None]
         which = weight is not None, bias is not None
         key = ("layer_norm", shape, x.dtype, eps, which, here[0].dtype if here else None)
-        known = self._known(key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), "rows")
+        known = self.met.known(
+            key, lambda: self._layer_norm(shape, x.dtype, eps, which, here), "rows"
+        )
         rows = laid(x.reshape(-1, *shape))
         return known((rows,), (weight, bias)).view(x.shape)
 
@@ -278,6 +172,12 @@ class Operators:
         y = self.layer_norm(x, shape, w, b, eps)
         return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
 
+    def _softmaxed(self, x: Any, dim: Any = None, dtype: Any = None) -> Any:
+        """``torch.softmax``."""
+        if not isinstance(dim, int) or dtype is not None or not x.dim():
+            return NotImplemented
+        return self._softmax(torch.ops.aten._softmax.default, x, dim, False)
+
     def _softmax(self, func: Any, x: Any, dim: int, *options: Any) -> Any:
         dim %= max(x.dim(), 1)
         if x.dtype not in FORMATS or not x.numel() or any(options):
@@ -289,7 +189,7 @@ class Operators:
         def function(rows: Any) -> Any:
             return func(rows, 1, *options)
 
-        known = self._known(
+        known = self.met.known(
             (name, size, x.dtype),
             lambda: Samples(name, [(size,)], x.dtype, function, (), ROWS),
             "rows",
@@ -314,10 +214,10 @@ class Operators:
             return func(part, *options, **kwargs)
 
         shape = tuple(x.shape[1:])
-        known = self._known(
+        known = self.met.known(
             (str(func), name, shape, x.dtype), lambda: Samples(name, [shape], x.dtype, function)
         )
-        self._fixed(known)
+        self.keeper.limit_lengths(known)
         return known((laid(x),))
 
     def _native_group_norm(
@@ -336,7 +236,7 @@ class Operators:
             name = f"group_norm groups={groups} eps={eps} weight={which[0]} bias={which[1]}"
             return Samples(name, [shape], x.dtype, function, held)
 
-        known = self._known(("group_norm", shape, groups, eps, which, x.dtype), make)
+        known = self.met.known(("group_norm", shape, groups, eps, which, x.dtype), make)
         return known((laid(x),), (w, b)), x.new_empty(0), x.new_empty(0)
 
     def _batch_norm(
@@ -348,10 +248,26 @@ class Operators:
         mean: Any,
         var: Any,
         training: bool,
-        _: Any,
+        momentum: Any,
         eps: Any,
     ) -> Any:
-        if training or mean is None or var is None:
+        y = self._batch_normed(x, mean, var, w, b, training, momentum, eps)
+        return y if y is NotImplemented else (y, x.new_empty(0), x.new_empty(0))
+
+    def _batch_normed(
+        self,
+        x: Any,
+        running_mean: Any,
+        running_var: Any,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        momentum: Any = 0.1,
+        eps: Any = 1e-5,
+    ) -> Any:
+        """``functional.batch_norm``."""
+        mean, var, w, b = running_mean, running_var, weight, bias
+        if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
             return NotImplemented
         shape, which = tuple(x.shape[1:]), (w is not None, b is not None)
 
@@ -366,9 +282,8 @@ class Operators:
             name = f"batch_norm eps={eps} weight={which[0]} bias={which[1]} {FORMATS[mean.dtype]}"
             return Samples(name, [shape], x.dtype, function, tuple(made))
 
-        known = self._known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
-        y = known((laid(x),), (mean, var, w, b))
-        return y, x.new_empty(0), x.new_empty(0)
+        known = self.met.known(("batch_norm", shape, eps, which, x.dtype, mean.dtype), make)
+        return known((laid(x),), (mean, var, w, b))
 
     def _batch_norm_inference(
         self, func: Any, x: Any, w: Any, b: Any, mean: Any, var: Any, momentum: Any, eps: Any
@@ -377,17 +292,52 @@ class Operators:
 
     # functions by place
 
-    def gelu(self, x: Any, approximate: str = "none") -> Any:
-        """``functional.gelu``."""
-        return self._by_place(torch.ops.aten.gelu.default, (x,), {"approximate": approximate})
+    def _elementwise(self) -> dict[Any, Callable[..., Any]]:
+        """Functions of one element that models call by themselves, not in place."""
+        aten, found = torch.ops.aten, dict[Any, Callable[..., Any]]()
+
+        def gelu(x: Any, approximate: str = "none") -> Any:
+            return self._by_place(aten.gelu.default, (x,), {"approximate": approximate})
+
+        def of(packet: Any) -> Callable[..., Any]:
+            def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
+                if inplace or out is not None:
+                    return NotImplemented
+                return self._by_place(packet.default, (x,), {})
+
+            return run
+
+        for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
+            run = of(getattr(aten, name))
+            found |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
+        for name in ("silu", "hardswish", "hardsigmoid", "mish"):
+            found[getattr(functional, name)] = of(getattr(aten, name))
+        return found | {functional.gelu: gelu}
 
     def _by_place(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
         x, *options = args
         rest = [*options, *kwargs.values()]
-        if x.dtype not in FORMATS or any(isinstance(one, torch.Tensor) for one in rest):
+        if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        if not x.numel() or len(func._schema.returns) != 1 or "out" in kwargs:
+        if any(isinstance(one, torch.Tensor) for one in rest):
             return NotImplemented
+        key = func, tuple(options), tuple(kwargs.items()), x.dtype, torch.get_num_threads()
+        known = self.placed.get(key)
+        if known is None:
+            if len(func._schema.returns) != 1 or "out" in kwargs:
+                return NotImplemented
+            known = self.placed[key] = self._placed(func, options, kwargs, x.dtype)
+        flat = x.contiguous().view(-1)
+        y = known((flat,)).view(x.shape)
+        plan = known.plans.get(len(flat))
+        if plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
+            self.keeper.by_place(known.run.operation.key)
+        return y
+
+    def _placed(
+        self, func: Any, options: Sequence[Any], kwargs: dict[str, Any], dtype: Any
+    ) -> Known:
+        rest = [*options, *kwargs.values()]
         base = func._schema.name.rpartition("::")[2].rstrip("_")
         call = getattr(getattr(torch.ops.aten, base), func._overloadname)
 
@@ -396,88 +346,14 @@ class Operators:
 
         def make() -> ByPlace:
             name = base + "".join(f" {one}" for one in rest)
-            return ByPlace(name, x.dtype, function, written if there else None)
+            return ByPlace(name, dtype, function, written if there else None)
 
         def written(flat: Any, out: Any) -> Any:
             return packet.out(flat, *options, **kwargs, out=out)
 
         packet = getattr(torch.ops.aten, base)
         there = "out" in packet.overloads() and func._overloadname == "default"
-        known = self._known((base, tuple(rest), x.dtype), make, "place")
-        flat = x.contiguous().view(-1)
-        y = known((flat,)).view(x.shape)
-        plan = known.plans.get(len(flat))
-        if plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
-            self.keeper.by_place(known.run.operation.key)
-        return y
-
-    # attention
-
-    def attention(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: Any = None,
-        enable_gqa: bool = False,
-    ) -> Any:
-        """``functional.scaled_dot_product_attention``."""
-        four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
-        same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
-        if enable_gqa or dropout_p or not four or not same or q.dtype not in FORMATS:
-            return NotImplemented
-        if attn_mask is not None and (is_causal or attn_mask.dim() != 4):
-            return NotImplemented
-        words: dict[str, Any] = {"is_causal": True} if is_causal else {}
-        words |= {} if scale is None else {"scale": float(scale)}
-        length, size = q.shape[2], 0
-        if length == k.shape[2] and length <= self.keeper.length:
-            size = self._length(q, v, words)
-        if not size and "length" in self.keeper.table.sizes:
-            why = f"attention of {length} rows and {k.shape[2]} keys: along the batch alone"
-            if self.keeper.strict:
-                self.keeper.leave("attention", why)
-            self.keeper.report.limited.setdefault(why.partition(":")[0], why)
-        return self._heads(q, k, v, attn_mask, words, size)
-
-    def _length(self, q: Any, v: Any, words: dict[str, Any]) -> int:
-        """The length that self-attention is padded to; 0: there is none."""
-        longest = self.keeper.length
-        key = ("lengths", q.shape[3], v.shape[3], q.dtype, tuple(words.items()))
-        known = self._known(
-            key,
-            lambda: torch_attention.Lengths(q.shape[3], v.shape[3], q.dtype, words, longest),
-            "length",
-        )
-        step = torch_attention.STEP
-        plans = known.sizes
-        for size in (*range(-(-q.shape[2] // step) * step, longest, step), longest):
-            if plans.usable(size):
-                return size
-        return 0
-
-    def _heads(self, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], size: int) -> Any:
-        length, count = q.shape[2], q.shape[0] * q.shape[1]
-        if size and (size != length or mask is not None):
-            mask = (
-                None
-                if words.get("is_causal")
-                else torch_attention.masked_wide(mask, q, length, size)
-            )
-        if size:
-            q, k, v = (torch_attention.widened(one, size) for one in (q, k, v))
-        q, k, v = (laid(one) for one in (q, k, v))
-        shapes = tuple(tuple(one.shape[2:]) for one in (q, k, v))
-        key = ("heads", shapes, q.dtype, mask is not None, tuple(words.items()))
-        known = self._known(
-            key, lambda: torch_attention.Heads(shapes, q.dtype, mask is not None, words)
-        )
-        if not known.sizes.usable(count):
-            self.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        return torch_attention.attend(q, k, v, mask, words)[:, :, :length]
+        return self.met.known((base, tuple(rest), dtype), make, "place")
 
     def _flash(
         self,

@@ -12,8 +12,7 @@ That is a test and no proof: a size is not refuted. ``Report.certify`` asks the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,21 +21,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import samples
 from probe.invariant.classes import digest
-from probe.invariant.programs import HOW, Leaf, Program, Rebuild
-
-
-@dataclass(frozen=True)
-class Output:
-    """An output: its samples lie along ``axis``, ``each`` entries a sample."""
-
-    axis: int
-    each: int
-    dtype: str
-
-    def index(self, start: int, places: int) -> tuple[slice, ...]:
-        """Where some samples lie."""
-        rows = slice(start * self.each, (start + places) * self.each)
-        return (*(slice(None),) * self.axis, rows)
+from probe.invariant.programs import HOW, Leaf, Output, Program, Rebuild
 
 
 class Whole:
@@ -125,6 +110,12 @@ class Whole:
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
     ) -> list[tuple[np.ndarray, str]]:
         """The outputs of a call of these samples; ``odd``: from memory that is not aligned."""
+        return self._prepared(order, odd, pool)()
+
+    def _prepared(
+        self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
+    ) -> Callable[[], list[tuple[np.ndarray, str]]]:
+        """As ``_run``, with the inputs made."""
         program, drawn = self.program, iter(zip(pool or self.pool, self.dtypes, strict=True))
         values = []
         for leaf in self.leaves:
@@ -135,8 +126,12 @@ class Whole:
             array = np.ascontiguousarray(np.moveaxis(rows[order], 0, leaf.axis))
             values.append(program.native(_shifted(array) if odd else array, dtype))
         args, kwargs = self.rebuild(values)
-        found, _ = program.split(program.at(len(order))(*args, **kwargs))
-        return [program.bits(one) for one in found]
+
+        def call() -> list[tuple[np.ndarray, str]]:
+            found, _ = program.split(program.at(len(order))(*args, **kwargs))
+            return [program.bits(one) for one in found]
+
+        return call
 
     def answers(
         self, order: np.ndarray, odd: bool, pool: Sequence[np.ndarray] | None = None
@@ -151,9 +146,9 @@ class Whole:
             made.append((rows.reshape(len(order), output.each, *rows.shape[1:]), dtype))
         return made
 
-    def run(self, size: int) -> Any:
-        """As ``classes.Operation.run``."""
-        return self._run(np.arange(size) % len(self.pool[0]), False)
+    def ready(self, size: int) -> Callable[[], Any]:
+        """As ``classes.Operation.ready``."""
+        return self._prepared(np.arange(size) % len(self.pool[0]), False)
 
     # checks
 

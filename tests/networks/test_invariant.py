@@ -39,8 +39,8 @@ class Planted:
         self.asked.append(size)
         return digest([(self.rows(size), "float32")])
 
-    def run(self, size):
-        return [self.added(True) for _ in range(size)]
+    def ready(self, size):
+        return lambda: [self.added(True) for _ in range(size)]
 
 
 def chosen(operation, largest, like="largest", wanted=()):
@@ -199,6 +199,73 @@ def test_strides_of_axes_of_one_do_not_matter(torch):
     odd.copy_(x)
     assert differing(torch, model(odd), whole) == 0
     assert all(differing(torch, model(x[n : n + 1]), whole[n : n + 1]) == 0 for n in range(8))
+
+
+CALLS = {
+    "linear by name": lambda f, x, w: f.linear(x, weight=w, bias=w[:, 0]),
+    "input by name": lambda f, x, w: f.linear(input=x, weight=w),
+    "matmul": lambda f, x, w: x @ w.t(),
+    "rows of several axes": lambda f, x, w: x.unflatten(1, (3, 11)).matmul(w[:, :11].t()),
+    "bmm": lambda f, x, w: (x[:, :, None] @ x[:, None, :7]).flatten(1),
+    "conv1d": lambda f, x, w: f.conv1d(x[:, None], w[:4, None, :5], w[:4, 9], padding=2),
+    "conv1d, a list": lambda f, x, w: f.conv1d(x[:, None], w[:4, None, :5], stride=[2]),
+    "conv1d, same": lambda f, x, w: f.conv1d(x[:, None], w[:4, None, :5], padding="same"),
+    "conv2d": lambda f, x, w: f.conv2d(
+        x.view(-1, 1, 3, 11), w[:8, :9].view(8, 1, 3, 3), None, (1, 2)
+    ),
+    "grouped": lambda f, x, w: f.conv1d(x.view(-1, 3, 11), w[:6, None, :3], groups=3, dilation=2),
+    "transposed": lambda f, x, w: f.conv_transpose1d(
+        x.view(-1, 3, 11), w[:3, :12].view(3, 4, 3), dilation=2
+    ),
+    "batch_norm": lambda f, x, w: f.batch_norm(x, w[0], w[1].abs(), weight=w[2], eps=1e-3),
+    "softmax": lambda f, x, w: f.softmax(x, 1) + x.softmax(dim=-1).log(),
+    "elements": lambda f, x, w: f.silu(x, inplace=False) + x.sigmoid().tanh(),
+    "in place": lambda f, x, w: f.silu(x.clone(), inplace=True),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_keeps_its_largest_bits_however_it_is_called(torch, name):
+    class Called(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.randn(33, 33))
+
+        def forward(self, x):
+            return CALLS[name](torch.nn.functional, x, self.w)
+
+    plain = Called().eval()
+    model, report = stable.invariant(plain, (1, 48), strict=name != "bmm")
+    x = torch.randn(48, 33)
+    with torch.no_grad():
+        native = plain(x)
+    for _ in range(2):  # what is found at the first call is called at once the second time
+        whole = model(x)
+        assert report.table.notes or differing(torch, whole, native) == 0
+        for part in (slice(1), slice(5, 7), slice(20, 47)):
+            assert differing(torch, model(x[part]), whole[part]) == 0
+        assert differing(torch, model(x.t().clone().t()[3:9]), whole[3:9]) == 0
+
+
+def test_a_result_that_is_written_elsewhere_is_reported(torch):
+    class Written(torch.nn.Module):
+        def forward(self, x):
+            return torch.mm(x, x.t(), out=torch.empty(len(x), len(x)))
+
+    _, report = stable.invariant(Written().eval(), (1, 8), example=torch.randn(8, 3))
+    assert any("mm" in name for name in report.left)
+
+
+def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
+    from probe.invariant.torch_calls import Convolution
+    from probe.invariant.torch_few import OneDNN
+
+    for shape, kernel in (((4, 20), (6, 4, 3)), ((4, 9, 7), (6, 4, 3, 1))):
+        words = {"stride": (1,) * (len(shape) - 1), "padding": (1,) * (len(shape) - 1)}
+        like = Convolution(shape, kernel, torch.float32, True, words)
+        x, w = (torch.randint(-9, 9, one).float() for one in ((3, *shape), kernel))
+        y = OneDNN(like).call((x,), (w, w.flatten()[:6]))
+        assert torch.equal(y, like.call((x,), (w, w.flatten()[:6])))
 
 
 def kept(torch):

@@ -1,5 +1,6 @@
 """The invariant mode of programs that are run whole: a planted library, and the real ones."""
 
+import collections
 import json
 from importlib import import_module
 
@@ -361,6 +362,33 @@ def test_a_function_of_jax_keeps_its_bits_beside_its_weights():
         assert same(part(model(weights, x[:4])), part(jax.jit(layers)(weights, x[:4])))
     (told,) = report.certify().values()
     assert told.startswith("not certified: operations of a compiled program")
+
+
+def test_a_call_of_jax_that_is_known_is_padded_and_cut_on_the_device():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jnp = jax.numpy
+
+    def layers(weights, x):
+        return {"b": jnp.tanh(x @ weights["z"]).T, "a": (x @ weights["a"]).sum(1)}
+
+    weights = collections.OrderedDict(z=jnp.asarray(W), a=jnp.asarray(W[:, ::-1].copy()))
+    x = drawn(13, 33)
+    model, _ = stable.invariant(layers, [4, 8], example=(weights, x), batched=(None, 0))
+    whole = model(weights, x)
+    for size in (1, 11):
+        for given in (x[:size], jnp.asarray(x[:size]), np.asfortranarray(x[:size])):
+            for _ in range(2):  # the second call is a known one
+                found = model(weights, given)
+                assert isinstance(found["a"], jax.Array)
+                assert same(np.asarray(found["a"]), np.asarray(whole["a"])[:size])
+                assert same(np.asarray(found["b"]), np.asarray(whole["b"])[:, :size])
+
+
+def test_a_program_of_jax_inside_of_another_is_refused():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    model, _ = stable.invariant(lambda x: jax.numpy.tanh(x @ W), [1, 4], example=drawn(4, 33))
+    with pytest.raises(InputError, match="inputs=a traced array"):
+        jax.jit(lambda x: model(x) * 2)(drawn(4, 33))
 
 
 def test_bfloat16_of_jax_keeps_its_bits():
