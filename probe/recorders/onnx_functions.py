@@ -171,6 +171,17 @@ def _cast(call: Call) -> Meaning:
     return Each("cast", "stays", (to, call.words.get("saturate", 1)), (0,))
 
 
+def _cast_like(call: Call) -> Meaning:
+    if call.dtype(0) == call.dtype(1):
+        return Same()
+    each = Each("cast", "stays", (call.dtype(1), call.words.get("saturate", 1)))
+    return Steps((Step(each, (call.at(0),), call.gives[0]),))
+
+
+def _swish(call: Call) -> Meaning:
+    return Each("silu", "stays", (float(call.words.get("alpha", 1.0)),))
+
+
 def _same(call: Call) -> Meaning:
     if call.op == "Dropout" and (len(call.gives) > 1 or (call.has(2) and call.value(2).any())):
         return Unknown("a Dropout that drops is random")
@@ -204,5 +215,7 @@ FUNCTIONS: dict[str, Callable[[Call], Meaning]] = {
     "BiasGelu": _biased("gelu", ()),
     "FastGelu": _biased("gelu", ("tanh",)),
     "Cast": _cast,
+    "CastLike": _cast_like,
+    "Swish": _swish,
 }
 """Rows of operators whose outputs read their own place."""

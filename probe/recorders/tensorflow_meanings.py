@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from probe import geometry
-from probe.recorders.tensorflow_call import STRUCTURE, Call, axes_of
+from probe.recorders.tensorflow_lines import STRUCTURE, Call, axes_of
 from probe.recorders.tensorflow_moves import MOVES
 from probe.recorders.tensorflow_places import PLACES
 from probe.recording.meaning import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recorders.tensorflow_call import Call, axes_of
+from probe.recorders.tensorflow_lines import Call, axes_of
 from probe.recording.meaning import (
     Chooses,
     Joins,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from probe.recorders import written_at
-from probe.recorders.tensorflow_call import Call
+from probe.recorders.tensorflow_lines import Call
 from probe.recording.meaning import (
     Each,
     Made,

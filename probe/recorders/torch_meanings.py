@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from probe.recorders import torch_matrices, torch_moves, torch_places  # noqa: F401
-from probe.recorders.torch_calls import NO_CONTENTS, Call
-from probe.recorders.torch_rows import MEANINGS, row
+from probe.recorders import torch_moves, torch_places  # noqa: F401
+from probe.recorders.torch_calls import MEANINGS, NO_CONTENTS, Call, row
 from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Attends,

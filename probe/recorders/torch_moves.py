@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from probe.recorders.torch_calls import Call
-from probe.recorders.torch_rows import row
+from probe.recorders.torch_calls import Call, row
 from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Blends,
