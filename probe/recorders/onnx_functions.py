@@ -49,7 +49,6 @@ UNARY = {
     "Softsign": "softsign",
     "Not": "not",
     "IsNaN": "isnan",
-    "IsInf": "isinf",
     "BitwiseNot": "bitwise_not",
 }
 """Operators of one input and no numbers, and their words."""
@@ -142,6 +141,11 @@ def clip(low: float | None, high: float | None) -> Each:
     return Each("clip", "stays" * stays, (low, high), (0,))
 
 
+def _infinite(call: Call) -> Meaning:
+    signs = tuple(int(call.words.get(f"detect_{one}", 1)) for one in ("negative", "positive"))
+    return Each("isinf", "stays", () if signs == (1, 1) else signs)
+
+
 def _gelu(call: Call) -> Meaning:
     approximate = call.words.get("approximate", "none")
     return Each("gelu", "stays", ("tanh",) if approximate == "tanh" else ())
@@ -215,6 +219,7 @@ FUNCTIONS: dict[str, Callable[[Call], Meaning]] = {
     "BiasGelu": _biased("gelu", ()),
     "FastGelu": _biased("gelu", ("tanh",)),
     "Cast": _cast,
+    "IsInf": _infinite,
     "CastLike": _cast_like,
     "Swish": _swish,
 }

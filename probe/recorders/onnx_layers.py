@@ -223,6 +223,8 @@ def _both_ways(
 
 def _stft(call: Call) -> Meaning:
     """Each frame reads its own part of the signal, and the window."""
+    if call.rank(0) == 3 and call.shape(0)[2] != 1:
+        return Unknown("its signal is complex")
     step = int(call.value(1).reshape(-1)[0])
     bins = call.gives[0]
     size = int(call.value(3).reshape(-1)[0]) if call.has(3) else call.shape(2)[0]

@@ -14,7 +14,7 @@ from typing import Any
 from probe.recorders.node import Call, Fact, NotSettled
 from probe.recorders.onnx_functions import FUNCTIONS, NUMBERED, clip, function, snake
 from probe.recorders.onnx_layers import LAYERS
-from probe.recorders.onnx_moves import MOVES, PLACES
+from probe.recorders.onnx_moves import MOVES, PLACES, words_of
 from probe.recording.meaning import (
     Contracts,
     Each,
@@ -182,6 +182,16 @@ def _rows(*kept: int) -> Callable[[Call], Meaning]:
     return row
 
 
+def _fourier(call: Call) -> Meaning:
+    """Every output reads all along one axis, and real and imaginary parts, which are last."""
+    rank = call.rank(0)
+    axis = int(
+        call.words.get("axis", 1) if call.opset < 20 else call.value(2) if call.has(2) else -2
+    )
+    kept = tuple((a, a) for a in range(rank - 1) if a != axis % rank)
+    return Whole(kept, "dft", words_of(call))
+
+
 def _einsum(call: Call) -> Meaning:
     equation = str(call.words["equation"]).replace(" ", "")
     ins = equation.partition("->")[0].split(",")
@@ -189,7 +199,7 @@ def _einsum(call: Call) -> Meaning:
         return Unknown("its equation is not a product of two operands")
     if "." in equation or not equation.partition("->")[2]:
         return Unknown("its equation has dots, or gives one number")
-    return Contracts(equation.lower(), (0, 1))
+    return Contracts(equation, (0, 1))
 
 
 PRODUCTS: dict[str, Callable[[Call], Meaning]] = {
@@ -198,11 +208,12 @@ PRODUCTS: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
     **dict.fromkeys(("MatMul", "FusedMatMul"), _matmul),
     **dict.fromkeys(("Gemm", "FusedGemm"), _gemm),
-    **dict.fromkeys(("QLinearConv", "ConvInteger", "DFT"), _rows(0)),
+    **dict.fromkeys(("QLinearConv", "ConvInteger"), _rows(0)),
     **dict.fromkeys(("MatMulInteger", "QLinearMatMul"), _rows(-1)),
     **dict.fromkeys(("DynamicQuantizeLinear", "DynamicQuantizeMatMul"), _rows()),
     "LRN": _rows(0, 2, 3),
     "Einsum": _einsum,
+    "DFT": _fourier,
 }
 """Rows of products, windows, and integer products."""
 

@@ -158,8 +158,13 @@ def _resize(call: Call) -> Meaning:
     )
     if call.op == "Upsample":
         where = ("asymmetric", "floor")
-    whole = all(out % size == 0 for size, out in zip(ins, outs, strict=True))
+    scales = tuple(_scales(call))
+    whole = all(
+        out % size == 0 and scale in (None, out // size)
+        for size, out, scale in zip(ins, outs, scales or (None,) * len(ins), strict=True)
+    )
     copies = where in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"))
+    copies &= words.get("keep_aspect_ratio_policy", "stretch") == "stretch"
     if words.get("mode", "nearest") == "nearest" and whole and copies:
 
         def move(x: np.ndarray, *_: Any) -> np.ndarray:
@@ -169,9 +174,20 @@ def _resize(call: Call) -> Meaning:
 
         return Moves(move)
     numbers = tuple(sorted((key, str(one)) for key, one in words.items()))
-    scales = tuple(float(n) for n in call.value(2).reshape(-1)) if call.has(2) else ()
     whole_plane = Whole(((0, 0), (1, 1)), "resize", (*numbers, scales, outs[2:]))
     return Steps((Step(whole_plane, (call.at(0),), outs),))
+
+
+def _scales(call: Call) -> list[float | None]:
+    """The factors of all axes as they are given, which outputs of whole sizes need not have; none
+    where sizes are given."""
+    place = 1 if call.op == "Upsample" else 2
+    given = call.value(place).reshape(-1).tolist() if call.has(place) else []
+    given = given or list(call.words.get("scales", []))
+    found: list[float | None] = [1.0] * (call.rank(0) if given else 0)
+    for axis, scale in zip(call.words.get("axes", range(len(given))), given, strict=True):
+        found[axis] = float(scale)
+    return found
 
 
 def _reorder(call: Call) -> Meaning:
@@ -375,7 +391,7 @@ def _identity(call: Call) -> Meaning:
 
 PLACES: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(("ScatterElements", "ScatterND", "Scatter"), _scattered),
-    **dict.fromkeys(("BlackmanWindow", "HannWindow", "HammingWindow"), _made_of("window")),
+    **{op: _made_of(snake(op)) for op in ("BlackmanWindow", "HannWindow", "HammingWindow")},
     **{
         op: _made_of(snake(op))
         for op in ("MelWeightMatrix", "NonZero", "Unique", "NonMaxSuppression")
