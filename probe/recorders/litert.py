@@ -22,7 +22,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from probe.errors import InputError
 from probe.recorders.litert_file import DTYPES, KEPT, NESTED, File, Rows, invoked
-from probe.recorders.litert_meanings import meaning
+from probe.recorders.litert_meanings import meaning, quantised
 from probe.recorders.node import Fact, Nodes, same_bits
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.recording import digest
@@ -241,10 +241,11 @@ class _Cut:
         facts = [self._fact(n, reads) if n in every else None for n in slots]
         given = [self.seen(n) for n in gives]
         fed = {} if not reads else self._fed(operator)
+        scales = [file.scale(n) for n in reads], [file.scale(n) for n in gives]
         path = file.name(gives[0]).removesuffix(":0") if gives else op
         return Event(
             *(op, path, [self.seen(n) for n in reads], given),
-            meaning(op, words, facts, [one.shape for one in given]),
+            quantised(meaning(op, words, facts, [one.shape for one in given]), *scales),
             {name: one for name, one in words.items() if _plain(one)},
             *(self._again(operator, reads, fed), self._lines(operator, reads, fed)),
             LINES,

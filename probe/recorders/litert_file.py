@@ -68,6 +68,9 @@ class Piece:
         return {n: (start, start + self.places[n].size) for n, start in starts.items()}
 
 
+Scale = tuple[tuple[float, ...], tuple[int, ...]]
+
+
 class File:
     """A model as it is read. ``operators``: of its first subgraph, in the order in which they
     run."""
@@ -120,6 +123,14 @@ class File:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in words.items()
         }
+
+    def scale(self, number: int) -> Scale | None:
+        """How a tensor's integers are meant: scales and zero points; None: as they are."""
+        found = self.tensors[number].quantization
+        if found is None or found.scale is None or not len(found.scale):
+            return None
+        zeros = () if found.zeroPoint is None else found.zeroPoint
+        return tuple(map(float, found.scale)), tuple(map(int, zeros))
 
     def piece(
         self,

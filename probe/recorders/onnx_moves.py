@@ -316,7 +316,7 @@ def _scattered(call: Call) -> Meaning:
 def _one_hot(call: Call) -> Meaning:
     depth = int(call.value(1).reshape(-1)[0])
     axis = int(call.words.get("axis", -1))
-    return written_at.one_hot(call.value(0), depth, axis, (call.at(2),), call.gives[0])
+    return written_at.one_hot(call.value(0), depth, axis, (call.at(2),), call.gives[0], wraps=True)
 
 
 def _reversed(call: Call) -> Meaning:

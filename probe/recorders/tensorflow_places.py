@@ -158,7 +158,11 @@ def _losses(call: Call) -> Meaning | None:
 
 def _plane(call: Call) -> Meaning:
     """Every output reads all of its channel's plane."""
-    whole = (*_words(call, "align_corners", "half_pixel_centers"), call.inputs[0][1:3], call.outputs[0][1:3])
+    whole = (
+        *_words(call, "align_corners", "half_pixel_centers"),
+        call.inputs[0][1:3],
+        call.outputs[0][1:3],
+    )
     return Whole(((0, 0), (3, 3)), call.op.lower(), whole)
 
 
