@@ -24,6 +24,8 @@ from probe.recording.meaning import (
     Reshapes,
     Same,
     Scans,
+    Step,
+    Steps,
     Turns,
     Unknown,
     Whole,
@@ -184,8 +186,14 @@ def _linear(call: Call) -> Meaning:
 def _addmm(call: Call) -> Meaning:
     equation = {"addmm": "ik,kj->ij", "baddbmm": "bik,bkj->bij", "addmv": "ik,k->i"}[call.name]
     bias = None if call["beta"] == 0 else 0
-    numbers = () if call["alpha"] == 1 and call["beta"] in (0, 1) else call.numbers()
-    return Contracts(equation, (1, 2), bias, numbers=numbers)
+    if call["beta"] in (0, 1):
+        numbers = () if call["alpha"] == 1 else call.numbers()
+        return Contracts(equation, (1, 2), bias, numbers=numbers)
+    scaled = Each("multiply", "stays", (call["beta"],))  # also where the product is an exact zero
+    shape, given = call.shapes[0], call["self"].shape
+    product = Step(Contracts(equation, numbers=(call["alpha"],)), (1, 2), shape)
+    steps = product, Step(scaled, (0,), given), Step(Each("add", "adds"), (3, 4), shape)
+    return Steps(steps)
 
 
 @row("convolution", "_convolution", "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward")
@@ -414,20 +422,6 @@ def _reduces(call: Call) -> Meaning:
     word = {"max": "amax", "min": "amin"}.get(call.name, call.name)
     leave_out = "dim", "keepdim"
     return Reduces(axes, word, keep, word == "sum", call.numbers(*leave_out), places)
-
-
-@row("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
-def _scans(call: Call) -> Meaning:
-    return Scans(call["dim"], call.name)
-
-
-@row("sort", "topk", "argsort", "kthvalue")
-def _sorts(call: Call) -> Meaning:
-    rank = len(call["self"].shape)
-    dim = call["dim"] % max(rank, 1)
-    gone = call.name == "kthvalue" and not call["keepdim"]
-    kept = tuple((n, n - (gone and n > dim)) for n in range(rank) if n != dim)
-    return Whole(kept, call.name, call.numbers())
 
 
 # creation

@@ -121,7 +121,9 @@ def _mirrors(call: Call) -> Meaning:
     widths = _widths(call["padding"], rank)
     mode: Any = "reflect" if "reflection" in call.name else "edge"
     kept = tuple(n for n in range(rank) if widths[n] == (0, 0))
-    return Moves(lambda one: np.pad(one, widths, mode), kept)
+    cut = tuple(slice(max(-a, 0), -max(-b, 0) or None) for a, b in widths)
+    wider = [(max(a, 0), max(b, 0)) for a, b in widths]
+    return Moves(lambda one: np.pad(one[cut], wider, mode), kept)
 
 
 @row("roll", "flip")

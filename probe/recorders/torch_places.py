@@ -19,6 +19,7 @@ from probe.recording.meaning import (
     Picks,
     Reduces,
     Reshapes,
+    Scans,
     Splits,
     Step,
     Steps,
@@ -170,10 +171,11 @@ def _masked_scatter(call: Call) -> Meaning:
     mask = call.content("mask")
     if mask is None:
         return Unknown(LARGE)
-    where = np.broadcast_to(mask.astype(bool), call["self"].shape)
+    shape = call.shapes[0]
+    where = np.broadcast_to(mask.astype(bool), shape)
 
     def move(one: np.ndarray, _: np.ndarray, source: np.ndarray) -> np.ndarray:
-        found = np.array(one)
+        found = np.array(np.broadcast_to(one, shape))
         found[where] = source.reshape(-1)[: int(where.sum())]
         return found
 
@@ -300,3 +302,17 @@ def _matrix(call: Call) -> Meaning:
     """Every output reads all of its own matrix."""
     lead = len(call["A"].shape if "A" in call.bound() else call["self"].shape) - 2
     return Whole(tuple((a, a) for a in range(lead)), call.name, call.numbers())
+
+
+@row("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
+def _scans(call: Call) -> Meaning:
+    return Scans(call["dim"], call.name) if call["self"].shape else Each(call.name)
+
+
+@row("sort", "topk", "argsort", "kthvalue")
+def _sorts(call: Call) -> Meaning:
+    rank = len(call["self"].shape)
+    dim = call["dim"] % max(rank, 1)
+    gone = call.name == "kthvalue" and not call["keepdim"]
+    kept = tuple((n, n - (gone and n > dim)) for n in range(rank) if n != dim)
+    return Whole(kept, call.name, call.numbers())

@@ -166,11 +166,11 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             and (alike or _by_digest(value))
             and np.prod(value.shape, dtype=int) > 1
         ):
-            label = of_digest(value.shape, value.digest)._replace(fixed=value.role == WEIGHT)
+            label = _whole(value)._replace(fixed=value.role == WEIGHT)
         elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
-            label = of_digest(value.shape, value.digest)
+            label = _whole(value)
         found.append(label)
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
@@ -180,6 +180,11 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
                 found[number] = label
     assert all(one is not None for one in found)
     return found  # type: ignore[return-value]
+
+
+def _whole(one: Value) -> Labels:
+    """Labels of a value by its bits; the same bits in another shape are other elements."""
+    return of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
 
 
 def _key(one: Value) -> tuple[tuple[int, ...], str, str]:

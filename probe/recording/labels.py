@@ -140,9 +140,8 @@ def of_content(bits: np.ndarray) -> Labels:
 
 
 def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
-    """Labels of something that is the same on both sides: a digest of its bits, which says nothing
-    of its shape, and the index left out."""
-    array = np.full((1,) * len(shape), tag(digest, *(n for n in shape if n > 1)))
+    """Labels of something that is the same on both sides: a digest, and the index left out."""
+    array = np.full((1,) * len(shape), tag(digest))
     return Labels(shape, array if all(shape) else np.zeros(shape, np.uint64))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.difference import labelled
+from probe.recording.difference import filled, labelled
 from probe.recording.labels import ZERO, Labels, agreeing
 from probe.recording.recording import Live
 
@@ -41,6 +41,8 @@ def both(left: Callable[[], Any], right: Callable[[], Any], near: float = NEAR) 
 def told(left: Any, right: Any, near: float = NEAR) -> Sides:
     """Returns both sides of two recorders, after checking that labels tell the truth."""
     runs = [watched(left), watched(right)]
+    for n in range(2):
+        filled(runs[n][0], runs[1 - n][0].recording)
     labels = [labelled(runs[n][0].recording, runs[1 - n][0].recording) for n in range(2)]
     sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
     for live, numbers, own in sides:
