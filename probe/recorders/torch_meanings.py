@@ -42,6 +42,7 @@ WORDS = {
     "true_divide": "divide",
     "hardtanh": "clip",
     "clamp": "clip",
+    "_prelu_kernel": "prelu",
 }
 """Names that other libraries have too, where ATen's is another."""
 
@@ -52,6 +53,11 @@ ZERO_STAYS = {
 }
 """Functions with f(0) = 0."""
 
+UNTAGGED = {
+    *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "log_sigmoid_forward"),
+}
+"""Functions of the elements at one place that PyTorch does not call so."""
+
 
 def meaning(call: Call) -> Meaning:
     """Returns what a call computes; Unknown where nobody said."""
@@ -60,7 +66,7 @@ def meaning(call: Call) -> Meaning:
     found = MEANINGS.get(call.name)
     if found is not None:
         return found(call)
-    if torch.Tag.pointwise in call.func.tags:
+    if torch.Tag.pointwise in call.func.tags or call.name in UNTAGGED:
         return _each(call)
     return Unknown(f"{call.op} is not described in probe")
 
