@@ -18,6 +18,8 @@ from probe.recorders.tensorflow import Recorder  # noqa: E402
 from probe.recorders.tensorflow_meanings import FUNCTIONS, KEEPS_ZERO, ROWS  # noqa: E402
 from probe.recorders.tensorflow_places import ELEMENTS  # noqa: E402
 
+pytestmark = pytest.mark.slow  # a second each, and as long as TensorFlow takes to be imported
+
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
