@@ -21,11 +21,15 @@ from probe.recording import counterparts
 from probe.recording.counterparts import Counterparts
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
-from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
+from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
 
 LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
 """Bytes of values that are held at once, and which part of what is free that is in between: what
 doesn't fit costs further runs."""
+
+LARGE = 1 << 24
+"""Elements up to which an input is known element by element, where one side takes a part of it: a
+batch of a hundred pictures. Their labels take eight bytes each."""
 
 
 @dataclass
@@ -193,7 +197,7 @@ def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
 
 def _by_digest(one: Value) -> bool:
     """Whether labels take a value that no operation gave as a whole, if both sides have it."""
-    return one.role == WEIGHT or one.content is None or one.content.size > SMALL
+    return one.role == WEIGHT or one.content is None or one.content.size > LARGE
 
 
 def _alike(side: Recording, other: Recording) -> bool:

@@ -510,8 +510,9 @@ def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -
 
 
 COMPOSITE = """_batch_norm_no_update _batch_norm_with_update _convolution _embedding_bag
- _reshape_alias _slow_conv2d_forward _weight_norm adaptive_avg_pool1d adaptive_avg_pool2d alias argsort avg_pool1d
- batch_norm cholesky chunk concat contiguous copy cudnn_batch_norm detach embedding_bag fill flatten
+ _reshape_alias _slow_conv2d_forward _weight_norm adaptive_avg_pool1d adaptive_avg_pool2d alias
+ argsort avg_pool1d batch_norm cholesky chunk concat contiguous copy cudnn_batch_norm detach
+ embedding_bag fill flatten
  layer_norm lift_fresh lift_fresh_copy linear log_softmax max_pool1d max_pool1d_with_indices
  max_pool2d max_pool3d mkldnn_convolution mkldnn_max_pool2d movedim native_channel_shuffle norm
  numpy_T pad positive repeat_interleave reshape rms_norm scaled_dot_product_attention softmax
