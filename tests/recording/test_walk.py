@@ -177,7 +177,7 @@ def test_the_tape_itself_is_watched_without_a_change():
 
 
 def test_a_batch_of_pictures_as_large_as_networks_take_is_known_row_by_row():
-    """``model(x[:1])`` against ``model(x)``: one side takes its part of the other's input itself."""
+    """``model(x[:1])`` against ``model(x)``: one side takes its part of the input itself."""
     x, w = normal(8, 3 * 224 * 224), normal(4, 4)
 
     def of(rows):
