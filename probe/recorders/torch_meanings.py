@@ -64,8 +64,11 @@ def meaning(call: Call) -> Meaning:
     if call.random:
         return Unknown("it draws random numbers")
     found = MEANINGS.get(call.name)
-    if found is not None:
-        return found(call)
+    try:
+        if found is not None:
+            return found(call)
+    except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError):
+        return Unknown(f"{call.op} has arguments that are not described in probe")
     if torch.Tag.pointwise in call.func.tags or call.name in UNTAGGED:
         return _each(call)
     return Unknown(f"{call.op} is not described in probe")
