@@ -236,7 +236,7 @@ class SavedModel(TensorFlow):
     """A signature of a SavedModel folder, called with keywords."""
 
     def __init__(self, path: Path, batched: Any) -> None:
-        from probe.recorders.tensorflow_files import loaded
+        from probe.recorders.tensorflow import loaded
 
         held = loaded(path)
         self.names = [one.name for one in held.inputs]

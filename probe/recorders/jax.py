@@ -21,7 +21,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recorders.jax_lines import lines
 from probe.recorders.jax_meanings import Equation, Passes, meaning
-from probe.recorders.jax_opened import Opened
+from probe.recorders.jax_opened import Opened, unrolled
 from probe.recorders.jax_programs import (
     Program,
     attributes,
@@ -36,7 +36,6 @@ from probe.recorders.jax_programs import (
     noticed,
     only,
 )
-from probe.recorders.jax_unrolled import unrolled
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Meaning
 from probe.recording.recording import SMALL, digest

@@ -192,6 +192,12 @@ def _scan(word: str) -> Callable[[Equation], Meaning]:
     return lambda one: Scans(one.params["axis"], word, one.params["reverse"])
 
 
+def _tile(one: Equation) -> Meaning:
+    times = tuple(one.params["reps"])
+    kept = tuple(axis for axis, n in enumerate(times) if n == 1 and len(times) == len(one.shape()))
+    return Moves(lambda array: np.tile(array, times), kept)
+
+
 def _pad(one: Equation) -> Meaning:
     config, value = one.params["padding_config"], one.values(1)
     if all(not inside for _, _, inside in config) and value is not None:
@@ -406,6 +412,7 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "concatenate": _concatenate,
     "split": _split,
     "pad": _pad,
+    "tile": _tile,
     "iota": _iota,
     "dynamic_slice": _moved(0),
     "dynamic_update_slice": _moved(0, 1),

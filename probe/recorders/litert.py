@@ -3,7 +3,7 @@
 The XNNPACK delegate runs many operators as one and shows nothing between them; so each operator of
 the file runs alone, under the same delegate or without one, which also keeps memory flat; after the
 first recording several in a row run as one model that gives all their results, if these have the
-same bits (:mod:`probe.recorders.litert_rows`). That the outputs have the bits of an unwatched run
+same bits (:mod:`probe.recorders.litert_file`). That the outputs have the bits of an unwatched run
 is checked at the first recording; where they don't, the whole model is one operation.
 """
 
@@ -20,14 +20,11 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from probe import ulp
 from probe.errors import InputError
-from probe.recorders.litert_file import DTYPES, NESTED, File
-from probe.recorders.litert_meanings import meaning
-from probe.recorders.litert_rows import KEPT, Rows, invoked
-from probe.recorders.node import Fact
+from probe.recorders.litert_file import DTYPES, KEPT, NESTED, File, Rows, invoked
+from probe.recorders.litert_meanings import meaning, quantised
+from probe.recorders.node import Fact, Nodes, same_bits
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
-from probe.recording.meaning import Unknown
 from probe.recording.recording import digest
 
 ENDINGS = (".tflite",)
@@ -41,7 +38,7 @@ LINES = (
 """What an operator's lines need."""
 
 
-class Recorder:
+class Recorder(Nodes):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: arrays by the names of the model's inputs.
@@ -95,7 +92,7 @@ class Recorder:
         """Runs it operator by operator, and calls ``visit`` behind each."""
         if self.cut is None and not self.whole:
             self._check()
-        return self._as_one(visit) if self.cut is None else self.cut.run(visit)
+        return self.as_one(visit) if self.cut is None else self.cut.run(visit)
 
     def _check(self) -> None:
         """Whether its operators alone give the bits that it gives unwatched."""
@@ -110,27 +107,16 @@ class Recorder:
                 cut.rows = None
         except Exception as error:  # an operator that can't run alone, or a type without arrays
             said = " ".join(str(error).split())[:120] or type(error).__name__
-            self._give_up(f"its operators can't be run one by one ({said})")
+            self.give_up(f"its operators can't be run one by one ({said})")
             return
-        if any(not _same(*pair) for pair in zip(found, wanted, strict=True)):
-            self._give_up("its operators run one by one give different bits")
+        if any(not same_bits(*pair) for pair in zip(found, wanted, strict=True)):
+            self.give_up("its operators run one by one give different bits")
             return
         self.cut = cut
 
-    def _give_up(self, why: str) -> None:
-        self.whole = True
-        self.note = f"the model is one operation: {why}"
-
-    def _as_one(self, visit: Visit) -> list[Seen]:
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            given = dict(zip(self.inputs, arrays, strict=True))
-            return Recorder(self.content, given, self.switches).plain()
-
-        found = self.plain()
-        reads = [_of_array(name, one) for name, one in self.inputs.items()]
-        gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
-        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
-        return gives
+    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the same model with other inputs."""
+        return Recorder(self.content, inputs, self.switches)
 
 
 def _digests(into: list[str]) -> Visit:
@@ -140,18 +126,6 @@ def _digests(into: list[str]) -> Visit:
         into.extend(digest(one.array()) for one in event.gives)
 
     return visit
-
-
-def _of_array(name: str, array: np.ndarray) -> Seen:
-    return Seen(name, array.shape, str(array.dtype), lambda: array, INPUT, name)
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if one.dtype.kind == "f":
-        return ulp.equal(one, other, str(one.dtype))
-    return bool(np.array_equal(one, other))
 
 
 def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
@@ -267,10 +241,11 @@ class _Cut:
         facts = [self._fact(n, reads) if n in every else None for n in slots]
         given = [self.seen(n) for n in gives]
         fed = {} if not reads else self._fed(operator)
+        scales = [file.scale(n) for n in reads], [file.scale(n) for n in gives]
         path = file.name(gives[0]).removesuffix(":0") if gives else op
         return Event(
             *(op, path, [self.seen(n) for n in reads], given),
-            meaning(op, words, facts, [one.shape for one in given]),
+            quantised(meaning(op, words, facts, [one.shape for one in given]), *scales),
             {name: one for name, one in words.items() if _plain(one)},
             *(self._again(operator, reads, fed), self._lines(operator, reads, fed)),
             LINES,

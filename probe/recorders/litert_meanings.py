@@ -6,20 +6,27 @@ Channels are last. Many operators apply an activation themselves, which is a ste
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from probe.recorders.litert_file import Scale
 from probe.recorders.litert_moves import MOVES, alone
 from probe.recorders.node import Call, Fact, NotSettled
+from probe.recording.labels import Labels, joined, tag
 from probe.recording.meaning import (
     Contracts,
     Each,
+    Exact,
     Made,
     Meaning,
     Normalises,
     Reduces,
     Reshapes,
     Scans,
+    Shapes,
     Step,
     Steps,
     Unknown,
@@ -114,6 +121,36 @@ def meaning(
         return Unknown(str(error))
     except (KeyError, IndexError, ValueError, TypeError):
         return Unknown(f"{op} has attributes that are not described in probe")
+
+
+@dataclass(frozen=True)
+class Quantised(Meaning):
+    """What computes with integers that stand for other numbers: zero is none of them, as a rule."""
+
+    inner: Meaning
+    reads: tuple[Scale | None, ...]
+    gives: tuple[Scale | None, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        given = [_meant(*both) for both in zip(reads, self.reads, strict=True)]
+        word = tag(self.inner.word) if self.inner.word else what
+        found = self.inner.labels(given, shapes, word)
+        return [_meant(*both) for both in zip(found, self.gives, strict=True)]
+
+
+def _meant(one: Labels, scale: Scale | None) -> Labels:
+    if scale is None:
+        return one
+    return one._replace(array=joined(one.array, tag("quantised", scale)))
+
+
+def quantised(
+    made: Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
+) -> Meaning:
+    """Returns what an operator of quantised tensors means; what only moves them is as it was."""
+    if isinstance(made, Exact) or not any((*reads, *gives)):
+        return made
+    return Quantised(made, tuple(reads), tuple(gives))
 
 
 def _activated(call: Call, first: Meaning) -> Meaning:
@@ -302,6 +339,10 @@ def _fake(call: Call) -> Meaning:
     return Each("fake_quant", "", tuple(sorted((k, str(v)) for k, v in call.words.items())))
 
 
+def _sorted_in(call: Call) -> Meaning:
+    return Each("bucketize", "", tuple(call.words.get("boundaries") or ()))
+
+
 def _both_ways(call: Call) -> Meaning:
     """Every output reads its whole sequence."""
     batch = 1 if call.words.get("timeMajor") else 0
@@ -342,7 +383,7 @@ SPELLED = {
     "MAXIMUM": "maximum",
     "MINIMUM": "minimum",
     "POWER": "power",
-    "REMAINDER": "remainder",
+    "REMAINDER": "rem",
     "AND": "and",
     "OR": "or",
     "SELECT": "where",
@@ -386,7 +427,7 @@ MEANINGS: dict[str, Callable[[Call], Meaning]] = {
     "ADD_N": _added,
     "SELECT": _selected,
     "FAKE_QUANT": _fake,
-    "BUCKETIZE": _fake,
+    "BUCKETIZE": _sorted_in,
     "LOCAL_RESPONSE_NORMALIZATION": _normalised_beside,
     "ZEROS_LIKE": lambda call: Made(0),
     **MOVES,

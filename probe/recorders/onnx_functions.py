@@ -49,7 +49,6 @@ UNARY = {
     "Softsign": "softsign",
     "Not": "not",
     "IsNaN": "isnan",
-    "IsInf": "isinf",
     "BitwiseNot": "bitwise_not",
 }
 """Operators of one input and no numbers, and their words."""
@@ -142,6 +141,11 @@ def clip(low: float | None, high: float | None) -> Each:
     return Each("clip", "stays" * stays, (low, high), (0,))
 
 
+def _infinite(call: Call) -> Meaning:
+    signs = tuple(int(call.words.get(f"detect_{one}", 1)) for one in ("negative", "positive"))
+    return Each("isinf", "stays", () if signs == (1, 1) else signs)
+
+
 def _gelu(call: Call) -> Meaning:
     approximate = call.words.get("approximate", "none")
     return Each("gelu", "stays", ("tanh",) if approximate == "tanh" else ())
@@ -169,6 +173,17 @@ def _cast(call: Call) -> Meaning:
     if kind == to or (kind, to) in widens:
         return Same()
     return Each("cast", "stays", (to, call.words.get("saturate", 1)), (0,))
+
+
+def _cast_like(call: Call) -> Meaning:
+    if call.dtype(0) == call.dtype(1):
+        return Same()
+    each = Each("cast", "stays", (call.dtype(1), call.words.get("saturate", 1)))
+    return Steps((Step(each, (call.at(0),), call.gives[0]),))
+
+
+def _swish(call: Call) -> Meaning:
+    return Each("silu", "stays", (float(call.words.get("alpha", 1.0)),))
 
 
 def _same(call: Call) -> Meaning:
@@ -204,5 +219,8 @@ FUNCTIONS: dict[str, Callable[[Call], Meaning]] = {
     "BiasGelu": _biased("gelu", ()),
     "FastGelu": _biased("gelu", ("tanh",)),
     "Cast": _cast,
+    "IsInf": _infinite,
+    "CastLike": _cast_like,
+    "Swish": _swish,
 }
 """Rows of operators whose outputs read their own place."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from probe.recorders.node import Call
 from probe.recorders.onnx_functions import snake
-from probe.recorders.onnx_moves import framed, joined_rows
+from probe.recorders.onnx_moves import framed, joined_rows, words_of
 from probe.recording.meaning import (
     Each,
     Meaning,
@@ -60,11 +60,11 @@ def _chosen(call: Call) -> Meaning:
     return Whole(tuple(zip(kept, places, strict=True)), snake(call.op), numbers)
 
 
-def _cumsum(call: Call) -> Meaning:
+def _cumulated(call: Call) -> Meaning:
     if call.words.get("exclusive", 0):
         return Unknown("it leaves out its own element")
     axis = int(call.value(1).reshape(-1)[0])
-    scan = Scans(axis, "cumsum", bool(call.words.get("reverse", 0)))
+    scan = Scans(axis, call.op.lower(), bool(call.words.get("reverse", 0)))
     return Steps((Step(scan, (call.at(0),), call.gives[0]),))
 
 
@@ -72,9 +72,7 @@ def _softmax(call: Call) -> Meaning:
     rank, early = call.rank(0), call.opset < 13
     axis = int(call.words.get("axis", 1 if early else -1)) % rank
     axes = tuple(range(axis, rank)) if early else (axis,)
-    if call.op == "LogSoftmax":
-        return Normalises(axes, "log_softmax")
-    return Normalises(axes, "softmax", vanishes=True)
+    return Normalises(axes, snake(call.op), vanishes=call.op == "Softmax")
 
 
 def _per_channel(call: Call, numbers: Sequence[int]) -> tuple[list[Step], list[int]]:
@@ -150,6 +148,22 @@ def _lp_norm(call: Call) -> Meaning:
     return Normalises((int(call.words.get("axis", -1)),), f"l{call.words.get('p', 2)}_normalised")
 
 
+def _mean_variance(call: Call) -> Meaning:
+    axes = tuple(int(a) for a in call.words.get("axes", (0, 2, 3)))
+    return Normalises(axes, "mean_variance_normalised")
+
+
+def _lp_pool(call: Call) -> Meaning:
+    """Of each plane of its own."""
+    if call.op == "GlobalLpPool":
+        return Reduces(tuple(range(2, call.rank(0))), f"l{call.words.get('p', 2)}", keep=True)
+    return Whole(((0, 0), (1, 1)), "lp_pool", (*words_of(call), call.gives[0][2:]))
+
+
+def _determinant(call: Call) -> Meaning:
+    return Whole(tuple((a, a) for a in range(call.rank(0) - 2)), "det")
+
+
 def _recurrent(call: Call) -> Meaning:
     """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states."""
     if call.words.get("layout", 0):
@@ -209,6 +223,8 @@ def _both_ways(
 
 def _stft(call: Call) -> Meaning:
     """Each frame reads its own part of the signal, and the window."""
+    if call.rank(0) == 3 and call.shape(0)[2] != 1:
+        return Unknown("its signal is complex")
     step = int(call.value(1).reshape(-1)[0])
     bins = call.gives[0]
     size = int(call.value(3).reshape(-1)[0]) if call.has(3) else call.shape(2)[0]
@@ -243,7 +259,7 @@ def _attention(call: Call) -> Meaning:
 LAYERS: dict[str, Callable[[Call], Meaning]] = {
     **dict.fromkeys(REDUCES, _reduce),
     **dict.fromkeys(("ArgMax", "ArgMin", "TopK"), _chosen),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
     **dict.fromkeys(("LayerNormalization", "SimplifiedLayerNormalization"), _layer_norm),
     **dict.fromkeys(("RMSNormalization",), _layer_norm),
@@ -254,6 +270,9 @@ LAYERS: dict[str, Callable[[Call], Meaning]] = {
     "GroupNormalization": _group_norm,
     "LpNormalization": _lp_norm,
     "STFT": _stft,
-    "CumSum": _cumsum,
+    **dict.fromkeys(("CumSum", "CumProd"), _cumulated),
+    **dict.fromkeys(("LpPool", "GlobalLpPool"), _lp_pool),
+    "MeanVarianceNormalization": _mean_variance,
+    "Det": _determinant,
 }
 """Rows of operators that read whole axes."""

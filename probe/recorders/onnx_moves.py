@@ -1,4 +1,5 @@
-"""ONNX's operators that move elements and compute none: slices, gathers, paddings, layouts."""
+"""ONNX's operators that move elements: slices, gathers, paddings, layouts, and those that go by
+indices, or of which no element says what it reads alone."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from probe.recorders import written_at
 from probe.recorders.node import Call
+from probe.recorders.onnx_functions import snake
 from probe.recording.meaning import (
     Each,
+    Made,
     Meaning,
     Moves,
     Reshapes,
@@ -154,8 +158,13 @@ def _resize(call: Call) -> Meaning:
     )
     if call.op == "Upsample":
         where = ("asymmetric", "floor")
-    whole = all(out % size == 0 for size, out in zip(ins, outs, strict=True))
+    scales = tuple(_scales(call))
+    whole = all(
+        out % size == 0 and scale in (None, out // size)
+        for size, out, scale in zip(ins, outs, scales or (None,) * len(ins), strict=True)
+    )
     copies = where in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"))
+    copies &= words.get("keep_aspect_ratio_policy", "stretch") == "stretch"
     if words.get("mode", "nearest") == "nearest" and whole and copies:
 
         def move(x: np.ndarray, *_: Any) -> np.ndarray:
@@ -165,9 +174,20 @@ def _resize(call: Call) -> Meaning:
 
         return Moves(move)
     numbers = tuple(sorted((key, str(one)) for key, one in words.items()))
-    scales = tuple(float(n) for n in call.value(2).reshape(-1)) if call.has(2) else ()
     whole_plane = Whole(((0, 0), (1, 1)), "resize", (*numbers, scales, outs[2:]))
     return Steps((Step(whole_plane, (call.at(0),), outs),))
+
+
+def _scales(call: Call) -> list[float | None]:
+    """The factors of all axes as they are given, which outputs of whole sizes need not have; none
+    where sizes are given."""
+    place = 1 if call.op == "Upsample" else 2
+    given = call.value(place).reshape(-1).tolist() if call.has(place) else []
+    given = given or list(call.words.get("scales", []))
+    found: list[float | None] = [1.0] * (call.rank(0) if given else 0)
+    for axis, scale in zip(call.words.get("axes", range(len(given))), given, strict=True):
+        found[axis] = float(scale)
+    return found
 
 
 def _reorder(call: Call) -> Meaning:
@@ -273,3 +293,119 @@ MOVES: dict[str, Callable[[Call], Meaning]] = {
     "Trilu": _trilu,
 }
 """Rows of operators that move."""
+
+
+def words_of(call: Call) -> tuple[Any, ...]:
+    """An operator's attributes, as numbers of its meaning."""
+    return tuple(sorted((name, str(one)) for name, one in call.words.items()))
+
+
+def _scattered(call: Call) -> Meaning:
+    shape, how = call.shape(0), str(call.words.get("reduction", "none"))
+    if how not in ("none", "add"):
+        return Unknown(f"it combines what it writes by {how}")
+    index = call.value(1)
+    if call.op == "ScatterND":
+        places = written_at.of_points(index, shape)
+    else:
+        axis = int(call.words.get("axis", 0)) % len(shape)
+        places = written_at.along(index, axis, shape)
+    return written_at.written(places, shape, (call.at(0), call.at(2)), call.count, how == "add")
+
+
+def _one_hot(call: Call) -> Meaning:
+    depth = int(call.value(1).reshape(-1)[0])
+    axis = int(call.words.get("axis", -1))
+    return written_at.one_hot(call.value(0), depth, axis, (call.at(2),), call.gives[0], wraps=True)
+
+
+def _reversed(call: Call) -> Meaning:
+    time, batch = int(call.words.get("time_axis", 0)), int(call.words.get("batch_axis", 1))
+    return written_at.turned(call.value(1), time, batch, call.shape(0))
+
+
+def _compressed(call: Call) -> Meaning:
+    chosen = np.flatnonzero(call.value(1))
+    axis = call.words.get("axis")
+    if axis is None:
+        return Moves(lambda x, *_: x.reshape(-1)[chosen])
+    return Moves(lambda x, *_: np.take(x, chosen, int(axis)))
+
+
+def _centred(call: Call) -> Meaning:
+    shape, sizes = call.shape(0), call.value(1).reshape(-1).tolist()
+    axes = [int(a) % len(shape) for a in call.words.get("axes", range(len(shape)))]
+    around, index = [(0, 0)] * len(shape), [slice(None)] * len(shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        more = size - shape[axis]
+        if more >= 0:
+            around[axis] = (more // 2, more - more // 2)
+        else:
+            index[axis] = slice(-more // 2, -more // 2 + size)
+    return Moves(lambda x, *_: np.pad(x, around)[tuple(index)])
+
+
+def _made_of(word: str) -> Callable[[Call], Meaning]:
+    """Everything reads everything."""
+    return lambda call: Whole((), word, words_of(call))
+
+
+def _by_rows(*rows: int) -> Callable[[Call], Meaning]:
+    """Every output reads all of its row of the batch, of the first input and of ``rows``."""
+
+    def row(call: Call) -> Meaning:
+        own = tuple(call.at(n) for n in rows if call.has(n))
+        return Whole(((0, 0),), snake(call.op), (*words_of(call), call.gives[0][1:]), own)
+
+    return row
+
+
+def _grid(call: Call) -> Meaning:
+    """Of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too."""
+    whole = Whole(((0, 0),), "affine_grid", (*words_of(call), call.gives[0][1:]))
+    return Steps((Step(whole, (call.at(0),), call.gives[0]),))
+
+
+def _rotated(call: Call) -> Meaning:
+    """Rows of the batch; with ONNX's own spelling the tables have them, or the positions do."""
+    rows: tuple[int, ...] = (1,) if call.domain else (3,) if call.has(3) else (1, 2)
+    batch = call.shape(0)[0]
+    own = tuple(
+        call.at(n) for n in rows if call.has(n) and call.rank(n) > 1 and call.shape(n)[0] == batch
+    )
+    return Whole(((0, 0),), "rotary_embedding", words_of(call), own)
+
+
+def _regions(call: Call) -> Meaning:
+    """Every region reads the whole pictures, and its own corners."""
+    own = (call.at(2),) if call.has(2) else ()
+    reads = (call.at(1), call.at(0), *own)
+    rows = (2,) if own else ()
+    whole = Whole(((0, 0),), snake(call.op), (*words_of(call), call.gives[0][1:]), rows)
+    return Steps((Step(whole, reads, call.gives[0]),))
+
+
+def _identity(call: Call) -> Meaning:
+    return Made(f"eye {call.words.get('k', 0)}", "float32", places=True)
+
+
+PLACES: dict[str, Callable[[Call], Meaning]] = {
+    **dict.fromkeys(("ScatterElements", "ScatterND", "Scatter"), _scattered),
+    **{op: _made_of(snake(op)) for op in ("BlackmanWindow", "HannWindow", "HammingWindow")},
+    **{
+        op: _made_of(snake(op))
+        for op in ("MelWeightMatrix", "NonZero", "Unique", "NonMaxSuppression")
+    },
+    **dict.fromkeys(("RoiAlign", "MaxRoiPool"), _regions),
+    "OneHot": _one_hot,
+    "ReverseSequence": _reversed,
+    "Compress": _compressed,
+    "CenterCropPad": _centred,
+    "GridSample": _by_rows(1),
+    "DeformConv": _by_rows(2, 4),
+    "Col2Im": _by_rows(),
+    "AffineGrid": _grid,
+    "RotaryEmbedding": _rotated,
+    "EyeLike": _identity,
+}
+"""Rows of these operators."""

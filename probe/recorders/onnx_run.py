@@ -20,10 +20,9 @@ import onnxruntime
 from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
-from probe.recorders import onnx_blocks, onnx_pieces
-from probe.recorders.onnx_blocks import Block
+from probe.recorders import onnx_pieces
 from probe.recorders.onnx_meanings import Fact, meaning
-from probe.recorders.onnx_pieces import Constant
+from probe.recorders.onnx_pieces import Block, Constant
 from probe.recording.contract import INPUT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Meaning
 
@@ -108,8 +107,8 @@ class Optimised:
         self.opset = max(
             (one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), default=1
         )
-        if any(node.domain == onnx_blocks.DOMAIN for node in self.nodes):
-            self.block = onnx_blocks.size_here(self._one_node)
+        if any(node.domain == onnx_pieces.BLOCKED for node in self.nodes):
+            self.block = onnx_pieces.block_size(self._one_node)
 
     def _without_constants(self, nodes: Iterable[Any]) -> list[Any]:
         """Keeps what nodes hold as weights, as ONNX Runtime itself does, and returns the rest."""
@@ -124,7 +123,7 @@ class Optimised:
 
     def _one_node(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
-        node = helper.make_node(op, ["x"], ["y"], domain=onnx_blocks.DOMAIN)
+        node = helper.make_node(op, ["x"], ["y"], domain=onnx_pieces.BLOCKED)
         self.kinds = {"x": onnx.TensorProto.FLOAT}
         found: np.ndarray = self.session([node]).run(None, {"x": array})[0]
         return found
@@ -251,7 +250,7 @@ class Optimised:
     def _path(self, node: Any, gives: list[str]) -> str:
         """A node's name. ONNX Runtime draws those of nodes that it adds anew in every session."""
         path = node.name or gives[0]
-        if node.domain == onnx_blocks.DOMAIN:
+        if node.domain == onnx_pieces.BLOCKED:
             path = path.removesuffix("_nchwc")
         if re.fullmatch(node.op_type + r"(_token_\d+)?", path):
             path = f"{self.made.get(node.input[0], node.input[0])}/{node.op_type}"
@@ -260,14 +259,14 @@ class Optimised:
 
     def _order(self, node: Any) -> None:
         """Notes which values are in ONNX Runtime's blocked layout."""
-        blocked = node.domain == onnx_blocks.DOMAIN
+        blocked = node.domain == onnx_pieces.BLOCKED
         if blocked and node.op_type == "Conv":
             shape = self.weights[node.input[1]].array.shape
-            self.blocks[node.input[1]] = onnx_blocks.of_filters(shape, self.block)
+            self.blocks[node.input[1]] = onnx_pieces.block_of_filters(shape, self.block)
         if blocked or self.blocks:
             reads = [self.blocks.get(name) for name in node.input]
             size = getattr(self, "block", 0)
-            found = onnx_blocks.of_outputs(node.domain, node.op_type, reads, size)
+            found = onnx_pieces.block_of_outputs(node.domain, node.op_type, reads, size)
             if found is not None:
                 self.blocks |= dict.fromkeys((name for name in node.output if name), found)
 
@@ -276,8 +275,8 @@ class Optimised:
     ) -> Meaning:
         block = self.blocks.get(node.input[0]) if len(node.input) else None
         if node.op_type == "Reshape" and block is not None and facts[0] is not None:
-            back = block.inner == onnx_blocks.SPLIT
-            return onnx_blocks.reshaped(block.size, facts[0].shape, back)
+            back = block.inner == onnx_pieces.SPLIT
+            return onnx_pieces.reshaped_block(block.size, facts[0].shape, back)
         return meaning(node.op_type, node.domain, words, facts, shapes, self.opset)
 
     def _fact(self, name: str, reads: list[str]) -> Fact | None:

@@ -9,7 +9,7 @@ where they don't the whole model is one operation. A node alone runs as it did i
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,16 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from probe import ulp
 from probe.errors import InputError
+from probe.recorders.node import Nodes, same_bits
 from probe.recorders.onnx_pieces import inputs_of
 from probe.recorders.onnx_run import LEVELS, PROVIDERS, Optimised, options
-from probe.recording.contract import INPUT, Event, Seen, Visit
-from probe.recording.meaning import Unknown
+from probe.recording.contract import Seen, Visit
 
 ENDINGS = (".onnx",)
 
 
-class Recorder:
+class Recorder(Nodes):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
@@ -62,7 +61,7 @@ class Recorder:
         if self.optimised is None and not self.whole:
             self._optimise()
         if self.optimised is None:
-            return self._as_one(visit)
+            return self.as_one(visit)
         return self.optimised.run(self.inputs, visit)
 
     def _optimise(self) -> None:
@@ -87,17 +86,13 @@ class Recorder:
         try:
             found = [one.array() for one in optimised.run(self.inputs, lambda _: None)]
         except Exception as error:  # an operator's kernel, or a type that only a whole model has
-            self._give_up(f"its nodes can't be run one by one ({str(error).splitlines()[0][:120]})")
+            self.give_up(f"its nodes can't be run one by one ({str(error).splitlines()[0][:120]})")
             return
         for got, due in zip(found, wanted, strict=True):
-            if got.dtype != due.dtype or not _same(got, due):
-                self._give_up("its nodes run one by one give different bits")
+            if not same_bits(got, due):
+                self.give_up("its nodes run one by one give different bits")
                 return
         self.optimised = optimised
-
-    def _give_up(self, why: str) -> None:
-        self.whole = True
-        self.note = f"the model is one operation: {why}"
 
     def _session(self, made: Any) -> Any:
         try:
@@ -121,28 +116,9 @@ class Recorder:
                 "inputs", shapes, why, "give the model's own shapes and types"
             ) from None
 
-    def _as_one(self, visit: Visit) -> list[Seen]:
-        def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            given = dict(zip(self.inputs, arrays, strict=True))
-            return Recorder(self.model, given, self.switches).plain()
-
-        found = self.plain()
-        reads = [_of_array(name, one) for name, one in self.inputs.items()]
-        gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
-        visit(Event("model", "", reads, gives, Unknown(self.note), {}, again))
-        return gives
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.shape != other.shape:
-        return False
-    if one.dtype.kind == "f":
-        return ulp.equal(one, other, str(one.dtype))
-    return bool(np.array_equal(one, other))
-
-
-def _of_array(name: str, array: np.ndarray, role: str = INPUT) -> Seen:
-    return Seen(name, array.shape, str(array.dtype), lambda: array, role, name)
+    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> Recorder:
+        """Returns a recorder of the same model with other inputs."""
+        return Recorder(self.model, inputs, self.switches)
 
 
 class Opened:

@@ -21,8 +21,8 @@ from probe.errors import InputError
 from probe.recorders import opencv_net
 from probe.recorders.caffe_text import declared
 from probe.recorders.onnx_pieces import inputs_of
-from probe.recorders.opencv_call import vector
 from probe.recorders.opencv_meanings import meaning
+from probe.recorders.opencv_moves import vector
 from probe.recorders.opencv_net import CONSTANT, Layer, Piece, plain
 from probe.recording.contract import INPUT, WEIGHT, Event, Input, Seen, Visit
 from probe.recording.meaning import Meaning, Same, Step, Steps, Unknown

@@ -13,7 +13,7 @@ import numpy as np
 
 from probe.recorders import opencv_moves as moves
 from probe.recorders.node import NotSettled
-from probe.recorders.opencv_call import Call, Row, Shape
+from probe.recorders.opencv_moves import Call, Row, Shape
 from probe.recorders.opencv_net import Layer
 from probe.recording.meaning import (
     Contracts,

@@ -4,26 +4,194 @@ Operations that run eagerly are seen by TensorFlow's own callbacks, behind the s
 without them. A ``tf.function`` runs once as always, and then once more, node by node, as it was
 optimised (:mod:`probe.recorders.tensorflow_graphs`). Paths are the name scopes, in which Keras has
 the names of its layers. What an operation computes stands in
-:mod:`probe.recorders.tensorflow_meanings`, what is read of files in
-:mod:`probe.recorders.tensorflow_files`.
+:mod:`probe.recorders.tensorflow_meanings`, and model files are read below.
+
+``.keras`` and ``.h5`` files: :mod:`probe.trust` looks first at every class that they name. A
+SavedModel is a program: loading it makes its variables and runs its initialisers, calling it runs
+its graph. So its operations are read from ``saved_model.pb`` before TensorFlow loads it, and one
+that reads or writes files, calls Python or keeps a state that isn't a variable's is refused, unless
+the model is trusted. What TensorFlow itself does with a damaged file is out of reach here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework import op_def_registry
 
-from probe.recorders.tensorflow_files import ENDINGS, Loaded, loaded
+from probe import trust
+from probe.errors import InputError
+from probe.progress import without_stderr
 from probe.recorders.tensorflow_graphs import called, instead
 from probe.recorders.tensorflow_values import Names, array, tensor_of, tensors
 from probe.recorders.tensorflow_watch import Told, Watching
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import digest
+
+ENDINGS = (".keras", ".h5", ".hdf5")
+"""Files; the folder of a SavedModel is known by its ``saved_model.pb``."""
+
+AGAIN = "save the model again"
+PLAIN = (
+    *("NoOp", "Placeholder", "Assert", "VarHandleOp", "ReadVariableOp", "AssignVariableOp"),
+    *("VarIsInitializedOp", "VariableShape", "ResourceGather", "PartitionedCall", "While", "If"),
+    *("StatefulPartitionedCall", "Case", "HashTableV2", "MutableHashTableV2", "CheckNumerics"),
+    *("LookupTableFindV2", "LookupTableImportV2", "LookupTableSizeV2", "EnsureShape"),
+    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
+    *("StatefulUniform", "StatefulStandardNormalV2", "TensorListReserve", "StatelessWhile"),
+    *("AssignAddVariableOp", "AssignSubVariableOp", "DestroyResourceOp", "Multinomial"),
+)
+"""Operations with a state that read no file, write none and call nothing outside of the graph."""
+
+OUTSIDE = ("File", "Python", "PyFunc", "Dataset", "Summary", "Print", "Debug", "ImmutableConst")
+"""Parts of the names of operations that do: TensorFlow's registry marks not all of them."""
+
+SAVING = ("__inference__traced_save", "__inference__traced_restore")
+"""Functions that every SavedModel has to save its variables; nothing in it calls them."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that has been loaded. ``call``: runs it on tensors in the order of its inputs."""
+
+    inputs: tuple[Input, ...]
+    call: Callable[[Sequence[Any]], Any]
+
+
+def loaded(path: Path, trusted: bool = False) -> Loaded:
+    """Loads a model. Errors: InputError where it can't be read, or holds code and isn't trusted."""
+    if not path.exists():
+        raise InputError("network", path.name, "there is no such file", "check the name")
+    if path.is_dir():
+        return _saved_model(path, trusted)
+    if path.suffix.lower() not in ENDINGS:
+        why = f"unsupported file type {path.suffix}" if path.suffix else "the file has no extension"
+        raise InputError("network", path.name, why, f"give {', '.join(ENDINGS)} or a SavedModel")
+    return _keras(path, trusted)
+
+
+def _keras(path: Path, trusted: bool) -> Loaded:
+    with without_stderr():
+        named = trust.check_keras(path, trusted)
+    try:
+        with without_stderr():
+            import keras
+    except ImportError:
+        raise trust.missing("keras") from None
+    try:
+        with without_stderr():
+            more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
+            model = keras.models.load_model(path, compile=False, **more)
+    except Exception as error:
+        raise _unreadable(path, error, trust.IN_PYTHON if named else AGAIN) from None
+    if not model.inputs:
+        why = "it has not been built, so its inputs are not known"
+        raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
+    inputs = tuple(_declared(one.name, one.shape, one.dtype) for one in model.inputs)
+    return Loaded(inputs, lambda given: model(_packed(model, given), training=False))
+
+
+def _packed(model: Any, given: Sequence[Any]) -> Any:
+    """A model's inputs in the structure in which it takes them."""
+    import keras
+
+    structure = getattr(model, "input", None)
+    if isinstance(structure, dict | list | tuple):
+        return keras.tree.pack_sequence_as(structure, list(given))
+    return given[0] if len(given) == 1 else list(given)
+
+
+def _declared(name: str, shape: Any, dtype: Any) -> Input:
+    return Input(
+        str(name), tuple(None if n is None else int(n) for n in shape), tf.as_dtype(dtype).name
+    )
+
+
+def _saved_model(path: Path, trusted: bool) -> Loaded:
+    if not (path / "saved_model.pb").is_file():
+        why = "the folder has no saved_model.pb, so it is not a SavedModel"
+        raise InputError("network", path.name, why, "check the name")
+    if not trusted:
+        _check(path)
+    try:
+        with without_stderr():
+            model = tf.saved_model.load(str(path))
+    except Exception as error:
+        raise _unreadable(path, error, AGAIN) from None
+    signatures = dict(model.signatures)
+    if not signatures:
+        why = "it has no signature, so its inputs are unknown"
+        raise InputError("network", path.name, why, "save it with signatures=...")
+    function = signatures.get("serving_default") or signatures[min(signatures)]
+    specs = function.structured_input_signature[1]
+    inputs = tuple(_declared(n, one.shape.as_list(), one.dtype) for n, one in specs.items())
+    names = [one.name for one in inputs]
+
+    def call(given: Sequence[Any]) -> Any:
+        _ = model  # its variables live as long as it does
+        for name, one in zip(names, given, strict=True):
+            if not specs[name].shape.is_compatible_with(one.shape):  # a kernel may end Python
+                why, todo = f"has shape {tuple(one.shape)}", f"give {specs[name].shape}"
+                raise InputError("inputs", name, why, todo)
+        return function(**dict(zip(names, given, strict=True)))
+
+    return Loaded(inputs, call)
+
+
+def _check(path: Path) -> None:
+    """InputError where a SavedModel holds an operation that reaches beyond its graph."""
+    made = saved_model_pb2.SavedModel()
+    try:
+        made.ParseFromString((path / "saved_model.pb").read_bytes())
+    except Exception as error:
+        raise _unreadable(path, error, AGAIN) from None
+    todo = "if you trust where it comes from, give --trust (Python: trust=True)"
+    for graph in made.meta_graphs:
+        if not graph.HasField("object_graph_def"):
+            why = "it was saved by TensorFlow 1, and loading it runs operations on files"
+            raise InputError("network", path.name, why, todo)
+        for op in _operations(graph.graph_def.library.function):
+            why = f"its graph holds {_printable(op)}, which may read or write files or run code"
+            raise InputError("network", path.name, why, todo)
+
+
+def _operations(functions: Any) -> Iterator[str]:
+    """The operations of functions that reach beyond the graph; those that save are not called."""
+    saving = {one.signature.name for one in functions if one.signature.name.startswith(SAVING)}
+    own = {one.signature.name for one in functions}
+    for one in functions:
+        if one.signature.name in saving:
+            continue
+        for node in one.node_def:
+            reached = {value.func.name for value in node.attr.values() if value.func.name}
+            reached |= {each.name for value in node.attr.values() for each in value.list.func}
+            if reached & saving:
+                yield f"a call of {min(reached & saving)}"
+            if node.op not in own and _reaches(node.op):
+                yield node.op
+
+
+def _reaches(op: str) -> bool:
+    made = op_def_registry.get(op)
+    if made is None or any(part in op for part in OUTSIDE):
+        return True
+    return bool(made.is_stateful) and op not in PLAIN
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else "?" for one in text)[:100]
+
+
+def _unreadable(path: Path, error: Exception, todo: str) -> InputError:
+    said = " ".join(str(error).split())[:120] or type(error).__name__
+    return InputError("network", path.name, f"can't be read: {said}", todo)
 
 
 class Recorder:
@@ -41,6 +209,10 @@ class Recorder:
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
         return [array(one) for one in tensors(self.function())]
+
+    def ran(self, outputs: Sequence[Any]) -> None:
+        """Takes the outputs of a run unwatched, which need not be run again then."""
+        self.expected = [np.array(array(one)) for one in tensors(outputs)]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation.

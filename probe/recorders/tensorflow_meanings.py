@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from probe import geometry
-from probe.recorders.tensorflow_call import STRUCTURE, Call, axes_of
+from probe.recorders.tensorflow_lines import STRUCTURE, Call, axes_of
 from probe.recorders.tensorflow_moves import MOVES
 from probe.recorders.tensorflow_places import PLACES
 from probe.recording.meaning import (
@@ -23,7 +23,6 @@ from probe.recording.meaning import (
     Normalises,
     Reduces,
     Same,
-    Scans,
     Step,
     Steps,
     Turns,
@@ -91,7 +90,7 @@ FUNCTIONS = {
     "Minimum": "minimum",
     "SquaredDifference": "squared_difference",
     "Atan2": "atan2",
-    "Mod": "mod",
+    "Mod": "truncate_mod",
     "FloorMod": "floor_mod",
     "FloorDiv": "floor_divide",
     "TruncateDiv": "truncate_divide",
@@ -340,17 +339,6 @@ def _added(call: Call) -> Meaning:
     return Each("add" if len(call.inputs) == 2 else "add_n", zero="adds")
 
 
-def _interpolated(call: Call) -> Meaning:
-    return Whole(((0, 0), (3, 3)), call.op.lower(), (call.get("half_pixel_centers", False),))
-
-
-def _cumulated(call: Call) -> Meaning | None:
-    if call.get("exclusive", False):
-        return None
-    axis = int(call.arguments[1]) % len(call.inputs[0])
-    return Scans(axis, call.op.lower(), bool(call.get("reverse", False)))
-
-
 def _always(made: Meaning) -> Callable[[Call], Meaning]:
     return lambda _: made
 
@@ -390,10 +378,6 @@ ROWS: dict[str, Callable[[Call], Meaning | None]] = {
     "_UnaryOpsComposition": _unary_chain,
     "DivNoNan": _always(Each("divide_no_nan")),
     "MulNoNan": _always(Each("multiply_no_nan")),
-    "ResizeBilinear": _interpolated,
-    "ResizeBicubic": _interpolated,
-    "Cumsum": _cumulated,
-    "Cumprod": _cumulated,
 }
 """The other operations, by type."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.recorders.tensorflow_call import Call, axes_of
+from probe.recorders import written_at
+from probe.recorders.tensorflow_lines import Call, axes_of
 from probe.recording.meaning import (
     Chooses,
     Joins,
@@ -190,11 +191,7 @@ def _one_hot(call: Call) -> Meaning | None:
     depth, axis = int(call.arguments[1]), int(call.get("axis", -1))
     if index is None:
         return None
-    shape = call.outputs[0]
-    axis %= len(shape)
-    at = np.arange(depth).reshape([-1 if a == axis else 1 for a in range(len(shape))])
-    hot = np.expand_dims(index, axis) == at
-    return Moves(lambda _, on, off: np.where(hot, on, off))
+    return written_at.one_hot(index, depth, axis, (1, 2), call.outputs[0])
 
 
 def _squeezed(call: Call) -> Meaning:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from probe.recorders import written_at
-from probe.recorders.tensorflow_call import Call
+from probe.recorders.tensorflow_lines import Call
 from probe.recording.meaning import (
     Each,
     Made,
@@ -134,15 +134,15 @@ def _matrices(call: Call) -> Meaning | None:
     lead = len(call.inputs[0]) - 2
     if len(call.inputs) > 1:
         return None
-    return Whole(tuple((a, a) for a in range(lead)), call.op.lower())
+    return Whole(tuple((a, a) for a in range(lead)), call.op.lower(), _words(call, "adjoint"))
 
 
 def _spectrum(call: Call) -> Meaning:
     """Fourier transforms over the last axes."""
     count = int(call.op[-2]) if call.op.endswith("D") else 1
     lead = len(call.inputs[0]) - count
-    sizes = call.outputs[0][lead:]
-    return Whole(tuple((a, a) for a in range(lead)), call.op.lower(), (sizes,))
+    length = call.arguments[1].reshape(-1).tolist() if 1 in call.arguments else []
+    return Whole(tuple((a, a) for a in range(lead)), call.op.lower(), tuple(length))
 
 
 def _last(call: Call) -> Meaning:
@@ -157,7 +157,12 @@ def _losses(call: Call) -> Meaning | None:
 
 
 def _plane(call: Call) -> Meaning:
-    whole = (*_words(call, "align_corners"), call.inputs[0][1:3], call.outputs[0][1:3])
+    """Every output reads all of its channel's plane."""
+    whole = (
+        *_words(call, "align_corners", "half_pixel_centers"),
+        call.inputs[0][1:3],
+        call.outputs[0][1:3],
+    )
     return Whole(((0, 0), (3, 3)), call.op.lower(), whole)
 
 
@@ -219,8 +224,8 @@ PLACES: dict[str, Row] = {
     "MatrixBandPart": _band,
     "CropAndResize": _boxes,
     "SoftmaxCrossEntropyWithLogits": _losses,
-    "ResizeArea": _plane,
-    "CumulativeLogsumexp": _cumulated,
+    **dict.fromkeys(("ResizeArea", "ResizeBilinear", "ResizeBicubic"), _plane),
+    **dict.fromkeys(("Cumsum", "Cumprod", "CumulativeLogsumexp"), _cumulated),
     "ZerosLike": lambda call: Made(0),
     "L2Loss": lambda call: Reduces(tuple(range(len(call.inputs[0]))), "l2_loss"),
     "ConjugateTranspose": lambda call: Steps(

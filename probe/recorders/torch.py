@@ -1,7 +1,7 @@
 """PyTorch, watched by dispatch: every ATen operation, with the path of the module that called it.
 
 A run under a dispatch mode calls the same kernels as one without. A compiled function is one
-operation (:mod:`probe.recorders.torch_compiled`). What an operation means stands in
+operation (``compiled_as_one``). What an operation means stands in
 :mod:`probe.recorders.torch_meanings`; which value is which, in :mod:`probe.recorders.torch_values`.
 """
 
@@ -9,22 +9,71 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._dynamo.callback import callback_handler
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from probe.recorders.torch_calls import Call, replaced
-from probe.recorders.torch_compiled import compiled_as_one
 from probe.recorders.torch_files import ENDINGS, Opened, read
 from probe.recorders.torch_meanings import meaning, skipped, written
 from probe.recorders.torch_values import Slot, Values, array, placed, shape, slot_of, tensors
 from probe.recording.contract import Again, Event, Seen, Visit
 from probe.recording.meaning import Compiled, Meaning
+
+Region = Callable[[Sequence[Any], Callable[[], Any], Sequence[int]], Any]
+OUTPUT_CODE = "torch._inductor.output_code"
+"""The module of what Inductor compiles; it is large, and stays away until something is compiled."""
+
+
+@contextmanager
+def compiled_as_one(region: Region) -> Iterator[Callable[[], bool]]:
+    """Hands every compiled region that runs to ``region(operands, run, changed)`` while entered:
+    ``changed`` numbers the operands that it changes in place. Yields a function that says whether
+    something is being compiled at the moment.
+    """
+    with ExitStack() as stack:
+        compiling: list[Any] = []
+
+        def begin(args: Any) -> None:
+            compiling.append(args)
+            _watch(region, stack)
+
+        callback_handler.register_start_callback(begin)
+        stack.callback(callback_handler.remove_start_callback, begin)
+        end: Callable[[Any], None] = lambda _: compiling.clear()  # noqa: E731
+        callback_handler.register_end_callback(end)
+        stack.callback(callback_handler.remove_end_callback, end)
+        if OUTPUT_CODE in sys.modules:
+            _watch(region, stack)
+        yield lambda: bool(compiling)
+
+
+def _watch(region: Region, stack: ExitStack) -> None:
+    from torch._inductor.output_code import CompiledFxGraph
+
+    plain = CompiledFxGraph.__call__
+    if getattr(plain, "watched", False):
+        return
+
+    def watched(self: Any, inputs: Sequence[Any]) -> Any:
+        operands = list(inputs)  # the region empties its list, to free memory early
+
+        def run() -> Any:
+            with _disable_current_modes():
+                return plain(self, inputs)
+
+        return region(operands, run, sorted(getattr(self, "mutated_input_idxs", ())))
+
+    watched.watched = True  # type: ignore[attr-defined]
+    CompiledFxGraph.__call__ = watched  # type: ignore[method-assign]
+    stack.callback(setattr, CompiledFxGraph, "__call__", plain)
+
 
 COMPILED = "compiled functions are one operation each"
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from probe.recorders.torch_values import Slot, array, slot_of
+from probe.recording.meaning import Meaning
 
 SMALL = 1 << 20
 """Integers up to which an index belongs to what an operation means."""
@@ -318,3 +319,19 @@ def _literal(one: Any, names: Sequence[str]) -> str:
     return (
         str(one) if isinstance(one, torch.dtype | torch.layout | torch.memory_format) else repr(one)
     )
+
+
+Row = Callable[[Call], Meaning]
+MEANINGS: dict[str, Row] = {}
+"""By the name of the operation, without ``_`` behind it."""
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Enters a function that returns what a call means, for operations of these names."""
+
+    def add(one: Row) -> Row:
+        for name in names:
+            MEANINGS[name] = one
+        return one
+
+    return add

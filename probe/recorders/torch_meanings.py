@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from probe.recorders import torch_matrices, torch_moves, torch_places  # noqa: F401
-from probe.recorders.torch_calls import NO_CONTENTS, Call
-from probe.recorders.torch_rows import MEANINGS, row
+from probe.recorders import torch_moves, torch_places  # noqa: F401
+from probe.recorders.torch_calls import MEANINGS, NO_CONTENTS, Call, row
 from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Attends,
@@ -25,6 +24,8 @@ from probe.recording.meaning import (
     Reshapes,
     Same,
     Scans,
+    Step,
+    Steps,
     Turns,
     Unknown,
     Whole,
@@ -41,6 +42,7 @@ WORDS = {
     "true_divide": "divide",
     "hardtanh": "clip",
     "clamp": "clip",
+    "_prelu_kernel": "prelu",
 }
 """Names that other libraries have too, where ATen's is another."""
 
@@ -51,15 +53,23 @@ ZERO_STAYS = {
 }
 """Functions with f(0) = 0."""
 
+UNTAGGED = {
+    *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "log_sigmoid_forward"),
+}
+"""Functions of the elements at one place that PyTorch does not call so."""
+
 
 def meaning(call: Call) -> Meaning:
     """Returns what a call computes; Unknown where nobody said."""
     if call.random:
         return Unknown("it draws random numbers")
     found = MEANINGS.get(call.name)
-    if found is not None:
-        return found(call)
-    if torch.Tag.pointwise in call.func.tags:
+    try:
+        if found is not None:
+            return found(call)
+    except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError):
+        return Unknown(f"{call.op} has arguments that are not described in probe")
+    if torch.Tag.pointwise in call.func.tags or call.name in UNTAGGED:
         return _each(call)
     return Unknown(f"{call.op} is not described in probe")
 
@@ -185,8 +195,14 @@ def _linear(call: Call) -> Meaning:
 def _addmm(call: Call) -> Meaning:
     equation = {"addmm": "ik,kj->ij", "baddbmm": "bik,bkj->bij", "addmv": "ik,k->i"}[call.name]
     bias = None if call["beta"] == 0 else 0
-    numbers = () if call["alpha"] == 1 and call["beta"] in (0, 1) else call.numbers()
-    return Contracts(equation, (1, 2), bias, numbers=numbers)
+    if call["beta"] in (0, 1):
+        numbers = () if call["alpha"] == 1 else call.numbers()
+        return Contracts(equation, (1, 2), bias, numbers=numbers)
+    scaled = Each("multiply", "stays", (call["beta"],))  # also where the product is an exact zero
+    shape, given = call.shapes[0], call["self"].shape
+    product = Step(Contracts(equation, numbers=(call["alpha"],)), (1, 2), shape)
+    steps = product, Step(scaled, (0,), given), Step(Each("add", "adds"), (3, 4), shape)
+    return Steps(steps)
 
 
 @row("convolution", "_convolution", "mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward")
@@ -415,20 +431,6 @@ def _reduces(call: Call) -> Meaning:
     word = {"max": "amax", "min": "amin"}.get(call.name, call.name)
     leave_out = "dim", "keepdim"
     return Reduces(axes, word, keep, word == "sum", call.numbers(*leave_out), places)
-
-
-@row("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
-def _scans(call: Call) -> Meaning:
-    return Scans(call["dim"], call.name)
-
-
-@row("sort", "topk", "argsort", "kthvalue")
-def _sorts(call: Call) -> Meaning:
-    rank = len(call["self"].shape)
-    dim = call["dim"] % max(rank, 1)
-    gone = call.name == "kthvalue" and not call["keepdim"]
-    kept = tuple((n, n - (gone and n > dim)) for n in range(rank) if n != dim)
-    return Whole(kept, call.name, call.numbers())
 
 
 # creation

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from probe.recorders.torch_calls import Call
-from probe.recorders.torch_rows import row
+from probe.recorders.torch_calls import Call, row
 from probe.recorders.torch_values import Slot
 from probe.recording.meaning import (
     Blends,
@@ -118,11 +117,16 @@ def _widths(pad: list[int], rank: int) -> tuple[tuple[int, int], ...]:
     "replication_pad3d",
 )
 def _mirrors(call: Call) -> Meaning:
-    rank = len(call["self"].shape)
+    shape = call["self"].shape
+    rank = len(shape)
     widths = _widths(call["padding"], rank)
     mode: Any = "reflect" if "reflection" in call.name else "edge"
     kept = tuple(n for n in range(rank) if widths[n] == (0, 0))
-    return Moves(lambda one: np.pad(one, widths, mode), kept)
+    if any(size + min(a, 0) + min(b, 0) < 1 for size, (a, b) in zip(shape, widths, strict=True)):
+        return Unknown("nothing is left of an axis before it is padded")
+    cut = tuple(slice(max(-a, 0), -max(-b, 0) or None) for a, b in widths)
+    wider = [(max(a, 0), max(b, 0)) for a, b in widths]
+    return Moves(lambda one: np.pad(one[cut], wider, mode), kept)
 
 
 @row("roll", "flip")

@@ -1,4 +1,5 @@
-"""What ATen's operations compute that write or add into places which an index or a mask names."""
+"""What ATen's operations compute that write or add into places which an index or a mask names, and
+those whose outputs read whole matrices, or pairs of rows."""
 
 from __future__ import annotations
 
@@ -7,11 +8,24 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from probe.recorders.torch_calls import Call
-from probe.recorders.torch_rows import row
+from probe.recorders.torch_calls import Call, row
 from probe.recorders.torch_values import Slot
 from probe.recording.general import Accumulates
-from probe.recording.meaning import Made, Meaning, Moves, Picks, Step, Steps, Unknown, Whole
+from probe.recording.meaning import (
+    Each,
+    Made,
+    Meaning,
+    Moves,
+    Picks,
+    Reduces,
+    Reshapes,
+    Scans,
+    Splits,
+    Step,
+    Steps,
+    Unknown,
+    Whole,
+)
 
 LARGE = "its index is too large"
 MOST = 1 << 22
@@ -157,10 +171,11 @@ def _masked_scatter(call: Call) -> Meaning:
     mask = call.content("mask")
     if mask is None:
         return Unknown(LARGE)
-    where = np.broadcast_to(mask.astype(bool), call["self"].shape)
+    shape = call.shapes[0]
+    where = np.broadcast_to(mask.astype(bool), shape)
 
     def move(one: np.ndarray, _: np.ndarray, source: np.ndarray) -> np.ndarray:
-        found = np.array(one)
+        found = np.array(np.broadcast_to(one, shape))
         found[where] = source.reshape(-1)[: int(where.sum())]
         return found
 
@@ -242,3 +257,62 @@ def _folded(call: Call) -> Meaning:
 def _grid_sampled(call: Call) -> Meaning:
     """An output reads its own channel's plane, and the grid of its row of the batch."""
     return Whole(((0, 0), (1, 1)), "grid_sample", call.numbers(), rows=(1,))
+
+
+@row("diagonal")
+def _diagonal(call: Call) -> Meaning:
+    offset, first, second = call["offset"], call["dim1"], call["dim2"]
+    return Moves(lambda a: np.diagonal(a, offset, first, second))
+
+
+@row("_cdist_forward")
+def _distances(call: Call) -> Meaning:
+    """A norm of the differences of every pair of rows, however it is computed."""
+    one, two = call["x1"].shape, call["x2"].shape
+    lead = np.broadcast_shapes(one[:-2], two[:-2])
+    rows, others, size = one[-2], two[-2], one[-1]
+    steps = (
+        Step(Reshapes(), (0,), (*one[:-1], 1, size)),
+        Step(Reshapes(), (1,), (*two[:-2], 1, others, size)),
+        Step(Each("difference"), (2, 3), (*lead, rows, others, size)),
+        Step(Reduces((-1,), "cdist", numbers=call.numbers()), (4,), call.shapes[0]),
+    )
+    return Steps(steps)
+
+
+@row("bucketize")
+def _bucket(call: Call) -> Meaning:
+    axes = range(len(call["self"].shape))
+    return Whole(tuple((a, a) for a in axes), "bucketize", call.numbers())
+
+
+@row("glu")
+def _gated(call: Call) -> Meaning:
+    half = call.shapes[0]
+    axis = call["dim"] % len(half)
+    halves = Splits(axis, (half[axis], half[axis]))
+    return Steps((Step(halves, (0,), half, (half,)), Step(Each("glu"), (1, 2), half)))
+
+
+@row(
+    *("linalg_inv_ex", "_linalg_det", "linalg_cholesky_ex", "_linalg_eigh", "_linalg_svd"),
+    *("linalg_qr", "linalg_lu_factor_ex", "_linalg_slogdet", "linalg_eig", "cholesky"),
+)
+def _matrix(call: Call) -> Meaning:
+    """Every output reads all of its own matrix."""
+    lead = len(call["A"].shape if "A" in call.bound() else call["self"].shape) - 2
+    return Whole(tuple((a, a) for a in range(lead)), call.name, call.numbers())
+
+
+@row("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
+def _scans(call: Call) -> Meaning:
+    return Scans(call["dim"], call.name) if call["self"].shape else Each(call.name)
+
+
+@row("sort", "topk", "argsort", "kthvalue")
+def _sorts(call: Call) -> Meaning:
+    rank = len(call["self"].shape)
+    dim = call["dim"] % max(rank, 1)
+    gone = call.name == "kthvalue" and not call["keepdim"]
+    kept = tuple((n, n - (gone and n > dim)) for n in range(rank) if n != dim)
+    return Whole(kept, call.name, call.numbers())

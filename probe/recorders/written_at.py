@@ -65,11 +65,17 @@ def written(
 
 
 def one_hot(
-    index: np.ndarray, depth: int, axis: int, reads: Sequence[int], shape: Shape
+    index: np.ndarray,
+    depth: int,
+    axis: int,
+    reads: Sequence[int],
+    shape: Shape,
+    wraps: bool = False,
 ) -> Meaning:
     """Returns a one-hot of known indices. ``reads``: the number of one input (off, on), or of two:
-    on and off."""
-    index = np.where((index < 0) & (index >= -depth), index + depth, index)
+    on and off. ``wraps``: negative indices count from the end, as ONNX has it."""
+    if wraps:
+        index = np.where((index < 0) & (index >= -depth), index + depth, index)
     axis %= len(shape)
     at = np.arange(depth).reshape([-1 if a == axis else 1 for a in range(len(shape))])
     hot = np.expand_dims(index, axis) == at

@@ -21,11 +21,15 @@ from probe.recording import counterparts
 from probe.recording.counterparts import Counterparts
 from probe.recording.labels import Labels, Selection, agreeing, of_content, of_digest, tag
 from probe.recording.meaning import Unknown
-from probe.recording.recording import SMALL, WEIGHT, Operation, Recording, Side, Value
+from probe.recording.recording import WEIGHT, Operation, Recording, Side, Value
 
 LEAST_BYTES, MOST_BYTES, FREE_PART = 1 << 28, 1 << 30, 8
 """Bytes of values that are held at once, and which part of what is free that is in between: what
 doesn't fit costs further runs."""
+
+LARGE = 1 << 24
+"""Elements up to which an input is known element by element, where one side takes a part of it: a
+batch of a hundred pictures. Their labels take eight bytes each."""
 
 
 @dataclass
@@ -166,11 +170,11 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
             and (alike or _by_digest(value))
             and np.prod(value.shape, dtype=int) > 1
         ):
-            label = of_digest(value.shape, value.digest)._replace(fixed=value.role == WEIGHT)
+            label = _whole(value)._replace(fixed=value.role == WEIGHT)
         elif value.content is not None and (value.given < 0 or exact(value.content, value.dtype)):
             label = of_content(value.content)
         elif value.given < 0:
-            label = of_digest(value.shape, value.digest)
+            label = _whole(value)
         found.append(label)
     for one in side.operations:
         if all(found[n] is not None for n in one.gives):
@@ -182,13 +186,18 @@ def labelled(side: Recording, other: Recording) -> list[Labels]:
     return found  # type: ignore[return-value]
 
 
+def _whole(one: Value) -> Labels:
+    """Labels of a value by its bits; the same bits in another shape are other elements."""
+    return of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
+
+
 def _key(one: Value) -> tuple[tuple[int, ...], str, str]:
     return one.shape, one.dtype, one.digest
 
 
 def _by_digest(one: Value) -> bool:
     """Whether labels take a value that no operation gave as a whole, if both sides have it."""
-    return one.role == WEIGHT or one.content is None or one.content.size > SMALL
+    return one.role == WEIGHT or one.content is None or one.content.size > LARGE
 
 
 def _alike(side: Recording, other: Recording) -> bool:

@@ -391,6 +391,9 @@ class Stored:
         """None of each."""
         return dict.fromkeys(wanted)
 
+    def suspect(self, numbers: Sequence[int]) -> None:
+        """Nothing: ``repeats`` is known."""
+
     def repeats(self, numbers: Sequence[int]) -> bool:
         """Whether these values had the same bits each time while they were recorded."""
         return not self.unsteady & set(numbers)

@@ -8,7 +8,7 @@ agree: what differs from the left's outputs then is its own doing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,14 +34,15 @@ def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -
     paired = [one for one in carried if _paired(found, one)]
     numbers = {one.right for one in paired if one.right is not None}
     begun, asked = time.monotonic(), 0
-    for some in batches(paired, [_bytes(found, one) for one in paired]):
+    for some in batches(paired, _bytes(found, paired)):
         if asked and time.monotonic() - begun > seconds:
             break
         pairs = list({id(pair): pair for one in some for pair in (*one.reads, *one.gives)}.values())
         given = left.parts([(pair.left, pair.selection) for pair in pairs], 0)
         mine = dict(zip(map(id, pairs), given, strict=True))
-        right.hold({pair.right for pair in pairs}, numbers)
-        other = right.arrays({pair.right for pair in pairs})
+        read = {pair.right for one in some for pair in one.reads}
+        right.hold(read, numbers)
+        other = right.arrays(read)
         agains = right.agains(numbers)
         for one in some:
             again = agains[one.right or 0]
@@ -75,7 +76,7 @@ def alone(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
     assert again is not None
     pairs = [*one.reads, *one.gives]
     mine = left.arrays({pair.left for pair in pairs})
-    other = right.arrays({pair.right for pair in pairs})
+    other = right.arrays({pair.right for pair in one.reads})
     arrays = {
         pair.right: _healed(pair, pair.selection.taken(mine[pair.left], 0), other[pair.right])
         for pair in one.reads
@@ -101,13 +102,24 @@ def _paired(found: Difference, one: Aligned) -> bool:
     return len(one.reads) == len(ours.reads) == len(theirs.reads)
 
 
-def _bytes(found: Difference, one: Aligned) -> int:
-    """Bytes of the right side's values of an operation, and of what must agree with the left's."""
-    held = 0
-    for pair in (*one.reads, *one.gives):
-        value = found.right.values[pair.right]
-        held += itemsize(value) * (int(np.prod(value.shape, dtype=int)) + pair.compared)
-    return held
+def _bytes(found: Difference, every: Sequence[Aligned]) -> list[int]:
+    """Bytes that each operation adds to what is held: the right side's operands, and what must
+    agree with the left's values. What one gives is read by the next, and is held once."""
+    met, operands = set[int](), set[int]()
+    sizes = []
+    for one in every:
+        held = 0
+        for pair in (*one.reads, *one.gives):
+            value = found.right.values[pair.right]
+            held += itemsize(value) * pair.compared * (id(pair) not in met)
+            met.add(id(pair))
+        for pair in one.reads:
+            value = found.right.values[pair.right]
+            size = itemsize(value) * int(np.prod(value.shape, dtype=int))
+            held += size * (pair.right not in operands)
+            operands.add(pair.right)
+        sizes.append(held)
+    return sizes
 
 
 def _own(

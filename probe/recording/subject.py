@@ -362,6 +362,8 @@ def of_function(
     kinds = [kind for one in found for kind in [_library(one)] if kind]
     if kinds:
         made: Recorder = recorders(kinds[0]).Recorder(function)
+        if ran := getattr(made, "ran", None):
+            ran(found)
         return made
     if any(isinstance(one, np.ndarray | np.generic) for one in found):
         if bare is not None and bare[1] and (plain := _of_numpy(*bare)):

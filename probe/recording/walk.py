@@ -212,10 +212,12 @@ def compared(
     found = Walk(left, right, difference, notes=list(notes), same_inputs=same)
     if same and any(one.verdict in NAMES for one in found.operations):
         _all_outputs(found)
-    _set_aside(found)
+    _suspect(found)
     if explain:
         tell("looking for differences behind the first")
         own.find(found.difference, left, right, seconds / 2)
+    _set_aside(found)
+    if explain:
         _explain(found, tell, seconds)
     return found
 
@@ -290,17 +292,24 @@ def _set_aside(found: Walk) -> None:
             one.note = "gives different bits each time it is run: memory not initialised"
 
 
+def _suspect(found: Walk) -> None:
+    """The next run of either side says too whether its sources give the same bits once more."""
+    for side, numbers in _given(found, found.difference.sources):
+        _soil(side, FILLS[1])
+        side.suspect(numbers)
+
+
 def _repeat(found: Walk, some: Sequence[Aligned]) -> bool:
     """Whether operations give the same bits once more, on both sides."""
-    for side, numbers in (
-        (found.left, [one.left for one in some]),
-        (found.right, [one.right for one in some]),
-    ):
+    return all(side.repeats(numbers) for side, numbers in _given(found, some))
+
+
+def _given(found: Walk, some: Sequence[Aligned]) -> Iterator[tuple[Side, list[int]]]:
+    """Either side, and the numbers of what operations give there."""
+    sides = (found.left, [one.left for one in some]), (found.right, [one.right for one in some])
+    for side, numbers in sides:
         every = [side.recording.operations[n].gives for n in numbers if n is not None]
-        _soil(side, FILLS[1])
-        if not side.repeats([n for gives in every for n in gives]):
-            return False
-    return True
+        yield side, [n for gives in every for n in gives]
 
 
 def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:

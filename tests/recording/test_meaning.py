@@ -145,14 +145,8 @@ def test_layers_of_several_operations(name: str) -> None:
 
 
 def _agrees_in_float32(model: torch.nn.Module, y: torch.Tensor) -> None:
-    import tests.recording.truth as truth
-
-    near, truth.NEAR = truth.NEAR, 1e-4
-    try:
-        assert agreed(both(lambda: model(y[:1]), lambda: model(y))) == 1
-        assert agreed(both(lambda: model(y[:, :5]), lambda: model(y))) == 1
-    finally:
-        truth.NEAR = near
+    for part in (y[:1], y[:, :5]):
+        assert agreed(both(lambda part=part: model(part), lambda: model(y), near=1e-4)) == 1
 
 
 def test_what_a_mask_hides_adds_nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from probe.errors import InputError, Nondeterministic
 from probe.recording import walk
+from probe.recording.meaning import Moves, Reshapes
 from probe.recording.recording import Live
 from tests.helpers import causes
 from tests.helpers.recorders import Tape, Taped, apart, network, normal
@@ -173,3 +174,23 @@ def test_the_tape_itself_is_watched_without_a_change():
     side = Live(network(X))
     assert side.outputs[0].tobytes() == network(X).plain()[0].tobytes()
     assert isinstance(network(X).program(Tape(None)), np.ndarray)
+
+
+def test_a_batch_of_pictures_as_large_as_networks_take_is_known_row_by_row():
+    """``model(x[:1])`` against ``model(x)``: one side takes its part of the input itself."""
+    x, w = normal(8, 3 * 224 * 224), normal(4, 4)
+
+    def of(rows):
+        def program(tape):
+            part = x
+            if rows < len(x):
+                part = tape.ran("Slice", Moves(lambda a: a[:rows]), lambda a: a[:rows], x)
+            lines = Reshapes()
+            wide = tape.ran("Reshape", lines, lambda a: a.reshape(len(a), -1, 4), part)
+            return tape.softmax(tape.dense(tape.mean(wide, 1), w))
+
+        return Taped(program)
+
+    found = walk.walk(of(1), of(8), explain=False)
+    assert found.difference.outputs[0].compared == 4
+    assert verdicts(found)[0] == "left" and "unknown" not in verdicts(found)

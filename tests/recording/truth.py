@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.recording.difference import labelled
+from probe.recording.difference import filled, labelled
 from probe.recording.labels import ZERO, Labels, agreeing
 from probe.recording.recording import Live
 
@@ -20,18 +20,29 @@ NEAR = 1e-9
 """Relative to the larger number, or to 1: a thousand times what float64 sums of this size lose."""
 
 
-def watched(function: Callable[[], Any]) -> tuple[Live, list[np.ndarray]]:
-    """Returns a run and the numbers of all its values."""
-    from probe.recorders.torch import Recorder
+Sides = list[tuple[Live, Any, list[Labels]]]
+"""(run, numbers, labels) of either side."""
 
-    live = Live(Recorder(function))
+
+def watched(recorder: Any) -> tuple[Live, list[np.ndarray]]:
+    """Returns a run and the numbers of all its values."""
+    live = Live(recorder)
     found = live.arrays(set(range(len(live.recording.values))))
     return live, [found[n] for n in range(len(found))]
 
 
-def both(left: Callable[[], Any], right: Callable[[], Any]) -> list[tuple[Live, Any, list[Labels]]]:
-    """Returns (run, numbers, labels) of each side, after checking that labels tell the truth."""
+def both(left: Callable[[], Any], right: Callable[[], Any], near: float = NEAR) -> Sides:
+    """Returns both sides of two functions of PyTorch, after checking that labels tell the truth."""
+    from probe.recorders.torch import Recorder
+
+    return told(Recorder(left), Recorder(right), near)
+
+
+def told(left: Any, right: Any, near: float = NEAR) -> Sides:
+    """Returns both sides of two recorders, after checking that labels tell the truth."""
     runs = [watched(left), watched(right)]
+    for n in range(2):
+        filled(runs[n][0], runs[1 - n][0].recording)
     labels = [labelled(runs[n][0].recording, runs[1 - n][0].recording) for n in range(2)]
     sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
     for live, numbers, own in sides:
@@ -44,7 +55,8 @@ def both(left: Callable[[], Any], right: Callable[[], Any]) -> list[tuple[Live, 
     same = words[1:] == words[:-1]
     one, two = numbers[1:][same], numbers[:-1][same]
     with np.errstate(invalid="ignore"):
-        apart = np.abs(one - two) > NEAR * np.maximum(1, np.maximum(abs(one), abs(two)))
+        apart = np.abs(one - two) > near * np.maximum(1, np.maximum(abs(one), abs(two)))
+        apart |= np.isnan(one) != np.isnan(two)
     wrong = sorted(
         {
             (int(a), int(b))
@@ -56,19 +68,19 @@ def both(left: Callable[[], Any], right: Callable[[], Any]) -> list[tuple[Live, 
     return sides
 
 
-def _table(sides: list[tuple[Live, Any, list[Labels]]]) -> tuple[np.ndarray, ...]:
+def _table(sides: Sides) -> tuple[np.ndarray, ...]:
     words, values, origin = [], [], []
     for n, (_, numbers, own) in enumerate(sides):
         for k, (array, label) in enumerate(zip(numbers, own, strict=True)):
-            if array.dtype.kind not in "fiub" or not array.size:
+            if array.dtype.kind not in "fiubc" or not array.size:
                 continue
             words.append(label.full().reshape(-1))
-            values.append(array.reshape(-1).astype(np.float64))
+            values.append(array.reshape(-1).astype(np.complex128))
             origin.append(np.full(array.size, 10000 * n + k))
     return np.concatenate(words), np.concatenate(values), np.concatenate(origin)
 
 
-def _said(sides: list[tuple[Live, Any, list[Labels]]], place: int) -> str:
+def _said(sides: Sides, place: int) -> str:
     side, number = divmod(place, 10000)
     recording = sides[side][0].recording
     value = recording.values[number]
@@ -76,7 +88,24 @@ def _said(sides: list[tuple[Live, Any, list[Labels]]], place: int) -> str:
     return f"{'left right'.split()[side]} value {number} of {op} {value.shape}"
 
 
-def agreed(sides: list[tuple[Live, Any, list[Labels]]], output: int = 0) -> float:
+def shares(sides: Sides) -> list[tuple[Any, float, bool]]:
+    """Returns of each operation of two runs of the same program: the left's, the share of its
+    results that must agree with some of the right's, and whether all of it is understood."""
+    found = []
+    one, two = (live.recording for live, _, _ in sides)
+    for left, right in zip(one.operations, two.operations, strict=True):
+        assert left.op == right.op
+        agree, count, known = 0.0, 0, True
+        for n, m in zip(left.gives, right.gives, strict=True):
+            chosen = agreeing(sides[0][2][n], sides[1][2][m])
+            agree += chosen.mask(one.values[n].shape, 0).sum()
+            count += int(np.prod(one.values[n].shape, dtype=int))
+            known &= sides[0][2][n].known and sides[1][2][m].known
+        found.append((left, agree / max(count, 1), known))
+    return found
+
+
+def agreed(sides: Sides, output: int = 0) -> float:
     """Returns the share of the left side's output that must agree with some of the right's."""
     one, two = (live.recording.outputs[output] for live, _, _ in sides)
     chosen = agreeing(sides[0][2][one], sides[1][2][two])

@@ -10,8 +10,8 @@ import numpy as np
 from probe.recording import mixing
 from probe.recording.labels import ZERO, Labels, Name, extended, joined, tag
 from probe.recording.meaning.contract import Meaning, Shapes
-from probe.recording.meaning.elementwise import fitted
 from probe.recording.meaning.moving import Turns
+from probe.recording.meaning.whole import Whole
 from probe.recording.sliding import Frame, divisors, grouped, slid
 
 
@@ -73,17 +73,16 @@ class Windows(Meaning):
         for bias in rest[1:]:  # as an addition behind has it
             added = mixing.along(bias, self.channels, len(shape))
             labels = mixing.paired(labels, added, extended(tag("add"), ()), True)
-        other = self._places(labels, one) if self.kind == "max" else labels
-        return [labels, *(fitted(other, to, n) for n, to in enumerate(shapes[1:], 1))]
+        return [labels, *self._beside(reads, shapes[1:])]
 
-    def _places(self, labels: Labels, one: Labels) -> Labels:
-        """What a maximum gives beside itself: its place in the whole input, which is the same for
-        windows at the same place of inputs that are as wide."""
-        sizes = tuple(labels.shape[a] for a in self.spatial)
-        word = tag(tuple(one.shape[a] for a in self.spatial[1:]), self.stride, self.padding)
-        place = joined(word, *np.indices(sizes).astype(np.uint64))
-        lengths = [labels.shape[a] if a in self.spatial else 1 for a in range(len(labels.shape))]
-        return labels._replace(array=joined(labels.full(self.spatial), place.reshape(lengths)))
+    def _beside(self, reads: Sequence[Labels], shapes: Shapes) -> list[Labels]:
+        """What a pool gives besides: where its largest elements are, counted in the whole plane."""
+        if not shapes:
+            return []
+        one = reads[self.reads[0]]
+        kept = tuple((a, a) for a in range(len(one.shape)) if a not in self.spatial)
+        numbers = self.kernel, self.stride, self.dilation, self.padding, self.ceil, *shapes
+        return Whole(kept, "places", numbers).labels([one], shapes, tag(self.word, "places"))
 
     def _turned(self, one: Labels) -> Labels:
         """Weights in one order of axes, whatever the library's is; as they are if that is open."""
