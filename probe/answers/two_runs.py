@@ -17,7 +17,7 @@ from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.arguments import choice, count
 from probe.errors import InputError
-from probe.recording import by_order
+from probe.recording import judging
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut
@@ -117,7 +117,7 @@ def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) ->
         "differing": sum(one.differing for one in told.difference.outputs),
     }
     if known is not None:
-        asked = by_order.compare(told.difference, left, right, known)
+        asked = judging.compare(told.difference, left, right, known)
         found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
         found |= {"why": asked.why or None, "certified": asked.certified}
     return found
