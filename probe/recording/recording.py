@@ -277,7 +277,7 @@ class Live:
             plain = Live(recorder).recording
         except Exception:  # what runs compiled alone: the operation stays unknown
             return
-        inlined = import_module("probe.recording.inlined")
+        inlined = import_module("probe.recording.composed")
         for one in some:
             one.meaning = inlined.meaning(one, found, plain)
 
