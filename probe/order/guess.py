@@ -5,9 +5,9 @@ chain and n log n where it is many lanes. But what leaf 0 answers beside the oth
 in steps of the lanes, that rise evenly or stay: their ends are asked, and a few places between. And
 branches of as many leaves are nearly always shaped alike: a few answers of each tell.
 
-Nothing here has to be right. A guess that is wrong is not proved, and then everything is asked. That
-takes the filters to share what must be asked: the longer a sum and the fewer its filters, the more a
-guess saves.
+Nothing here has to be right. A guess that is wrong is not proved, and then everything is asked.
+That takes the filters to share what must be asked: the longer a sum and the fewer its filters, the
+more a guess saves.
 """
 
 from __future__ import annotations
