@@ -19,6 +19,7 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
+from probe.comparison.odd import check_operands
 from probe.comparison.runs import (
     Arrays,
     Blocks,
@@ -28,7 +29,6 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.comparison.same import check_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.order import subnormal
