@@ -19,7 +19,7 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
-from probe.comparison.odd import check_operands
+from probe.comparison.operands import check_operands
 from probe.comparison.runs import (
     Arrays,
     Blocks,
