@@ -1,37 +1,10 @@
-"""Operands that no other order of additions survives: a certificate's questions about a tree.
-
-The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
-two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are
-weights for a call with an input of ones.
-
-*A mask.* Leaves of a set get +1 each (times a large scale) and one of them minus all that: the sum
-of the whole set is zero, that of any part of it is not. A unit, so small that even the widest
-format loses it beside one mask, comes out of T' exactly if every node above it holds the set whole
-or not at all. Where all units come out, the leaves that carry them are *separated* from the set.
-
-*Along a path* from a node down its larger children, T adds the items H_0 (a leaf), H_1, ..., and
-P_k is the sum of the first k. P_k is masked, H_k carries the units. Then every node of T' that
-holds leaves of H_k and of P_k holds P_k. Some P_k, the *rings*, are asked one by one, with units on
-all that comes later: from then on one leaf stands for all of a ring, since it is met whole. So
-between rings one P_k each is asked in the same call: what survives in one ring is the ring's share
-in the mask of the next, whose scale it has, and scales fall from ring to ring. If a unit is lost
-within a ring, the next mask does not add up to zero, and that is larger than what should come out.
-
-*Branches.* All H_k get masks of one scale, the leaf H_0 a unit: nodes of T' above H_0 are P_k and a
-part of H_k, by what was asked before, so the unit comes out exactly if that part is all of H_k.
-
-Together: a node C of T' whose smallest node of T is N = A + B holds leaves of both, so it holds all
-of A by the first question and all of B by the second: C is N. All nodes of T' are nodes of T.
-Branches are paths in turn. Paths beside each other lie in different nodes, which other leaves meet
-whole, so that they are asked at once. Which nodes of T are nodes of T', and in which format, is
-asked in ``keeping``.
-"""
+"""x"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -242,3 +215,110 @@ def _branch_jobs(items: list[np.ndarray]) -> Iterator[_Job]:
     if job.parts:
         job.unit(items[0])
         yield job
+
+
+STEP = 3  # binades from one node to the next above it, where nothing should come out
+TOP = {"float64": 512, "float32": 100, "float16": 14, "bfloat16": 100}  # exponent of the first s
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Nodes of one call: ``leaves`` (nodes, 3) are their p, q, r; ``rank``: above how many."""
+
+    nodes: np.ndarray
+    leaves: np.ndarray
+    rank: np.ndarray
+
+
+class Asked:
+    """The nodes of a binary tree but its root, in sets that can be asked in one call.
+
+    ``size``: leaves of a filter; the tree's are numbered as masks number them.
+    """
+
+    def __init__(self, tree: Tree, size: int, dtype: str) -> None:
+        self.tree, self.size, self.dtype = tree, size, dtype
+        self.nearest: list[int] = []  # how many nodes lie between each and the leaf next to it
+        for children in tree.nodes:
+            self.nearest.append(1 + min(map(self._distance, children)))
+
+    def lost(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
+        top, lowest = TOP[self.dtype], EXPONENTS[self.dtype][1]
+        ranks = (top - precision - 1 - lowest) // STEP
+        for each in self._batches(nodes, ranks, self.size):
+            scale = 2.0 ** (top - STEP * each.rank)
+            yield self._weights(each, scale, scale * 2.0 ** -(precision + 1)), 0.0
+
+    def kept(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and what comes out: these nodes keep more digits than the dtype."""
+        form = floats.FORMATS[self.dtype]
+        most = {"float16": 2**6, "bfloat16": 2**7}.get(self.dtype, 2**16)
+        for each in self._batches(nodes, self.size, most):
+            scale, little = 1.0, 2.0 ** -(form.precision + 1) / most
+            yield self._weights(each, scale, little), len(each.nodes) * little
+
+    def rounded(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and what comes out: these nodes round to the dtype's nearest."""
+        eps = floats.eps(self.dtype)
+        most = 2 ** (floats.FORMATS[self.dtype].precision - 2)
+        for each in self._batches(nodes, self.size, most):
+            yield self._weights(each, 1.0, 0.75 * eps), len(each.nodes) * eps
+
+    def alone(self, node: int, little: float) -> np.ndarray:
+        """Weights of a call that asks one node whether it keeps this much beside 1."""
+        (each,) = self._batches([node], 1, 1)
+        return self._weights(each, 1.0, little)
+
+    def _weights(
+        self, asked: Ask, scale: np.ndarray | float, little: np.ndarray | float
+    ) -> np.ndarray:
+        row = np.zeros(self.size)
+        p, q, r = asked.leaves.T
+        row[p], row[q], row[r] = scale, little, -np.asarray(scale)
+        return row
+
+    def _batches(self, nodes: Iterable[int], ranks: int, most: int) -> Iterator[Ask]:
+        """The nodes in sets of at most ``most``, none above ``ranks`` others that are asked."""
+        waiting = set(nodes)
+        while waiting:
+            rows: list[tuple[int, ...]] = []
+            used: set[int] = set()  # leaves, and nodes (~n) in which something waits for its r
+            ranked = [0] * len(self.tree.nodes)  # how many asked nodes follow each other below
+            for above, children in enumerate(self.tree.nodes):
+                rank = max((ranked[~child] for child in children if child < 0), default=0)
+                for child in children:
+                    if ~child not in waiting or rank >= ranks or len(rows) == most:
+                        continue
+                    if (paths := self._paths(child, children, used)) is not None:
+                        used.update((child, *itertools.chain(*paths)))
+                        rows.append((~child, *(path[-1] for path in paths), rank))
+                        rank += 1
+                ranked[above] = rank
+            waiting.difference_update(row[0] for row in rows)
+            found = np.array(rows)
+            yield Ask(found[:, 0], found[:, 1:4], found[:, 4])
+
+    def _paths(
+        self, child: int, siblings: tuple[int, ...], used: set[int]
+    ) -> list[list[int]] | None:
+        """From a node's two children, and its sibling, down to leaves; None where others wait."""
+        if child in used:
+            return None
+        (other,) = (one for one in siblings if one != child)
+        paths = [self._path(start, used) for start in (*self.tree.nodes[~child], other)]
+        return None if None in paths else paths  # type: ignore[return-value]
+
+    def _distance(self, child: int) -> int:
+        return 0 if child >= 0 else self.nearest[~child]
+
+    def _path(self, start: int, used: set[int]) -> list[int] | None:
+        path = [start]
+        while path[-1] not in used:
+            if path[-1] >= 0:
+                return path
+            free = [one for one in self.tree.nodes[~path[-1]] if one not in used]
+            if not free:
+                break
+            path.append(min(free, key=self._distance))
+        return None
