@@ -31,12 +31,11 @@ import numpy as np
 
 from probe import floats
 from probe.order import flush, fusion, rounding
-from probe.order.flushed import flushed
 from probe.order.fusion import Piece, fusion_operands
 from probe.order.masks import ANSWERS_AT_ONCE, Masks
 from probe.order.replay import replay
 from probe.order.reveal import Found
-from probe.order.separation import WIDEST, Asked, Uncertifiable, questions
+from probe.order.separation import WIDEST, Asked, Uncertifiable, flushed, questions
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
 
