@@ -2,7 +2,8 @@
 
 A difference between sides that were given different operands says nothing of a library. The replay
 of finite operands needs to know nothing of infinities: where operands are not finite, what reaches
-an output from elsewhere is asked; where products overflow, whether they do so before they are added.
+an output from elsewhere is asked; where products overflow, whether they do so before they are
+added.
 
 A product of two bfloat16 numbers fits float32 exactly, so in its range nothing tells a fused
 multiply-add from a product that is rounded first. Beyond the range it does: with a partial sum of

@@ -1,4 +1,35 @@
-"""x"""
+"""Operands that show whether a tree adds as is claimed: the questions of a certificate.
+
+``separation`` asks whether every node of the true tree is a node of the claimed one, ``Keeping``
+whether each node of the claimed one is one of the true tree and in which format it is kept,
+``flushed`` whether every subnormal sum becomes zero.
+
+What ``separation`` asks no other order of additions survives. The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
+two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are
+weights for a call with an input of ones.
+
+*A mask.* Leaves of a set get +1 each (times a large scale) and one of them minus all that: the sum
+of the whole set is zero, that of any part of it is not. A unit, so small that even the widest
+format loses it beside one mask, comes out of T' exactly if every node above it holds the set whole
+or not at all. Where all units come out, the leaves that carry them are *separated* from the set.
+
+*Along a path* from a node down its larger children, T adds the items H_0 (a leaf), H_1, ..., and
+P_k is the sum of the first k. P_k is masked, H_k carries the units. Then every node of T' that
+holds leaves of H_k and of P_k holds P_k. Some P_k, the *rings*, are asked one by one, with units on
+all that comes later: from then on one leaf stands for all of a ring, since it is met whole. So
+between rings one P_k each is asked in the same call: what survives in one ring is the ring's share
+in the mask of the next, whose scale it has, and scales fall from ring to ring. If a unit is lost
+within a ring, the next mask does not add up to zero, and that is larger than what should come out.
+
+*Branches.* All H_k get masks of one scale, the leaf H_0 a unit: nodes of T' above H_0 are P_k and a
+part of H_k, by what was asked before, so the unit comes out exactly if that part is all of H_k.
+
+Together: a node C of T' whose smallest node of T is N = A + B holds leaves of both, so it holds all
+of A by the first question and all of B by the second: C is N. All nodes of T' are nodes of T.
+Branches are paths in turn. Paths beside each other lie in different nodes, which other leaves meet
+whole, so that they are asked at once. Which nodes of T are nodes of T', and in which format, is
+asked in ``Keeping``.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +103,9 @@ class _Layout:
         return cls(width, span, stages, drop, lowest, most)
 
 
-def questions(tree: Tree, size: int, dtype: str, budget: int) -> Iterator[tuple[np.ndarray, float]]:
+def separation(
+    tree: Tree, size: int, dtype: str, budget: int
+) -> Iterator[tuple[np.ndarray, float]]:
     """The weights (size,) of each call that separates what this tree adds apart, and its answer.
 
     ``size``: leaves of a filter; those of the tree are numbered as masks number them.
@@ -230,8 +263,21 @@ class Ask:
     rank: np.ndarray
 
 
-class Asked:
-    """The nodes of a binary tree but its root, in sets that can be asked in one call.
+class Keeping:
+    """In which format each partial sum of a binary tree but its root is kept, many in a call.
+
+    A node A that is added to B is asked by three leaves: p and q, which meet in A, and r of B,
+    which takes p away again: s + little - s. Nothing comes out where the sum in A lost the little,
+    which is so exactly if A is a sum by itself and its format ends before it. The leaves are next
+    to their nodes, so that what waits for its r is in few partial sums: other nodes are asked in
+    the same call whose own sums wait elsewhere. What came out of nodes below must not drown in
+    those above. Where nothing should come out (``lost``), s falls by three binades from node to
+    node upwards; where all should (``kept``, ``rounded``), everything has one scale, and the sum
+    counts the nodes.
+
+    In ``lost`` the little is a quarter of an ulp. In ``kept`` it is so little that all of a call
+    together are lost by a node of the dtype. In ``rounded`` it is three quarters of an ulp, which a
+    node that rounds to nearest makes a whole one, and one that truncates loses.
 
     ``size``: leaves of a filter; the tree's are numbered as masks number them.
     """
@@ -329,6 +375,16 @@ PLUS, MINUS = 1.5, -1.0
 
 def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
     """Weights of calls with an input of ones, and what comes out where every node flushes.
+
+    Leaves hold 1.5 or -1 times the smallest normal number m, or nothing. A node is *asked* by a
+    child that gives 1.5 m and one that gives -m: their subnormal sum has to become zero. Other
+    nodes *carry* one of the two: one child gives it, and the other one, which is asked in turn,
+    gives zero. So the output is zero where the root is asked, and 1.5 m where it carries.
+
+    An asked node that keeps its sum gives m / 2 too much. Beside it stands what its parent carries,
+    so that the parent gives too much as well: 2 m, or zero for -m. From there on every sum above is
+    larger than it should be by no less than m / 2, and none that is asked is subnormal any more. So
+    the output is right exactly if all that were asked became zero.
 
     ``size``: leaves of a filter; the tree's are numbered as masks number them.
     """
