@@ -4,7 +4,9 @@
 whether each node of the claimed one is one of the true tree and in which format it is kept,
 ``flushed`` whether every subnormal sum becomes zero.
 
-What ``separation`` asks no other order of additions survives. The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
+What ``separation`` asks no other order of additions survives.
+
+The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
 two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are
 weights for a call with an input of ones.
 
