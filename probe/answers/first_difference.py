@@ -225,7 +225,7 @@ class Walked(Answer):
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         if one.own:  # what it reads differs too: its right side is run on what agrees
-            right, one = own.alone(one, *sides)
+            right, one = own.as_source(one, *sides)
             sides = sides[0], right
         if one.groups is not None:
             first, second, one = composed.of(*sides, one)

@@ -68,7 +68,7 @@ class Healed:
         return getattr(self.side, name)
 
 
-def alone(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
+def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
     """Returns a carried operation as a source: the right side healed, and what differs then."""
     assert one.right is not None
     again = right.agains({one.right})[one.right]

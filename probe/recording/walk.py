@@ -316,7 +316,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)})")
         right, source = found.right, one
         if one.own:
-            right, source = own.alone(one, found.left, found.right)
+            right, source = own.as_source(one, found.left, found.right)
         found.causes[number] = explaining(found.left, right, source, known=known)
         one.cause = found.causes[number].kind
         done += 1

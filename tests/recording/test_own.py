@@ -51,7 +51,7 @@ def test_as_a_source_it_has_the_differences_of_its_own_alone():
     found = compare(left, right)
     own.find(found, left, right)
     last = found.operations[-1]
-    side, source = own.alone(last, left, right)
+    side, source = own.as_source(last, left, right)
     assert source.verdict == "source" and source.differing == last.own == x.size
     assert source.max_ulp == 1 and last.verdict == "carried"
     (read,) = source.reads
