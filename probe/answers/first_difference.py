@@ -17,7 +17,7 @@ from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ
-from probe.recording import composed, own
+from probe.recording import alone, composed
 from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
@@ -225,7 +225,7 @@ class Walked(Answer):
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         if one.own:  # what it reads differs too: its right side is run on what agrees
-            right, one = own.as_source(one, *sides)
+            right, one = alone.as_source(one, *sides)
             sides = sides[0], right
         if one.groups is not None:
             first, second, one = composed.of(*sides, one)

@@ -18,7 +18,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
-from probe.recording import own
+from probe.recording import alone
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import (
     Aligned,
@@ -214,7 +214,7 @@ def compared(
     _set_aside(found)
     if explain:
         tell("looking for differences behind the first")
-        own.find(found.difference, left, right, seconds / 2)
+        alone.find(found.difference, left, right, seconds / 2)
         _explain(found, tell, seconds)
     return found
 
@@ -316,7 +316,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)})")
         right, source = found.right, one
         if one.own:
-            right, source = own.as_source(one, found.left, found.right)
+            right, source = alone.as_source(one, found.left, found.right)
         found.causes[number] = explaining(found.left, right, source, known=known)
         one.cause = found.causes[number].kind
         done += 1
@@ -377,7 +377,7 @@ def _same_weights(left: Recording, right: Recording, pairs: list[tuple[Value, Va
     weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
     own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
     other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
-    for one, where in own:
+    for one, where in alone:
         if (one.shape, one.dtype) in other:
             why = f"{where} has different weights on the two sides, so these are different models"
             raise InputError("weights", one.name or where, why, SAME_MODEL)
