@@ -377,7 +377,7 @@ def _same_weights(left: Recording, right: Recording, pairs: list[tuple[Value, Va
     weights = [one for one in pairs if one[0].role == one[1].role == WEIGHT]
     own = [(one, where) for one, _, where in weights if one.digest not in held[1]]
     other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
-    for one, where in alone:
+    for one, where in own:
         if (one.shape, one.dtype) in other:
             why = f"{where} has different weights on the two sides, so these are different models"
             raise InputError("weights", one.name or where, why, SAME_MODEL)
