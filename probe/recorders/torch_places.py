@@ -10,8 +10,17 @@ import torch
 from probe.recorders.torch_calls import Call
 from probe.recorders.torch_rows import row
 from probe.recorders.torch_values import Slot
-from probe.recording.general import Accumulates
-from probe.recording.meaning import Made, Meaning, Moves, Picks, Step, Steps, Unknown, Whole
+from probe.recording.meaning import (
+    Accumulates,
+    Made,
+    Meaning,
+    Moves,
+    Picks,
+    Step,
+    Steps,
+    Unknown,
+    Whole,
+)
 
 LARGE = "its index is too large"
 MOST = 1 << 22

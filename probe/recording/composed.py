@@ -20,8 +20,7 @@ import numpy as np
 from probe.recording.contract import Event
 from probe.recording.counterparts import computes, named
 from probe.recording.difference import Aligned, exact
-from probe.recording.general import Holds
-from probe.recording.meaning import Compiled, Meaning, Step, Steps, Unknown
+from probe.recording.meaning import Compiled, Holds, Meaning, Step, Steps, Unknown
 from probe.recording.recording import Operation, Recording, Side
 
 Again = Callable[[list[np.ndarray]], list[np.ndarray]]

@@ -177,3 +177,57 @@ class Windows(Meaning):
         return found.reshape(
             [sizes[self.spatial.index(a)] if a in self.spatial else 1 for a in range(counts.ndim)]
         )
+
+
+@dataclass(frozen=True)
+class Convolution(Meaning):
+    """``conv_general_dilated`` in its full generality, by way of :class:`Windows`.
+
+    ``turned``: axes that put the input into the output's order. ``holes``: elements of the input
+    are so far apart, an axis each (``lhs_dilation``). ``batches``: ``batch_group_count``.
+    """
+
+    windows: Windows
+    turned: tuple[int, ...]
+    holes: tuple[int, ...]
+    batches: int = 1
+    word: str = "convolution"
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        (one, *rest), shape = reads, shapes[0]
+        turned = tuple(one.shape[axis] for axis in self.turned)
+        (one,) = Turns(self.turned).labels([one], [turned], what)
+        one = self._apart(one)
+        if self.batches == 1:
+            return self.windows.labels([one, *rest], shapes, what)
+        channels = self.windows.channels
+        (batch,) = {*range(len(shape))} - {channels, *self.windows.spatial}
+        groups = np.split(one.full([batch]), self.batches, batch)
+        wanted = tuple(n // self.batches if axis == channels else n for axis, n in enumerate(shape))
+        parts = [
+            self.windows.labels([self._part(one, group, batch), *rest], [wanted], what)[0].full()
+            for group in groups
+        ]
+        parts = [joined(part, tag("group", n)) for n, part in enumerate(parts)]
+        known = all(one.known for one in reads)
+        return [Labels(shape, np.concatenate(parts, channels), known)]
+
+    @staticmethod
+    def _part(one: Labels, group: np.ndarray, batch: int) -> Labels:
+        shape = tuple(group.shape[a] if a == batch else n for a, n in enumerate(one.shape))
+        return Labels(shape, group, one.known, one.names)
+
+    def _apart(self, one: Labels) -> Labels:
+        if set(self.holes) <= {1}:
+            return one
+        spatial = self.windows.spatial
+        array, shape = one.full(spatial), list(one.shape)
+        for axis, step in zip(spatial, self.holes, strict=True):
+            shape[axis] = (shape[axis] - 1) * step + 1 if shape[axis] else 0
+        lengths = [shape[a] if a in spatial else n for a, n in enumerate(array.shape)]
+        found = np.zeros(lengths, np.uint64)
+        at = [slice(None)] * len(shape)
+        for axis, step in zip(spatial, self.holes, strict=True):
+            at[axis] = slice(None, None, step)
+        found[tuple(at)] = array
+        return Labels(tuple(shape), found, one.known, one.names)
