@@ -28,7 +28,7 @@ from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
 from probe.recording.subject import is_function, opened
 from probe.recording.walk import CHANGED, compared, watched
-from probe.remedies import graphs, invariants
+from probe.remedies import invariants, networks
 from probe.remedies.invariants import Invariant
 from probe.target import Target
 
@@ -53,7 +53,7 @@ class Padded(Answer):
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
-    ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
+    ``probe.remedies.networks``, where they were asked for. ``invariant``: that mode's runs.
     """
 
     found: list[Sized]
@@ -121,7 +121,7 @@ class Padded(Answer):
         if not self.remedies:
             return {}
         mode = None if self.invariant is None else self.invariant.to_json()
-        best = graphs.recommended(self.remedies)
+        best = networks.recommended(self.remedies)
         return {"remedies": self.remedies, "recommended": best, "invariant": mode}
 
     def lines(self) -> tuple[str, str, str]:
@@ -131,7 +131,7 @@ class Padded(Answer):
             return what, f"{self.verdict}; pad {safe}", self.advice()
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
-        best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
+        best = f"recommended: {networks.recommended(self.remedies)}; pad {safe}"
         return what, f"{'; '.join(told)} of the fixed size's time", best
 
     def advice(self) -> str:
@@ -220,7 +220,7 @@ def remedied(
     if table is not None and found.invariant.report is not None:
         found.written.append(str(table))
     found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    found.remedies = graphs.judged(found.graph, found.found, at, found.invariant)
+    found.remedies = networks.judged(found.graph, found.found, at, found.invariant)
     return found
 
 
