@@ -1,4 +1,16 @@
-"""x"""
+"""Every remedy of a whole network on a target: which content lengths keep the full run's bits.
+
+A remedy is exact where, at the least padded length that has all activations that read content,
+every layer adds each of them as in the full run (:mod:`probe.network.safe`), with the remedy on
+both sides. ``pad`` is the default at the lengths for which that holds: a little longer.
+``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.layerwise`).
+What is found exact is run on operands as well.
+
+Of a model of any graph (``judged``) ``default`` pads each content to the least size that has its
+outputs, ``pad`` to the least that changes no bit, ``fixed`` always to the fixed size, which is the
+same call for every content. ``invariant`` runs the least size in the invariant mode: see
+``invariants``.
+"""
 
 from __future__ import annotations
 

@@ -16,10 +16,6 @@ from probe.network.kept import Box
 from probe.printing import counted, table
 from probe.remedies.invariants import Invariant
 
-MOST = 24
-"""Rows of contents that are printed."""
-
-
 def padded(found: Padded) -> RenderableType:
     """Returns everything that is said of a padded graph."""
     told = found.report()
