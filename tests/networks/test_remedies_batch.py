@@ -12,7 +12,7 @@ from probe import Case, Target
 from probe.answers.network import remedies
 from probe.backends import invariant as in_mode
 from probe.cli import shell
-from probe.cli.show.padded import padded as shown
+from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
 from probe.launch import InlineSession
 from probe.printing import Output
