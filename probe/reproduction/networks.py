@@ -24,9 +24,9 @@ from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.running import Axes, content
 from probe.reproduction import folder, layout, program, proof
-from probe.reproduction import lines as written
+from probe.reproduction import layout as written
 from probe.reproduction.content import Reproduction, facts_of
-from probe.reproduction.lines import Library
+from probe.reproduction.layout import Library
 from probe.target import Target
 
 

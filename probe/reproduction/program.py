@@ -17,7 +17,7 @@ from probe.comparison import Finding
 from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import layout
-from probe.reproduction.lines import Library, of_case
+from probe.reproduction.layout import Library, of_case
 from probe.runtimes.packages import recipe
 from probe.target import Target
 

@@ -22,7 +22,7 @@ from probe.comparison import Finding
 from probe.errors import InputError
 from probe.explain.evidence import Evidence, value_of
 from probe.reproduction import layout, proof
-from probe.reproduction.lines import Library, of_case
+from probe.reproduction.layout import Library, of_case
 from probe.target import Target
 
 LITERAL = 40

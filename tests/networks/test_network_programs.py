@@ -22,7 +22,7 @@ from probe.network.running import Runner, content
 from probe.remedies.cases import Remedied
 from probe.remedies.remedy import candidates
 from probe.reproduction import layout
-from probe.reproduction import lines as scripts
+from probe.reproduction import layout as scripts
 
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {

@@ -15,7 +15,7 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.explain import explain
 from probe.reproduction import layout
-from probe.reproduction.lines import of_case
+from probe.reproduction.layout import of_case
 from probe.target import Target
 from probe.ulp import equal
 from tests.helpers import conforming

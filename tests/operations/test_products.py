@@ -13,7 +13,7 @@ from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_windows
 from probe.reproduction import layout
-from probe.reproduction.lines import of_case
+from probe.reproduction.layout import of_case
 from probe.target import Target
 from probe.worker import compare
 from tests.helpers import conforming

@@ -11,7 +11,7 @@ from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.network import Network
 from probe.reproduction import folder, networks, proof
-from probe.reproduction import lines as scripts
+from probe.reproduction import layout as scripts
 from probe.target import Target, unavailable
 from tests.reproductions.test_reproduction import clean
 
