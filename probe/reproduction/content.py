@@ -15,8 +15,8 @@ from probe.comparison import Comparison, Finding
 from probe.errors import InputError, StoreError
 from probe.explain.evidence import Evidence
 from probe.reproduction import proof
+from probe.reproduction.code import title
 from probe.reproduction.failing import Effect
-from probe.reproduction.layout import title
 from probe.reproduction.proof import Ran
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
