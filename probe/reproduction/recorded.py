@@ -27,7 +27,7 @@ from probe.recording.difference import Aligned
 from probe.recording.folder import Stored
 from probe.recording.recording import Side
 from probe.recording.source import Cause, explain
-from probe.reproduction import because, emulate, proof
+from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh
 
@@ -286,7 +286,7 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
     )
     if cause.comparison is not None and cause.replayed:
         evidence = example(cause.comparison)
-        found += ["", because.told(cause.comparison, evidence, drawn)]
+        found += ["", content.told(cause.comparison, evidence, drawn)]
     return found
 
 
