@@ -21,8 +21,7 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError
 from probe.order import fma, zero
-from probe.order.fma import Doubles, Rounder
-from probe.order.subnormal import Flush, tiny_doubles
+from probe.order.fma import Doubles, Flush, Rounder, tiny_doubles
 from probe.order.summation import EVERY, Summation
 from probe.order.tree import BIAS, Tree
 
