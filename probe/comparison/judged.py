@@ -31,7 +31,7 @@ from probe.comparison.runs import (
 )
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
-from probe.order import fma
+from probe.order import arithmetic
 from probe.order.tree import BIAS
 
 CAUSES = (
@@ -225,7 +225,7 @@ class Comparison:
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
-                summation = fma.kept(side.orders.summations[number])
+                summation = arithmetic.kept(side.orders.summations[number])
                 alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
         return alike
 
