@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import ProbeError
-from probe.experiments import file_models, keras_models, torch_models
+from probe.experiments import keras_models, torch_models
 from probe.experiments.variations import (
     ALL,
     PADDING,
@@ -65,7 +65,7 @@ def every() -> Iterator[Model]:
     """All of them."""
     seeded, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
     compiled = (Variation("mode", "eager", "compiled"),)
-    yield Model("numbers", "numpy", seeded, batches((1, 2)), file_models.numbers)
+    yield Model("numbers", "numpy", seeded, batches((1, 2)), numbers)
     yield Model(
         "residual",
         "torch",
@@ -106,12 +106,10 @@ def every() -> Iterator[Model]:
             "onnxruntime",
             silero,
             ran,
-            file_models.onnx(*data, f"{name}.onnx", inputs=file_models.audio),
+            onnx(*data, f"{name}.onnx", inputs=audio),
         )
-    for name, (file, shape) in file_models.OCR.items():
-        model = file_models.onnx(
-            "rapidocr_onnxruntime", "models", file, inputs=file_models.picture(*shape)
-        )
+    for name, (file, shape) in OCR.items():
+        model = onnx("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         wide = lengths(160, 80) if name == "rapidocr recognition" else ()
         yield Model(name, "onnxruntime", ocr, (*ran, *wide), model)
     for name in ("MobileNetV2", "ResNet50"):
@@ -144,10 +142,8 @@ def every() -> Iterator[Model]:
     for name in ("EfficientNetB0", "ConvNeXtTiny"):
         yield Model(name, "keras", seeded, batches((1, 3), 4), keras_models.application(name, 64))
     for name in ("rapidocr detection", "rapidocr classification"):
-        file, shape = file_models.OCR[name]
-        model = file_models.opencv(
-            "rapidocr_onnxruntime", "models", file, inputs=file_models.picture(*shape)
-        )
+        file, shape = OCR[name]
+        model = opencv("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         yield Model(name, "opencv", ocr, (*batches((2, 3)), *THREADS), model)
 
 
@@ -217,3 +213,79 @@ def flax_residual(folder: Path) -> Any:
         return lambda: function(weights, x[: batch or ALL])
 
     return lambda one: sides_of(run, one)
+
+
+def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+    """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
+
+    def sides(folder: Path) -> Any:
+        from probe.recorders.onnxruntime import Recorder
+
+        file = folder.joinpath(*path)
+
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+            return Recorder(file, inputs(batch or ALL, length), {"threads": str(threads)})
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
+def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+    """The same file as OpenCV's ``cv2.dnn`` reads it."""
+
+    def sides(folder: Path) -> Any:
+        from probe.recorders.opencv import opened
+
+        file = folder.joinpath(*path)
+
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+            model = opened(file, switches={"threads": str(threads)})
+            return model.recorder(inputs(batch or ALL, length))
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
+def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
+    """Inputs of a model of pictures, channels first; a length is the width that is left."""
+
+    def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
+        x = normal(ALL, 3, height, width)[:batch, ..., : length or width]
+        return {"x": np.ascontiguousarray(x)}
+
+    return inputs
+
+
+def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
+    """Inputs of the voice detector: 512 samples behind 64 of context, and its state."""
+    state = np.zeros((2, batch, 128), np.float32)
+    return {"input": normal(ALL, 576)[:batch], "state": state, "sr": np.array(16000, np.int64)}
+
+
+def numbers(_: Path) -> Any:
+    """Two products with a function between them, in NumPy: what a quick run has."""
+    from probe.recorders.ndarray import Recorder
+
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}
+    x = normal(ALL, 96)
+
+    def model(x: Any, first: Any, second: Any) -> Any:
+        return np.maximum(x @ first, np.float32(0)) @ second
+
+    def run(batch: int | None, _: int | None) -> Any:
+        return Recorder(model, np.array(x[: batch or ALL]), **weights)
+
+    return lambda one: sides_of(run, one)
+
+
+LAYERS = {"first": (96, 40), "second": (40, 5)}
+
+OCR = {
+    "rapidocr detection": ("ch_PP-OCRv4_det_infer.onnx", (96, 160)),
+    "rapidocr recognition": ("ch_PP-OCRv4_rec_infer.onnx", (48, 160)),
+    "rapidocr classification": ("ch_ppocr_mobile_v2.0_cls_infer.onnx", (48, 192)),
+}
+"""Files of rapidocr-onnxruntime, and height and width of the pictures."""
