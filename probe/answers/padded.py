@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from probe.network import between, graph_plan
 from probe.network.graph import Graph, Serves, Sized
 from probe.network.graph_plan import GraphPlan
 from probe.network.kept import Box
+from probe.progress import Say, silent
 from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
@@ -35,7 +36,6 @@ from probe.target import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Tell = Callable[[str], None]
 
 FIXED = (
     "give --fixed N, the full size to which inputs are usually padded; or two runs: "
@@ -215,7 +215,7 @@ def remedied(
     every = sorted({*lengths, *([] if content is None else [content])})
     found = padded(model, lengths=every, fixed=fixed, **words)
     at = content or every[len(every) // 2]
-    (words.get("progress") or (lambda _: None))("the invariant mode")
+    (words.get("progress") or silent)("the invariant mode")
     found.invariant = invariants.of_graph(found.graph, found.found, model, table)
     if table is not None and found.invariant.report is not None:
         found.written.append(str(table))
@@ -244,7 +244,7 @@ def padded(
     target: str | Target | None = None,
     trust: bool = False,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Padded:
     """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
@@ -256,7 +256,7 @@ def padded(
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
     Nondeterministic.
     """
-    tell = progress or (lambda _: None)
+    tell = progress or silent
     tell("opening the model")
     graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
     fixed = graph.fixed
@@ -299,7 +299,7 @@ def _started(
     return found
 
 
-def _between(graph: Graph, sizes: list[Sized], tell: Tell) -> list[between.Between]:
+def _between(graph: Graph, sizes: list[Sized], tell: Say) -> list[between.Between]:
     """Shorter sizes that take constants between operations, where padding inputs takes longer."""
     found = []
     for one in sizes:
@@ -319,7 +319,7 @@ def _answered(
     to: int | None,
     safe: bool,
     explain: bool,
-    tell: Tell,
+    tell: Say,
 ) -> Padded:
     """Every content on its own, and the first difference explained."""
     found = []
@@ -391,7 +391,7 @@ def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
     return Sized(content, size, graph.fixed, told, graph.own(content), "not looked for")
 
 
-def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:
+def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
     """Explains the first least size that changes bits, where the bits of its content show it."""
     one = next((one for one in answer.found if one.at_least.by_order == "differs"), None)
     if one is None:

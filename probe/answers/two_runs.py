@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.arguments import choice, count
 from probe.errors import InputError
+from probe.progress import Say, silent
 from probe.recording import judging
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
@@ -28,7 +29,6 @@ from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
-Tell = Callable[[str], None]
 
 TODO = {
     "batch": "one batch size keeps the bits",
@@ -52,7 +52,7 @@ def two_runs(
     trust: bool = False,
     seed: int = 0,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Walked:
     """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     if (at is not None or against is not None) and vary is None:
@@ -67,7 +67,7 @@ def two_runs(
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
     if target is not None or against_target is not None:
         text_of(model, "target")
-    tell = progress or (lambda _: None)
+    tell = progress or silent
     tell("opening the model")
     in_child = target is not None or against_target is not None
     library = target_of(target).name if target is not None else None
@@ -151,7 +151,7 @@ def _apart(
     asked: Asked,
     trust: bool,
     explain: bool,
-    tell: Tell,
+    tell: Say,
 ) -> Walked:
     """Records both sides, each in a process of its own, and compares the recordings.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from probe import ulp
-from probe.campaign import Campaign, Part, Row, Tally, Tell
+from probe.campaign import Campaign, Part, Row, Tally
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.network import comparison
@@ -21,6 +21,7 @@ from probe.network.plan import differing, kept
 from probe.network.report import network_row
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
+from probe.progress import Tell
 from probe.store import Store, load
 from probe.target import Target
 

@@ -8,7 +8,7 @@ checked on fresh contents by running the model as users do. What was not proved 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from probe.network.between import Between
 from probe.network.graph import Graph, Sized
 from probe.network.kept import Box, index
+from probe.progress import Say, silent
 
 CHECKS, SEED = 12, 300
 """Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed."""
@@ -119,7 +120,7 @@ def make(
     graph: Graph,
     contents: Iterable[int],
     model: str,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Say = silent,
 ) -> GraphPlan:
     """Seeks the safe size of every content, and checks some. Errors as of ``Graph``."""
     every, sizes = sorted(set(contents)), []

@@ -18,6 +18,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
+from probe.progress import Say, silent
 from probe.recording import alone
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import (
@@ -90,7 +91,7 @@ def walk(
     left: Recorder,
     right: Recorder,
     explain: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Say = silent,
     seconds: float = SECONDS,
 ) -> Walk:
     """Watches two runs and compares them.
@@ -199,7 +200,7 @@ def compared(
     left: Side,
     right: Side,
     explain: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Say = silent,
     seconds: float = SECONDS,
     notes: Sequence[str] = (),
 ) -> Walk:

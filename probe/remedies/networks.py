@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.campaign import Tell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
 from probe.network.chain import Network
@@ -32,6 +31,7 @@ from probe.network.graph import Graph, Serves, Sized
 from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
+from probe.progress import Tell
 from probe.remedies.cases import Sessions, Timers, Work, few
 from probe.remedies.invariants import DOC, NAME, Invariant, call
 from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy

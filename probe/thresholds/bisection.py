@@ -18,6 +18,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
 from probe.launch import AnySession, open_session
+from probe.progress import Say, silent
 from probe.runtimes import environments
 from probe.runtimes.environments import number
 from probe.runtimes.packages import RELEASED
@@ -28,8 +29,6 @@ from probe.thresholds import by_order
 
 WHAT = ("bits", "order", "stability")
 ASSUMPTION = "only one change happened between the two releases"
-
-Tell = Callable[[str], None]
 
 
 @dataclass
@@ -142,7 +141,7 @@ class Question:
     what: str
     store: Store | None = None
     keep: bool = True
-    tell: Tell = field(default=lambda text: None)
+    tell: Say = field(default=silent)
 
     def __call__(self, version: str) -> Step:
         """Installs the release where it is missing and asks it."""
@@ -229,7 +228,7 @@ def bisect(
     store: Store | None = None,
     releases: Sequence[str] = (),
     keep: bool = True,
-    tell: Tell = lambda text: None,
+    tell: Say = silent,
 ) -> Found:
     """The first release after ``left`` that shows something else than it; see :class:`Question`.
 
