@@ -30,7 +30,7 @@ from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
 
-TODO = {
+ADVICE = {
     "batch": "one batch size keeps the bits",
     "length": "one length keeps the bits",
     "target": "the same switches keep the bits",
@@ -234,7 +234,7 @@ def _words(
 
 
 def _todo(vary: str | None) -> str:
-    return TODO.get(vary or "target", "")
+    return ADVICE.get(vary or "target", "")
 
 
 def _name(model: Any) -> str:
