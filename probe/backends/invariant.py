@@ -6,7 +6,7 @@ itself runs in.
 
 from importlib import import_module
 
-from probe.backends.contract import Operator, Unsupported
+from probe.backends.contract import Around, Unsupported
 
 
 def operator(inner, module, sizes):
@@ -28,26 +28,17 @@ def operator(inner, module, sizes):
     return Invariant(inner, made(Called().eval(), sizes)[0])
 
 
-class Invariant(Operator):
+class Invariant(Around):
     """``inner``, run by ``model(run, x)``, a module in the invariant mode."""
 
     def __init__(self, inner, model):
-        Operator.__init__(self, inner.spec)
-        self.inner, self.model = inner, model
+        Around.__init__(self, inner)
+        self.model = model
         self.constant_weights = inner.constant_weights
 
     def at(self, shape):
         inner = self.inner.at(shape)
         return self if inner is self.inner else Invariant(inner, self.model)
-
-    def input(self, x):
-        return self.inner.input(x)
-
-    def lies(self, y):
-        return self.inner.lies(y)
-
-    def output(self, y):
-        return self.inner.output(y)
 
     def bind(self, operands):
         run, model = self.inner.bind(operands), self.model
