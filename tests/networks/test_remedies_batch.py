@@ -10,7 +10,7 @@ import pytest
 import probe
 from probe import Case, Target
 from probe.answers.network import remedies
-from probe.backends import invariant as in_mode
+from probe.backends import torch as in_mode
 from probe.cli import shell
 from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
@@ -126,7 +126,7 @@ def test_an_interpreter_that_is_too_old_is_refused(monkeypatch):
 
     monkeypatch.setattr(in_mode, "import_module", none)
     with pytest.raises(in_mode.Unsupported, match="probe.stable.invariant: no such module"):
-        in_mode.operator(None, torch.nn.Module, [1])
+        in_mode.in_invariant_mode(None, torch.nn.Module, [1])
 
 
 # models
