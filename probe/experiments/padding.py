@@ -14,9 +14,9 @@ from probe.campaign import Campaign, Part, Row, Tally
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.network import comparison
+from probe.network.between import Layerwise
 from probe.network.chain import Network
 from probe.network.comparison import Comparer, PaddedComparison
-from probe.network.layerwise import Layerwise
 from probe.network.plan import differing, kept
 from probe.network.report import network_row
 from probe.network.running import Runner, content, padded

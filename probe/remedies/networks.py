@@ -3,7 +3,7 @@
 A remedy is exact where, at the least padded length that has all activations that read content,
 every layer adds each of them as in the full run (:mod:`probe.network.safe`), with the remedy on
 both sides. ``pad`` is the default at the lengths for which that holds: a little longer.
-``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.layerwise`).
+``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.between`).
 What is found exact is run on operands as well.
 
 Of a model of any graph (``judged``) ``default`` pads each content to the least size that has its
@@ -25,10 +25,10 @@ import numpy as np
 from probe import floats, ulp
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
+from probe.network.between import Layerwise
 from probe.network.chain import Network
 from probe.network.comparison import as_float64
 from probe.network.graph import Graph, Serves, Sized
-from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.progress import Tell
