@@ -6,12 +6,12 @@ may read content are kept, and constant ones, from one run of padding alone at t
 put behind them: as many as the segment's layers need to add what is kept as at the full length.
 Cuts cost calls and save work; where they pay is decided by counting both.
 
-In a graph (``Between``), behind an operation whose windows mix, a short run has other numbers in its
-last entries than the fixed run, since it meets its own edge there. Those of them that read padding
-alone are constants: they are known from one run of padding alone. Where they are put in behind
-every such operation, on every branch, the next one reads what it reads in the fixed run, and a size
-serves that is shorter than padding the inputs alone would take. What a plan says is run operation
-by operation, with the constants put in, and has to give the fixed run's bits.
+In a graph (``Between``), behind an operation whose windows mix, a short run has other numbers in
+its last entries than the fixed run, since it meets its own edge there. Those of them that read
+padding alone are constants: they are known from one run of padding alone. Where they are put in
+behind every such operation, on every branch, the next one reads what it reads in the fixed run, and
+a size serves that is shorter than padding the inputs alone would take. What a plan says is run
+operation by operation, with the constants put in, and has to give the fixed run's bits.
 """
 
 from __future__ import annotations
