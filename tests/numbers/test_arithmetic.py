@@ -12,7 +12,7 @@ from probe.order import arithmetic
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
-from tests.helpers.exact import awkward, rounded
+from tests.numbers.exact import awkward, rounded
 
 
 def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str) -> np.ndarray:

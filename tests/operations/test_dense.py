@@ -18,7 +18,7 @@ from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target
 from probe.ulp import equal
-from tests.helpers import conforming
+from tests.targets import conforming
 
 LAYERS = [
     Case("dense", in_channels=65, filters=8, batch=rows, bias="normal") for rows in (1, 2, 9)

@@ -16,7 +16,7 @@ from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target
 from probe.worker import compare
-from tests.helpers import conforming
+from tests.targets import conforming
 
 SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
 LIBRARIES = (

@@ -8,8 +8,8 @@ import pytest
 from probe.errors import InputError, Nondeterministic
 from probe.recording import walk
 from probe.recording.recording import Live
-from tests.helpers import causes
-from tests.helpers.recorders import Tape, Taped, apart, network, normal
+from tests.recording import causes
+from tests.recording.taped import Tape, Taped, apart, network, normal
 
 X = normal(6, 32)
 
