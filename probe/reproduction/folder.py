@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
+from probe.printing import plain
 from probe.progress import Say, silent
 from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.content import Elsewhere, Reproduction, facts_of
@@ -270,7 +269,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
         made.files.append("emulated.py")
     told = report.report(made, chosen)
     emulate.write(told, out / "report.md")
-    text = json.dumps(about(made), indent=2, default=_plain) + "\n"
+    text = json.dumps(about(made), indent=2, default=plain) + "\n"
     emulate.write(text, out / "machine.json")
     texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
     texts |= {"emulated.py": made.emulated} if made.emulated else {}
@@ -295,9 +294,3 @@ def about(made: Reproduction) -> dict[str, Any]:
         "bits": made.ran.bits,
         "machine": made.facts,
     }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
