@@ -27,7 +27,7 @@ from probe.progress import Say, silent
 from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
-from probe.recording.subject import is_function, opened
+from probe.recording.subject import name_of, opened
 from probe.recording.walk import CHANGED, compared, watched
 from probe.remedies import invariants, networks
 from probe.remedies.invariants import Invariant
@@ -270,7 +270,7 @@ def padded(
         if plan is not None or safe:
             tell("checking the plan")
             every = contents if plan is None else range(1, contents[-1] + 1)
-            answer.plan = graph_plan.make(graph, every, _name(model), tell)
+            answer.plan = graph_plan.make(graph, every, name_of(model), tell)
             answer.plan.between = _between(graph, answer.found, tell)
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
@@ -330,7 +330,7 @@ def _answered(
             found.append(_only(graph, content, to))
         else:
             found.append(graph.sized(content))
-    answer = Padded(found, _name(model), graph, vary)
+    answer = Padded(found, name_of(model), graph, vary)
     answer.walked = _walked(answer, explain, tell)
     return answer
 
@@ -402,9 +402,3 @@ def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
     left = f"{one.content:,} padded to {one.least:,}"
     todo = f"pad to {one.safe:,}"
     return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))
-
-
-def _name(model: Any) -> str:
-    if is_function(model):
-        return str(model)
-    return Path(model).name if isinstance(model, str | Path) else type(model).__name__

@@ -24,7 +24,7 @@ from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut
 from probe.recording.recording import Live, Side
 from probe.recording.source import Known
-from probe.recording.subject import is_function, library_of, opened
+from probe.recording.subject import is_function, library_of, name_of, opened
 from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target
 
@@ -84,7 +84,7 @@ def two_runs(
     for size in wanted:  # refused before anything is run
         _sides(arrays, declared, vary, size, against, "sizes")
     where = _targets(model, target, against_target) if in_child else None
-    asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
+    asked = Asked(name_of(model), *_words(vary, at, against, where), _todo(vary))
     if where is not None:
         text = text_of(model, "target")
         found = _apart(text, where, both, asked, trust, explain, tell)
@@ -140,7 +140,7 @@ def _script(
     if where is not None:
         options |= {"target": where[0].text, "against_target": where[1].text}
     words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-    call = f"found = probe.network({_name(model)!r}{words})"
+    call = f"found = probe.network({name_of(model)!r}{words})"
     return {**found, "whole": ["import probe", "", call, "print(found)"]}
 
 
@@ -235,9 +235,3 @@ def _words(
 
 def _todo(vary: str | None) -> str:
     return ADVICE.get(vary or "target", "")
-
-
-def _name(model: Any) -> str:
-    if is_function(model):
-        return str(model)
-    return Path(model).name if isinstance(model, str | Path) else type(model).__name__
