@@ -1,4 +1,4 @@
-"""What a comparison asks of operands: the same on both sides, and infinities, NaN and overflow.
+"""Checks the operands of a comparison, and replays what infinities, NaN and overflow make of them.
 
 A difference between sides that were given different operands says nothing of a library. The replay
 of finite operands needs to know nothing of infinities: where operands are not finite, what reaches

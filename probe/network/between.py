@@ -1,4 +1,4 @@
-"""Padding between a network's layers too: what reads padding alone is put in, not computed.
+"""Inserts constants between a network's layers, where only padding would be computed.
 
 A network's window may be much longer than the content, and then padding the input computes mostly
 constants. A chain (``Layerwise``) is cut into segments instead. Before each, the activations that
@@ -7,11 +7,11 @@ put behind them: as many as the segment's layers need to add what is kept as at 
 Cuts cost calls and save work; where they pay is decided by counting both.
 
 In a graph (``Between``), behind an operation whose windows mix, a short run has other numbers in
-its last entries than the fixed run, since it meets its own edge there. Those of them that read
+its last entries than the full run, since it meets its own edge there. Those of them that read
 padding alone are constants: they are known from one run of padding alone. Where they are put in
-behind every such operation, on every branch, the next one reads what it reads in the fixed run, and
+behind every such operation, on every branch, the next one reads what it reads in the full run, and
 a size serves that is shorter than padding the inputs alone would take. What a plan says is run
-operation by operation, with the constants put in, and has to give the fixed run's bits.
+operation by operation, with the constants put in, and has to give the full run's bits.
 """
 
 from __future__ import annotations

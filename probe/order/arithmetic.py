@@ -1,4 +1,4 @@
-"""The arithmetic of a replay: exact sums rounded once, and subnormal numbers that become zero.
+"""Rounds exact sums once, and makes zeros of subnormal numbers, as a replay does.
 
 NumPy has no fused multiply-add. Up to 26 bits of precision the product of two operands is exact in
 float64; the sum with the third is rounded there, and is wrong after the second rounding only if it

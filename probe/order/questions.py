@@ -1,4 +1,4 @@
-"""Operands that show whether a tree adds as is claimed: the questions of a certificate.
+"""Makes operands that show whether a tree adds as claimed: the questions of a certificate.
 
 ``separation`` asks whether every node of the true tree is a node of the claimed one, ``Keeping``
 whether each node of the claimed one is one of the true tree and in which format it is kept,

@@ -1,4 +1,4 @@
-"""An operation alone: does it give the recorded bits again, and does it differ by itself?
+"""Runs an operation alone: does it give its recorded bits again, and does it differ by itself?
 
 An operation whose outputs differ between two runs can be explained only if it gives them again by
 itself. Where it doesn't, it may not be deterministic, it may read memory that nobody wrote, or it

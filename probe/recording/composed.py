@@ -1,4 +1,5 @@
-"""Several operations of a run as one: compared with one that fuses them, or taken for its meaning.
+"""Takes several operations of a run as one: to compare them with one that fuses them, or to say
+what a compiled function computes.
 
 Where labels have paired a fused operation with the last of those that it stands for, each side's
 group is run and explained like a single operation: its operands are what the group reads from

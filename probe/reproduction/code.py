@@ -1,4 +1,4 @@
-"""Generated Python: what a library's user writes to compute a case or a layer, and its layout.
+"""Writes what a library's user would write to compute a case or a layer, laid out as Python is.
 
 The lines are those that a backend emits, which the worker compiles and runs, so a script holds what
 was measured. They are laid out as ruff and black do, and operands have their exact bits.

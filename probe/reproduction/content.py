@@ -1,4 +1,4 @@
-"""What a report tells: a reproduction, facts of machine and libraries, findings, the cause."""
+"""Holds a report's content: a reproduction, facts of machine and libraries, findings, the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One machine's folder of tables, to be written: rows are checked, buffered, and merged by key."""
+"""Writes one machine's folder of tables: rows are checked, buffered, and merged by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading stores: one machine's folder, an experiment of many machines, or all of ``results``.
+"""Reads stores: one machine's folder, an experiment of many machines, or all of ``results``.
 
 SQL over stores is DuckDB's: reading alone, of these files alone, and lazily. DuckDB gets no files
 but the tables as Arrow datasets, of which it reads the columns and the row groups that a query
