@@ -1,4 +1,8 @@
-"""Writes one machine's folder of tables: rows are checked, buffered, and merged by key."""
+"""Writes one machine's folder of tables: rows are checked, buffered, and merged by key.
+
+Appending costs a list append; columns are built when the buffer is written. Read with
+:func:`probe.load`. Rows are checked against the schema when they are appended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows networks by valid length, layer by layer, how far to pad, and what prevents it; remedies."""
+"""Shows networks by valid length, layer by layer, how far to pad and what prevents it; remedies."""
 
 from __future__ import annotations
 
