@@ -125,7 +125,8 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
       probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
     """
     from probe.answers import stored
-    from probe.store.results import answered, load
+    from probe.store.results import load
+    from probe.store.sql import answered
 
     there = load(*folders, tolerant=True)
     if sql is not None:
