@@ -13,31 +13,23 @@ rounded to float32 before, or was the first of a chain of its own that was added
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from probe import floats
+from probe.errors import InputError
 from probe.launch import AnySession
 from probe.order.masks import SessionOperator
 from probe.order.orders import Operands, Orders
 from probe.order.reach import reached_by
 from probe.order.summation import Summation
-
-if TYPE_CHECKING:
-    from probe.comparison.runs import Run
-
-
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from probe.errors import InputError
 from probe.order.tree import BIAS, Tree
 
 if TYPE_CHECKING:
     from probe.comparison.judged import Pairs
     from probe.comparison.runs import Run
-
 
 AT_ONCE = 1 << 22
 """Operands that are compared at once."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe import machine
+from probe import floats, machine
 from probe.case import Case
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, StoreError
-from probe.explain.evidence import Evidence
+from probe.explain.evidence import Added, Evidence
+from probe.order.tree import BIAS, product
 from probe.reproduction import proof
 from probe.reproduction.code import title
 from probe.reproduction.failing import Effect
@@ -25,11 +26,6 @@ from probe.target import Target
 
 if TYPE_CHECKING:
     from probe.store.results import Results
-
-
-from probe import floats
-from probe.explain.evidence import Added
-from probe.order.tree import BIAS, product
 
 
 @dataclass(frozen=True)
