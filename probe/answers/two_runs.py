@@ -117,7 +117,7 @@ def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) ->
         "differing": sum(one.differing for one in told.difference.outputs),
     }
     if known is not None:
-        asked = judging.compare(told.difference, left, right, known)
+        asked = judging.by_order(told.difference, left, right, known)
         found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
         found |= {"why": asked.why or None, "certified": asked.certified}
     return found

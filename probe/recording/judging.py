@@ -5,7 +5,7 @@ elements or round once have no choice. A function of an element is asked place b
 same numbers; everything else is compared by bits, on several sets of operands that agree wherever
 both sides must. The last two can be refuted, and are never proofs: they say so.
 
-``compare`` asks this of whole runs. Bits that agree on one input prove nothing about the next, so
+``by_order`` asks this of whole runs. Bits that agree on one input prove nothing about the next, so
 every sum of both runs is revealed and compared output by output. An operation that is neither a sum
 nor moves elements nor rounds once is in the way: of it, and so of the model, it is not known.
 """
@@ -361,7 +361,7 @@ class ByOrder:
     certified: bool = False
 
 
-def compare(
+def by_order(
     difference: Difference, left: Side, right: Side, known: Known, seconds: float = SECONDS
 ) -> ByOrder:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
