@@ -28,22 +28,15 @@ from probe import backends, budget, machine, schema, shard
 from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
-from probe.progress import Reporter
+from probe.progress import Reporter, Tell, silent
 from probe.runtimes.runtime import Missing
 from probe.store import Store
 from probe.target import Target, runtime
 
 Row = dict[str, Any]
-Tell = Callable[[int, int, str], None]
-"""``tell(done, total, what)``: a progress bar; any thread may tell."""
-
 Question = TypeVar("Question")
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
-
-
-def silent(done: int, total: int, what: str) -> None:
-    """Drops progress: the default where no callback is given."""
 
 
 HEARD = 0.2

@@ -18,13 +18,12 @@ from probe import backends, machine, target
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import TIME_LIMIT, WORKER, Session
+from probe.progress import Tell
 from probe.runtimes import environments, packages, runtime, sysroot
 from probe.runtimes.environments import Environment
 from probe.runtimes.packages import Failed
 from probe.runtimes.runtime import Runtime
 from probe.target import Target
-
-Tell = Callable[[int, int, str], None]
 
 STEPS = 3
 CHECK = Case(op="conv2d", kernel="1x3", length=8, operands="ones", weights=(1.0, 2.0, 4.0))

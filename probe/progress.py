@@ -17,6 +17,15 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 
 Tell = Callable[[int, int, str], None]
+"""``tell(done, total, what)``: a progress bar; any thread may tell."""
+
+Say = Callable[[str], None]
+"""``say(what)``: what is being done, where nothing can be counted."""
+
+
+def silent(*_: object) -> None:
+    """Drops progress: the default where no callback is given."""
+
 
 FIRST, EVERY = 3.0, 5.0
 """Seconds to the first line of progress, and between two of them, where stderr is no terminal."""

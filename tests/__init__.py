@@ -1,1 +1,1 @@
-"""Tests in folders by purpose, along the flow of ``probe.ROOMS``; they share ``helpers``."""
+"""Tests in folders by purpose, along the flow of ``probe.ROOMS``."""

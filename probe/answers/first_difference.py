@@ -17,7 +17,8 @@ from probe.answers.answer import Answer
 from probe.errors import InputError
 from probe.network import comparison
 from probe.printing import counted, differ
-from probe.recording import composed, own
+from probe.progress import Say, silent
+from probe.recording import alone, composed
 from probe.recording.apart import Trusted, before
 from probe.recording.difference import Aligned, Pair
 from probe.recording.folder import Stored
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from probe.answers.record import Recorded
     from probe.recording.labels import Selection
-
-Tell = Callable[[str], None]
 
 
 @dataclass(repr=False)
@@ -225,7 +224,7 @@ class Walked(Answer):
         cause = self.found.causes.get(number)
         sides = self.found.left, self.found.right
         if one.own:  # what it reads differs too: its right side is run on what agrees
-            right, one = own.alone(one, *sides)
+            right, one = alone.as_source(one, *sides)
             sides = sides[0], right
         if one.groups is not None:
             first, second, one = composed.of(*sides, one)
@@ -309,7 +308,7 @@ def first_difference(
     *,
     inputs: Sequence[Any] | None = None,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Walked:
     """Runs two functions that should agree, and finds the first operation where they don't.
 
@@ -336,7 +335,7 @@ def first_difference(
         of_net(raw, given) if is_net(raw) else of_function(one, bare=(raw, given))
         for one, raw in zip(functions, (left, right), strict=True)
     ]
-    found = walk(recorders[0], recorders[1], explain, progress or _silent)
+    found = walk(recorders[0], recorders[1], explain, progress or silent)
     return Walked(found, Asked("", *names))
 
 
@@ -352,17 +351,13 @@ def _named(function: Any, side: str) -> str:
     return side if name.startswith("<") else f"{side} ({name})"
 
 
-def _silent(_: str) -> None:
-    pass
-
-
 def diff(
     left: str | Path | Recorded,
     right: str | Path | Recorded,
     *,
     trust: bool = False,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Walked:
     """Compares two recordings of ``probe.record`` or ``probe record``. Errors: InputError.
 
@@ -405,7 +400,7 @@ def of_stored(
     left: Stored,
     right: Stored,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
     asked: Asked | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
@@ -415,7 +410,7 @@ def of_stored(
             notes.append(f"the {name} recording left out {left_out(one.left_out)}")
     notes += _elsewhere(left, right)
     try:
-        found = compared(left, right, explain, progress or _silent, notes=notes)
+        found = compared(left, right, explain, progress or silent, notes=notes)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         both = f"{left.folder} and {right.folder}"

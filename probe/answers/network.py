@@ -12,7 +12,6 @@ import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of, targets_of
 from probe.arguments import count, sizes
-from probe.campaign import Tell, silent
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
@@ -20,6 +19,7 @@ from probe.launch import open_session
 from probe.network import Network
 from probe.network.plan import refused
 from probe.network.report import Report, described, examine, verdict
+from probe.progress import Tell, silent
 from probe.recording.subject import of_no_chain, opened
 from probe.remedies import Measured, advise, measure, measure_network, rows
 from probe.remedies import report as remedies_report

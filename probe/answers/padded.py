@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,19 +23,19 @@ from probe.network import between, graph_plan
 from probe.network.graph import Graph, Serves, Sized
 from probe.network.graph_plan import GraphPlan
 from probe.network.kept import Box
+from probe.progress import Say, silent
 from probe.recording.apart import Apart, Elsewhere
 from probe.recording.inputs import axes
 from probe.recording.meaning import Unknown
-from probe.recording.subject import is_function, opened
+from probe.recording.subject import name_of, opened
 from probe.recording.walk import CHANGED, compared, watched
-from probe.remedies import graphs, invariants
+from probe.remedies import invariants, networks
 from probe.remedies.invariants import Invariant
 from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Tell = Callable[[str], None]
 
 FIXED = (
     "give --fixed N, the full size to which inputs are usually padded; or compare two runs: "
@@ -53,7 +53,7 @@ class Padded(Answer):
     ``walked``: the run at the least size that differs, against the fixed one, operation by
     operation; None where none does. ``plan``: what to pad to, where that was asked.
     ``remedies``: ways of padding, and the invariant mode, with verdicts and costs, as of
-    ``probe.remedies.graphs``, where they were asked for. ``invariant``: that mode's runs.
+    ``probe.remedies.networks``, where they were asked for. ``invariant``: that mode's runs.
     """
 
     found: list[Sized]
@@ -121,7 +121,7 @@ class Padded(Answer):
         if not self.remedies:
             return {}
         mode = None if self.invariant is None else self.invariant.to_json()
-        best = graphs.recommended(self.remedies)
+        best = networks.recommended(self.remedies)
         return {"remedies": self.remedies, "recommended": best, "invariant": mode}
 
     def lines(self) -> tuple[str, str, str]:
@@ -131,7 +131,7 @@ class Padded(Answer):
             return what, f"{self.verdict}; pad {safe}", self.advice()
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
-        best = f"recommended: {graphs.recommended(self.remedies)}; pad {safe}"
+        best = f"recommended: {networks.recommended(self.remedies)}; pad {safe}"
         return what, f"{'; '.join(told)} of the fixed size's time", best
 
     def advice(self) -> str:
@@ -215,12 +215,12 @@ def remedied(
     every = sorted({*lengths, *([] if content is None else [content])})
     found = padded(model, lengths=every, fixed=fixed, **words)
     at = content or every[len(every) // 2]
-    (words.get("progress") or (lambda _: None))("the invariant mode")
+    (words.get("progress") or silent)("the invariant mode")
     found.invariant = invariants.of_graph(found.graph, found.found, model, table)
     if table is not None and found.invariant.report is not None:
         found.written.append(str(table))
     found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    found.remedies = graphs.judged(found.graph, found.found, at, found.invariant)
+    found.remedies = networks.judged(found.graph, found.found, at, found.invariant)
     return found
 
 
@@ -244,7 +244,7 @@ def padded(
     target: str | Target | None = None,
     trust: bool = False,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Padded:
     """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
@@ -256,7 +256,7 @@ def padded(
     switches; the model is a file or ``"module:function"`` then. Errors: InputError; TargetError;
     Nondeterministic.
     """
-    tell = progress or (lambda _: None)
+    tell = progress or silent
     tell("opening the model")
     graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
     fixed = graph.fixed
@@ -270,7 +270,7 @@ def padded(
         if plan is not None or safe:
             tell("checking the plan")
             every = contents if plan is None else range(1, contents[-1] + 1)
-            answer.plan = graph_plan.make(graph, every, _name(model), tell)
+            answer.plan = graph_plan.make(graph, every, name_of(model), tell)
             answer.plan.between = _between(graph, answer.found, tell)
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
@@ -299,7 +299,7 @@ def _started(
     return found
 
 
-def _between(graph: Graph, sizes: list[Sized], tell: Tell) -> list[between.Between]:
+def _between(graph: Graph, sizes: list[Sized], tell: Say) -> list[between.Between]:
     """Shorter sizes that take constants between operations, where padding inputs takes longer."""
     found = []
     for one in sizes:
@@ -319,7 +319,7 @@ def _answered(
     to: int | None,
     safe: bool,
     explain: bool,
-    tell: Tell,
+    tell: Say,
 ) -> Padded:
     """Every content on its own, and the first difference explained."""
     found = []
@@ -330,7 +330,7 @@ def _answered(
             found.append(_only(graph, content, to))
         else:
             found.append(graph.sized(content))
-    answer = Padded(found, _name(model), graph, vary)
+    answer = Padded(found, name_of(model), graph, vary)
     answer.walked = _walked(answer, explain, tell)
     return answer
 
@@ -392,7 +392,7 @@ def _unsought(graph: Graph, content: int, size: int, told: Serves) -> Sized:
     return Sized(content, size, graph.fixed, told, graph.own(content), "not looked for")
 
 
-def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:
+def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
     """Explains the first least size that changes bits, where the bits of its content show it."""
     one = next((one for one in answer.found if one.at_least.by_order == "differs"), None)
     if one is None:
@@ -403,9 +403,3 @@ def _walked(answer: Padded, explain: bool, tell: Tell) -> Walked | None:
     left = f"{one.content:,} padded to {one.least:,}"
     todo = f"pad to {one.safe:,}"
     return Walked(found, Asked(answer.model, left, f"padded to {graph.fixed:,}", todo))
-
-
-def _name(model: Any) -> str:
-    if is_function(model):
-        return str(model)
-    return Path(model).name if isinstance(model, str | Path) else type(model).__name__

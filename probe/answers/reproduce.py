@@ -12,13 +12,13 @@ import numpy as np
 from probe import floats
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
-from probe.campaign import Tell
 from probe.case import Case
 from probe.comparison import Finding, Pairs, Run, revealed
 from probe.errors import InputError
 from probe.explain import explain as explained
 from probe.explain.evidence import checked, named
 from probe.launch import open_session
+from probe.progress import Tell
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
 from probe.reproduction.content import Reproduction, effects_json, near_json

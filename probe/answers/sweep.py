@@ -14,11 +14,12 @@ from probe import backends, layout, ulp
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, targets_of
 from probe.arguments import choice
 from probe.budget import within
-from probe.campaign import Campaign, Part, Tell, case_row, run_row, silent
+from probe.campaign import Campaign, Part, case_row, run_row
 from probe.case import Case
 from probe.cluster import sweeps as clustered
 from probe.errors import InputError
 from probe.printing import up_to
+from probe.progress import Tell, silent
 from probe.shard import Shard, asking
 from probe.store import Store
 from probe.sweep import Plans, Summary, axis_values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from probe.arguments import count
 from probe.case import Case
 from probe.launch import open_session
 from probe.printing import counted
+from probe.progress import Tell
 from probe.target import Target
 from probe.thresholds import floors, search
 from probe.thresholds.switches import Thresholds, islands
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 UPTO = {"length": 1_000_000, "batch": 1024}
 """The largest size that is looked at where none is given."""
-
-Tell = Callable[[int, int, str], None]
 
 
 @dataclass(repr=False)

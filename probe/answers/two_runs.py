@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,20 @@ from probe.answers.first_difference import Asked, Walked, of_stored
 from probe.answers.record import arrays_for, read, text_of
 from probe.arguments import choice, count
 from probe.errors import InputError
-from probe.progress import VOICE
-from probe.recording import by_order
+from probe.progress import VOICE, Say, silent
+from probe.recording import judging
 from probe.recording.apart import Apart, before
 from probe.recording.contract import Input, Recorder
 from probe.recording.inputs import axes, cut, generated
 from probe.recording.recording import Live, Side
 from probe.recording.source import Known
-from probe.recording.subject import OR_SHAPE, is_function, library_of, opened
+from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
 from probe.recording.walk import NAMES, compared, walk
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
-Tell = Callable[[str], None]
 
-TODO = {
+ADVICE = {
     "batch": "one batch size keeps the bits",
     "length": "one length keeps the bits",
     "target": "the same switches keep the bits",
@@ -53,7 +52,7 @@ def two_runs(
     trust: bool = False,
     seed: int = 0,
     explain: bool = True,
-    progress: Tell | None = None,
+    progress: Say | None = None,
 ) -> Walked:
     """As ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     if (at is not None or against is not None) and vary is None:
@@ -68,7 +67,7 @@ def two_runs(
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
     if target is not None or against_target is not None:
         text_of(model, "target")
-    tell = progress or (lambda _: None)
+    tell = progress or silent
     tell("opening the model")
     in_child = target is not None or against_target is not None
     library = target_of(target).name if target is not None else None
@@ -85,7 +84,7 @@ def two_runs(
     for size in wanted:  # refused before anything is run
         _sides(arrays, declared, vary, size, against, "sizes")
     where = _targets(model, target, against_target) if in_child else None
-    asked = Asked(_name(model), *_words(vary, at, against, where), _todo(vary))
+    asked = Asked(name_of(model), *_words(vary, at, against, where), _todo(vary))
     if where is not None:
         text = text_of(model, "target")
         found = _apart(text, where, both, asked, trust, explain, tell)
@@ -118,7 +117,7 @@ def _of_size(size: int, recorder: Recorder, right: Side, known: Known | None) ->
         "differing": sum(one.differing for one in told.difference.outputs),
     }
     if known is not None:
-        asked = by_order.compare(told.difference, left, right, known)
+        asked = judging.by_order(told.difference, left, right, known)
         found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
         found |= {"why": asked.why or None, "certified": asked.certified}
     return found
@@ -141,7 +140,7 @@ def _script(
     if where is not None:
         options |= {"target": where[0].text, "against_target": where[1].text}
     words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-    call = f"found = probe.network({_name(model)!r}{words})"
+    call = f"found = probe.network({name_of(model)!r}{words})"
     return {**found, "whole": ["import probe", "", call, "print(found)"]}
 
 
@@ -152,7 +151,7 @@ def _apart(
     asked: Asked,
     trust: bool,
     explain: bool,
-    tell: Tell,
+    tell: Say,
 ) -> Walked:
     """Records both sides, each in a process of its own, and compares the recordings.
 
@@ -235,10 +234,4 @@ def _words(
 
 
 def _todo(vary: str | None) -> str:
-    return TODO.get(vary or "target", "")
-
-
-def _name(model: Any) -> str:
-    if is_function(model):
-        return str(model)
-    return Path(model).name if isinstance(model, str | Path) else type(model).__name__
+    return ADVICE.get(vary or "target", "")

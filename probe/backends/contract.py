@@ -143,6 +143,23 @@ class Operator:
         return lambda x: call(x, w, b)
 
 
+class Around(Operator):
+    """An operator that ``inner`` computes, of another spec or with something around its call."""
+
+    def __init__(self, inner, spec=None):
+        Operator.__init__(self, inner.spec if spec is None else spec)
+        self.inner = inner
+
+    def input(self, x):
+        return self.inner.input(x)
+
+    def lies(self, y):
+        return self.inner.lies(y)
+
+    def output(self, y):
+        return self.inner.output(y)
+
+
 def ones(spec):
     """The weights of an operator that has none, container (*kernel, channels/groups, filters)."""
     shape = list(spec["kernel"]) + [spec["in_channels"] // spec["groups"], spec["filters"]]

@@ -14,7 +14,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
 """
 
 from probe.backends import elementwise, pooling, products
-from probe.backends import tensorflow as below
+from probe.backends import tensorflow_process as below
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
     Text,

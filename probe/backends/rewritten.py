@@ -29,7 +29,7 @@ import numpy as np
 
 from probe import floats, layout, program
 from probe.backends import elementwise, pooling
-from probe.backends.contract import Operator, Unsupported
+from probe.backends.contract import Around, Operator, Unsupported
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
 from probe.geometry import Windows
@@ -116,22 +116,13 @@ class Rewritten(Operator):
         return Given(inner, rewriting.cut) if rewriting.cut else inner
 
 
-class Given(Operator):
+class Given(Around):
     """An operator that takes its operands from parts of what it is given."""
 
     def __init__(self, inner, cut):
         """``cut``: name -> (name of what is given, f(array))."""
-        Operator.__init__(self, inner.spec)
-        self.inner, self.cut = inner, cut
-
-    def input(self, x):
-        return self.inner.input(x)
-
-    def lies(self, y):
-        return self.inner.lies(y)
-
-    def output(self, y):
-        return self.inner.output(y)
+        Around.__init__(self, inner)
+        self.cut = cut
 
     def bind(self, operands):
         cut = {name: made(operands[of]) for name, (of, made) in self.cut.items()}
@@ -413,12 +404,12 @@ def shapes(given):
     return {"x": (x[0], x[2], x[1]) + x[3:], "w": (w[1], w[0]) + w[2:]}
 
 
-class Transposed(Operator):
+class Transposed(Around):
     """``inner``: the operator of ``library_spec``; of a program, the one of all its layers."""
 
     def __init__(self, inner, spec, given=None):
-        Operator.__init__(self, spec)
-        self.inner, self.constant_weights = inner, inner.constant_weights
+        Around.__init__(self, inner, spec)
+        self.constant_weights = inner.constant_weights
         steps = program.case(spec).steps if given is None else given.steps
         self.swaps = {}
         for step in steps:
@@ -438,9 +429,6 @@ class Transposed(Operator):
 
     def input(self, x):
         return self.inner.input(activations(x))
-
-    def lies(self, y):
-        return self.inner.lies(y)
 
     def bind(self, operands):
         swapped = {name: self.swaps.get(name, np.asarray)(a) for name, a in operands.items()}

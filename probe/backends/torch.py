@@ -6,13 +6,18 @@ own ``padding="same"`` pads the same way, and refuses strides). Products: ``torc
 ``torch.mm`` on two matrices, ``torch.mv`` and ``torch.dot`` where ``dot`` hands over vectors, and
 on a stack of matrices one ``mm`` of all their rows. ``F.linear`` keeps w as (filters, in_channels)
 and takes the bias with it, as layers do: that is the default with a bias, and what ``dense`` means.
+
+The remedy ``invariant`` is the mode of ``probe.stable.invariant``, which sees what the operator
+calls, whatever lines make it; it needs the interpreter that probe itself runs in.
 """
+
+from importlib import import_module
 
 import numpy as np
 
 from probe import activations, floats
-from probe.backends import elementwise, invariant, onednn, pooling, products
-from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends import elementwise, onednn, pooling, products
+from probe.backends.contract import Around, Key, Unavailable, Unsupported
 from probe.backends.source import (
     Text,
     Writing,
@@ -127,7 +132,7 @@ class Torch(Writing):
         return self.operator(dict(spec, stable=accumulate))
 
     def invariant(self, spec, sizes):
-        return invariant.operator(self.operator(spec), self.torch.nn.Module, sizes)
+        return in_invariant_mode(self.operator(spec), self.torch.nn.Module, sizes)
 
     def joins(self, program):
         return joins_windows(program)
@@ -399,3 +404,39 @@ def facts(torch, device):
         found["cudnn"] = str(torch.backends.cudnn.version())
         found["threads"] = None
     return found
+
+
+def in_invariant_mode(inner, module, sizes):
+    """``inner`` in the mode, for batches of these sizes; ``module``: ``torch.nn.Module``.
+
+    Raises Unsupported where the interpreter is too old for it.
+    """
+    try:
+        made = import_module("probe.stable").invariant
+    except (ImportError, SyntaxError) as error:
+        raise Unsupported("probe.stable.invariant: %s" % error) from None
+
+    class Called(module):  # type: ignore[misc, valid-type]
+        """Calls what it is given."""
+
+        def forward(self, run, x):
+            return run(x)
+
+    return Invariant(inner, made(Called().eval(), sizes)[0])
+
+
+class Invariant(Around):
+    """``inner``, run by ``model(run, x)``, a module in the invariant mode."""
+
+    def __init__(self, inner, model):
+        Around.__init__(self, inner)
+        self.model = model
+        self.constant_weights = inner.constant_weights
+
+    def at(self, shape):
+        inner = self.inner.at(shape)
+        return self if inner is self.inner else Invariant(inner, self.model)
+
+    def bind(self, operands):
+        run, model = self.inner.bind(operands), self.model
+        return lambda x: model(run, x)

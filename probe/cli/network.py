@@ -281,7 +281,7 @@ def given(found: Walked, report: Path | None, fail_on: str | None, out: Output) 
 
 def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Output) -> int:
     """Prints what padding a graph came to, with the report of what changes bits: exit status."""
-    from probe.cli.show import padded as show
+    from probe.cli.show import networks as show
 
     if report is not None and found.walked is not None:
         return given(found.walked, report, fail_on, out)

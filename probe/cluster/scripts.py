@@ -21,6 +21,7 @@ from probe.cluster import node as remote
 from probe.cluster.nodes import Cluster, Node, Reply, opened
 from probe.cluster.sweeps import LOST, PATIENCE
 from probe.errors import ClusterError
+from probe.progress import Tell
 from probe.shard import Shard
 from probe.store import Store
 
@@ -29,8 +30,6 @@ EACH = 4
 
 DONE = "done.json"
 """Beside a shard's tables: of which script and which versions they are, written after them."""
-
-Tell = Callable[[int, int, str], None]
 
 
 def run(

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from probe import machine
-from probe.campaign import Failure, Tell, failure_row
+from probe.campaign import Failure, failure_row
 from probe.case import Case
 from probe.cluster import answers
 from probe.cluster import node as remote
 from probe.cluster.nodes import Cluster, Node, Reply, opened
 from probe.errors import ClusterError, InputError, TargetError, one_of
+from probe.progress import Tell
 from probe.store import Store, parquet
 from probe.sweep import Plan, Summary, TargetSummary
 from probe.target import Target

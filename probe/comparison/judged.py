@@ -19,6 +19,7 @@ import numpy as np
 
 from probe import ulp, window
 from probe.case import Case
+from probe.comparison.operands import check_operands
 from probe.comparison.runs import (
     Arrays,
     Blocks,
@@ -28,10 +29,9 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.comparison.same import check_operands
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
-from probe.order import subnormal
+from probe.order import arithmetic
 from probe.order.tree import BIAS
 
 CAUSES = (
@@ -225,7 +225,7 @@ class Comparison:
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
-                summation = subnormal.kept(side.orders.summations[number])
+                summation = arithmetic.kept(side.orders.summations[number])
                 alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
         return alike
 

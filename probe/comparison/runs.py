@@ -13,7 +13,7 @@ import numpy as np
 
 from probe import backends, floats, layout, operands, window
 from probe.case import Case
-from probe.comparison.odd import settle
+from probe.comparison.operands import settle
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS

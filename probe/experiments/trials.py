@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from probe import machine
-from probe.campaign import Campaign, Part, Row, Tally, Tell, case_row
+from probe.campaign import Campaign, Part, Row, Tally, case_row
 from probe.comparison import Finding, Shapes
 from probe.errors import ProbeError, StoreError
+from probe.progress import Tell
 from probe.reproduction import folder
 from probe.reproduction.content import Reproduction, case_of
 from probe.reproduction.failing import Failing

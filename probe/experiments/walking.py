@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from probe import machine, shard
-from probe.campaign import Row, Tally, Tell, run_row, silent
+from probe.campaign import Row, Tally, run_row
 from probe.errors import ProbeError, TargetError
 from probe.experiments.models import every
 from probe.experiments.variations import Model, Variation
 from probe.launch import open_session
+from probe.progress import Tell, silent
 from probe.recording import RECORDERS
 from probe.recording.meaning import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
 from probe.recording.recording import Live

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import machine
-from probe.campaign import Row, Sessions, Tell, in_processes
+from probe.campaign import Row, Sessions, in_processes
 from probe.case import Case
 from probe.comparison import Comparison, Pairs, Revealer, Run, Shapes, run
 from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.order.summation import ranges
+from probe.progress import Tell
 from probe.store import Store, parquet
 from probe.store.results import load, machine_folders
 from probe.target import Target

@@ -8,8 +8,8 @@ checked on fresh contents by running the model as users do. What was not proved 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import numpy as np
 from probe.network.between import Between
 from probe.network.graph import Graph, Sized
 from probe.network.kept import Box, index
+from probe.network.plan import Range, joined, padded_size
+from probe.progress import Say, silent
 
 CHECKS, SEED = 12, 300
 """Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed."""
@@ -30,7 +32,7 @@ OWN_PLACES = (
 
 
 @dataclass(frozen=True)
-class GraphStretch:
+class GraphStretch(Range):
     """Neighbouring contents that are padded to one size, with the same outputs kept.
 
     ``least``: what the outputs' windows alone ask. ``kept``: for each output what is kept of it,
@@ -38,19 +40,10 @@ class GraphStretch:
     ``in_the_way`` was compared otherwise.
     """
 
-    first: int
-    last: int
-    least: int
-    padded: int
     kept: tuple[Box | None, ...]
     by_order: str
     in_the_way: str
     certified: bool
-
-    def alike(self, other: GraphStretch) -> bool:
-        """Whether the other follows and differs in its contents alone."""
-        mine = replace(self, first=other.first, last=other.last)
-        return self.last + 1 == other.first and mine == other
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and texts."""
@@ -89,10 +82,7 @@ class GraphPlan:
 
     def padded(self, content: int) -> int:
         """Returns the padded size for content of so many entries. KeyError outside of the plan."""
-        for one in self.stretches:
-            if one.first <= content <= one.last:
-                return one.padded
-        raise KeyError(content)
+        return padded_size(self.stretches, content)
 
     def to_json(self) -> dict[str, Any]:
         """What ``plan.json`` holds."""
@@ -119,7 +109,7 @@ def make(
     graph: Graph,
     contents: Iterable[int],
     model: str,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Say = silent,
 ) -> GraphPlan:
     """Seeks the safe size of every content, and checks some. Errors as of ``Graph``."""
     every, sizes = sorted(set(contents)), []
@@ -147,16 +137,12 @@ def make(
 
 
 def _stretches(sizes: list[Sized]) -> list[GraphStretch]:
-    found: list[GraphStretch] = []
+    found = []
     for one in sizes:
         at = one.at_safe
         words = (one.least, one.safe, at.boxes, at.by_order, at.name, at.certified)
-        now = GraphStretch(one.content, one.content, *words)
-        if found and found[-1].alike(now):
-            found[-1] = replace(found[-1], last=one.content)
-        else:
-            found.append(now)
-    return found
+        found.append(GraphStretch(one.content, one.content, *words))
+    return joined(found)
 
 
 def assumptions(sizes: list[Sized]) -> list[str]:

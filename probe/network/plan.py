@@ -8,11 +8,11 @@ fresh operands; what it was found for (network, target, versions) and what it as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,25 +28,53 @@ CHECKS = 12
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Neighbouring content lengths with one padded length; ``least``: what geometry alone asks.
-
-    Outputs [skipped, kept) of the full run are the short run's [skipped + offset, kept + offset).
-    """
+class Range:
+    """Neighbouring contents with one padded size; ``least``: what their windows alone ask."""
 
     first: int
     last: int
     least: int
     padded: int
-    kept: int
-    skipped: int = 0
-    offset: int = 0
 
-    def alike(self, other: Stretch) -> bool:
-        """Returns whether the other follows and differs in its lengths of content alone."""
+    def alike(self, other: Range) -> bool:
+        """Returns whether the other follows and differs in its contents alone."""
         return self.last + 1 == other.first and other == replace(
             self, first=other.first, last=other.last
         )
+
+
+Ranges = TypeVar("Ranges", bound=Range)
+
+
+def joined(ranges: Iterable[Ranges]) -> list[Ranges]:
+    """Returns neighbours that differ in their contents alone as one range; in rising order."""
+    found: list[Ranges] = []
+    for one in ranges:
+        if found and found[-1].alike(one):
+            found[-1] = replace(found[-1], last=one.last)
+        else:
+            found.append(one)
+    return found
+
+
+def padded_size(ranges: Iterable[Range], content: int) -> int:
+    """Returns the padded size for content of a length. KeyError outside of the ranges."""
+    for one in ranges:
+        if one.first <= content <= one.last:
+            return one.padded
+    raise KeyError(content)
+
+
+@dataclass(frozen=True)
+class Stretch(Range):
+    """Neighbouring content lengths with one padded length; ``least``: what geometry alone asks.
+
+    Outputs [skipped, kept) of the full run are the short run's [skipped + offset, kept + offset).
+    """
+
+    kept: int
+    skipped: int = 0
+    offset: int = 0
 
 
 @dataclass
@@ -87,10 +115,7 @@ class Plan:
 
     def padded(self, length: int) -> int:
         """Returns the padded length for content of ``length``. KeyError outside of the plan."""
-        for stretch in self.stretches:
-            if stretch.first <= length <= stretch.last:
-                return stretch.padded
-        raise KeyError(length)
+        return padded_size(self.stretches, length)
 
     @property
     def moved(self) -> list[Stretch]:
@@ -232,16 +257,14 @@ def kept(need: Requirement, output: np.ndarray) -> np.ndarray:
 
 def _stretches(lengths: SafeLengths, table: dict[int, int]) -> list[Stretch]:
     """Returns neighbours with the same lengths and outputs as one row."""
-    found: list[Stretch] = []
+    found = []
     for length in sorted(table):
         least = lengths.geometry.least(length)
         need = lengths.geometry.requirement(length, table[length])
-        now = Stretch(length, length, least, need.padded, need.kept, need.first, need.offset)
-        if found and found[-1].alike(now):
-            found[-1] = replace(found[-1], last=length)
-            continue
-        found.append(now)
-    return found
+        found.append(
+            Stretch(length, length, least, need.padded, need.kept, need.first, need.offset)
+        )
+    return joined(found)
 
 
 def rule(lengths: SafeLengths) -> str:

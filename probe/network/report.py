@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe.campaign import Tell, silent
 from probe.explain.evidence import Evidence, example
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
@@ -16,6 +15,7 @@ from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Geometry
 from probe.network.plan import Plan
 from probe.network.safe import SafeLengths
+from probe.progress import Tell, silent
 
 
 @dataclass

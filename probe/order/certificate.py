@@ -5,7 +5,7 @@ not be this one's. A certificate asks the operator, at its own shape, about ever
 fusion of a summation, and counts the outputs that answered all of it. What is asked:
 
 - ``separation``: that every node of the true tree is a node of this one;
-- ``keeping``: that each node of this one is a node of the true tree, and in which format;
+- ``Keeping``: that each node of this one is a node of the true tree, and in which format;
 - every product, whether it comes in whole (``fusion``);
 - the ``rounding.QUESTIONS``: how results are cut, what sums go through;
 - what subnormal numbers become: that nothing is flushed (``flush.flushing``), or every operand,
@@ -31,13 +31,11 @@ import numpy as np
 
 from probe import floats
 from probe.order import flush, fusion, rounding
-from probe.order.flushed import flushed
 from probe.order.fusion import Piece, fusion_operands
-from probe.order.keeping import Asked
 from probe.order.masks import ANSWERS_AT_ONCE, Masks
+from probe.order.questions import WIDEST, Keeping, Uncertifiable, flushed, separation
 from probe.order.replay import replay
 from probe.order.reveal import Found
-from probe.order.separation import WIDEST, Uncertifiable, questions
 from probe.order.summation import EVERY, Rounding, Summation
 from probe.order.tree import BIAS, Tree
 
@@ -59,7 +57,7 @@ ASKED = {
 FLUSHING = {name for name in ASKED if name.startswith("flushed_")}
 EVERYWHERE = frozenset([EVERY])
 KEEPING = {"shortened"}
-"""Questions about every node whose answers follow from those of ``keeping``."""
+"""Questions about every node whose answers follow from those of ``Keeping``."""
 
 
 def words(refuted: str) -> str:
@@ -185,7 +183,7 @@ class _Questions:
         asked = itertools.chain(
             self._keeping(),
             flushed(self.tree, self.size, self.dtype) if self.flushes else (),
-            questions(self.tree, self.size, self.dtype, self.left),
+            separation(self.tree, self.size, self.dtype, self.left),
         )
         while rows := list(islice(asked, AT_ONCE)):
             weights, ideal = np.array([row for row, _ in rows]), np.array([one for _, one in rows])
@@ -197,7 +195,7 @@ class _Questions:
     def _keeping(self) -> Iterator[tuple[np.ndarray, float]]:
         """The format of every node but the root, whose sum is the output."""
         given, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
-        asked = Asked(self.tree, self.size, self.dtype)
+        asked = Keeping(self.tree, self.size, self.dtype)
         if not self.summation.wider(self.dtype):
             yield from asked.lost(floats.FORMATS[self.dtype].precision, nodes)
             yield from asked.rounded(nodes)

@@ -20,9 +20,8 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.order import fma, zero
-from probe.order.fma import Doubles, Rounder
-from probe.order.subnormal import Flush, tiny_doubles
+from probe.order import arithmetic, zero
+from probe.order.arithmetic import Doubles, Flush, Rounder, tiny_doubles
 from probe.order.summation import EVERY, Summation
 from probe.order.tree import BIAS, Tree
 
@@ -220,7 +219,7 @@ class _Run:
         sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
         self.plan = _plan(tree, rounding.fused, *sets)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
-        self.size = max(1, min(count, max(64, fma.BLOCK // width)))
+        self.size = max(1, min(count, max(64, arithmetic.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
         self.innocuous = self._innocuous()
         tiny = dtype != "float16"  # of float16 operands even the smallest product is large
@@ -321,11 +320,11 @@ class _Run:
                 self.sum_rounder.total(first, second, out)
         else:
             terms = self._terms(group.operands, len(out), before, block)
-            total, error = fma.exact_total(terms)
+            total, error = arithmetic.exact_total(terms)
             if self.signed:
                 negative = [np.signbit(term) & (term == 0) for term in terms]
                 total[np.logical_and.reduce(negative)] = -0.0
-            np.copyto(out, total if self.step == "float64" else fma.to_odd(total, error))
+            np.copyto(out, total if self.step == "float64" else arithmetic.to_odd(total, error))
         if self.starts is not None and group.fused == len(group.operands):
             np.add(out, 0.0, out=out)
         if group.flushed is not None and self.step == self.accumulator_format:
@@ -347,9 +346,9 @@ class _Run:
             w = np.broadcast_to(w, x.shape).copy()
             factors.append(self.flush.factors(x.copy(), w, part.sources))
         if len(terms) == len(factors) == 1:
-            np.copyto(out, fma.fma_float64(*factors[0], terms[0]))
+            np.copyto(out, arithmetic.fma_float64(*factors[0], terms[0]))
         else:
-            np.copyto(out, fma.sum_of_products(factors, terms))
+            np.copyto(out, arithmetic.sum_of_products(factors, terms))
         if group.flushed is not None:
             below = tiny_doubles(factors, terms, out, self.rounding.tininess)
             zeros = np.where(below, np.copysign(0.0, out), out)
@@ -390,7 +389,7 @@ class _Run:
         if self.starts is not None or (self.flush.of_products and self.dtype == "float64"):
             x = x.copy()  # which is where the products go
         if part.kind == "rounded" and self.dtype == "float64" != self.product_format:
-            np.copyto(out, fma.to_odd(*fma.two_product(x, w)))
+            np.copyto(out, arithmetic.to_odd(*arithmetic.two_product(x, w)))
         else:
             np.multiply(x, w, out=out)
         if part.kind == "rounded":

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe import operands
+from probe.order.guess import GUESSES, proved_trees
 from probe.order.masks import ANSWERS_AT_ONCE, Masks, spread
-from probe.order.regular import GUESSES, proved_trees
 from probe.order.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4

@@ -13,17 +13,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from probe.recording.general import Broadcasts, Convolution, Maximum, Passes, Vanishes
 from probe.recording.labels import tag
 from probe.recording.meaning import (
+    Broadcasts,
     Chooses,
     Contracts,
+    Convolution,
     Each,
     Joins,
     Made,
+    Maximum,
     Meaning,
     Moves,
     Pads,
+    Passes,
     Picks,
     Reduces,
     Reshapes,
@@ -34,6 +37,7 @@ from probe.recording.meaning import (
     Steps,
     Turns,
     Unknown,
+    Vanishes,
     Whole,
     Windows,
 )

@@ -19,9 +19,8 @@ from jax.extend import core
 from probe.recorders.jax_meanings import Equation, Unknown, meaning
 from probe.recording import mixing
 from probe.recording.difference import exact
-from probe.recording.general import Holds
 from probe.recording.labels import Labels, of_content, tag
-from probe.recording.meaning import Contracts, Joins, Meaning, Reduces, Shapes, Step, Steps
+from probe.recording.meaning import Contracts, Holds, Joins, Meaning, Reduces, Shapes, Step, Steps
 from probe.recording.recording import SMALL
 
 INNER = {

@@ -6,7 +6,7 @@ one, so that nothing has to be fetched that would break a fusion and no more tha
 held. Loops and branches are written out as they run; such a function is taken as it was traced.
 Either way the outputs must have the bits that the function itself gave, or it is one operation, as
 are functions compiled by XLA and those that change a state. Which outputs of one operation must
-agree is then said by the nodes that it was traced from (:mod:`probe.recording.inlined`).
+agree is then said by the nodes that it was traced from (:mod:`probe.recording.composed`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
 from probe.recorders.tensorflow_values import array, kind, run, sizes, tensor_of
 from probe.recorders.tensorflow_watch import Watching
-from probe.recording import inlined
+from probe.recording import composed
 from probe.recording.contract import CONSTANT, WEIGHT, Event, Seen, Visit
 from probe.recording.meaning import Meaning, Unknown
 from probe.recording.recording import Live, digest
@@ -445,5 +445,5 @@ def _composed(watch: Watching, name: str, inputs: list[Any]) -> Meaning:
     for number, key in enumerate(inner.keys):
         if key in live.numbers:
             operands.setdefault(live.numbers[key], number)
-    made = inlined.steps(plain, operands, len(inner.keys), plain.outputs)
+    made = composed.steps(plain, operands, len(inner.keys), plain.outputs)
     return made or Unknown("one of its nodes has values that labels can't describe")

@@ -10,8 +10,8 @@ import torch
 
 from probe.recorders.torch_calls import Call, row
 from probe.recorders.torch_values import Slot
-from probe.recording.general import Accumulates
 from probe.recording.meaning import (
+    Accumulates,
     Each,
     Made,
     Meaning,

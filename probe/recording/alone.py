@@ -1,20 +1,27 @@
-"""One operation of one run, alone, on the operands that it read: does it give the recorded bits?
+"""Runs an operation alone: does it give its recorded bits again, and does it differ by itself?
 
 An operation whose outputs differ between two runs can be explained only if it gives them again by
 itself. Where it doesn't, it may not be deterministic, it may read memory that nobody wrote, or it
-may depend on what is around it; each is told apart by running it again.
+may depend on what is around it; each is told apart by running it again. A recording may have the
+lines of Python that compute an operation, which ``computed`` runs where they are trusted.
+
+Behind the first source everything is carried, and would hide a second source. So ``find`` runs an
+operation of the right run again alone, on the right's operands with the left's bits wherever both
+must agree: what differs from the left's outputs then is its own doing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
-from probe.recording.difference import Pair
+from probe.recording.difference import Aligned, Difference, Pair, batches, itemsize, measure
 from probe.recording.recording import Operation, Side, Value
 from probe.recording.view import Again
 
@@ -165,3 +172,198 @@ def _same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
 def same(one: Any, other: Any, dtype: str) -> bool:
     """Whether two arrays have the same bits; of integers the same values."""
     return _same(np.asarray(one), np.asarray(other), dtype)
+
+
+WAYS = {
+    "torch": ("torch.from_numpy({0})", "torch.from_numpy({0}).view(torch.bfloat16)"),
+    "tensorflow": ("tf.constant({0})", "tf.bitcast({0}, tf.bfloat16)"),
+    "jax": ("jnp.asarray({0})", "jax.lax.bitcast_convert_type(jnp.asarray({0}), jnp.bfloat16)"),
+}
+"""How arrays become a library's own values, by the module that an operation's lines import; the
+second of arrays that hold the bits of bfloat16."""
+
+IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "jax": "import jax"}
+
+
+def computed(
+    imports: Sequence[str], lines: Sequence[str], given: Sequence[np.ndarray], dtypes: Sequence[str]
+) -> list[np.ndarray]:
+    """Runs the lines of an operation, which a user trusts, on container arrays.
+
+    They take the library's own values, or where that fails, NumPy's.
+    """
+    library = next((name for name in WAYS if any(name in line for line in imports)), "")
+    space: dict[str, Any] = {"np": np}
+    more = [IMPORTS[library]] if library else []
+    more += ["import jax.numpy as jnp"] if library == "jax" else []
+    exec("\n".join([*more, *imports]), space)
+    space.update({f"a{n}": np.array(one) for n, one in enumerate(given)})
+    text = "\n".join(lines)
+    for ways in dict.fromkeys((WAYS.get(library, PLAIN), PLAIN)):
+        entering = [
+            f"x{n} = {ways[dtype == 'bfloat16'].format(f'a{n}')}" for n, dtype in enumerate(dtypes)
+        ]
+        try:
+            exec("\n".join([*entering, text]), space)
+            break
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            if ways == PLAIN:
+                raise
+    found = space["y"]
+    return [_plain(one) for one in (found if isinstance(found, list | tuple) else [found])]
+
+
+PLAIN = ("{0}", "{0}")
+
+
+def _plain(value: Any) -> np.ndarray:
+    """A library's array as a container array."""
+    if "bfloat16" in str(getattr(value, "dtype", "")):
+        module = type(value).__module__.partition(".")[0]
+        if module == "torch":
+            value = value.contiguous().view(sys.modules["torch"].uint16)
+            return np.asarray(value.detach().cpu())
+        return np.asarray(value).view(np.uint16)
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+
+
+SECONDS = 60.0
+
+
+def find(found: Difference, left: Side, right: Side, seconds: float = SECONDS) -> tuple[int, int]:
+    """Fills in ``own`` of carried operations; how many were asked, and how many could be.
+
+    Costs two watched runs for as many operands as may be held at once, and a call of each
+    operation. None stays where an operation can't be run alone, reads what only one side has, or
+    time is over.
+    """
+    carried = [
+        one for one in found.operations if one.verdict == "carried" and one.right is not None
+    ]
+    paired = [one for one in carried if _paired(found, one)]
+    numbers = {one.right for one in paired if one.right is not None}
+    begun, asked = time.monotonic(), 0
+    for some in batches(paired, _bytes(found, paired)):
+        if asked and time.monotonic() - begun > seconds:
+            break
+        pairs = list({id(pair): pair for one in some for pair in (*one.reads, *one.gives)}.values())
+        given = left.parts([(pair.left, pair.selection) for pair in pairs], 0)
+        mine = dict(zip(map(id, pairs), given, strict=True))
+        read = {pair.right for one in some for pair in one.reads}
+        right.hold(read, numbers)
+        other = right.arrays(read)
+        agains = right.agains(numbers)
+        for one in some:
+            again = agains[one.right or 0]
+            if again is not None:
+                one.own = _own(found, one, again, mine, other)
+                asked += 1
+    able = right.agains(numbers) if asked else {}
+    return asked, sum(one is not None for one in able.values())
+
+
+class Healed:
+    """A side on which one operation read what the other side's did, wherever both must agree."""
+
+    def __init__(self, side: Side, arrays: dict[int, np.ndarray]) -> None:
+        self.side, self.own, self.recording = side, arrays, side.recording
+
+    def arrays(self, wanted: set[int]) -> dict[int, np.ndarray]:
+        """Returns values; of this operation what it read and gave then."""
+        rest = wanted - set(self.own)
+        found = self.side.arrays(rest) if rest else {}
+        return found | {number: self.own[number] for number in wanted & set(self.own)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.side, name)
+
+
+def as_source(one: Aligned, left: Side, right: Side) -> tuple[Healed, Aligned]:
+    """Returns a carried operation as a source: the right side healed, and what differs then."""
+    assert one.right is not None
+    again = right.agains({one.right})[one.right]
+    assert again is not None
+    pairs = [*one.reads, *one.gives]
+    mine = left.arrays({pair.left for pair in pairs})
+    other = right.arrays({pair.right for pair in one.reads})
+    arrays = {
+        pair.right: _healed(pair, pair.selection.taken(mine[pair.left], 0), other[pair.right])
+        for pair in one.reads
+    }
+    outputs = again([arrays[pair.right] for pair in one.reads])
+    gives = []
+    for pair, output in zip(one.gives, outputs, strict=False):
+        arrays[pair.right] = np.asarray(output)
+        fresh = replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0)
+        if pair.compared:
+            dtype = left.recording.values[pair.left].dtype
+            measure(fresh, mine[pair.left], arrays[pair.right], dtype)
+        gives.append(fresh)
+    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
+    return Healed(right, arrays), replace(one, reads=reads, gives=gives, verdict="source")
+
+
+def _paired(found: Difference, one: Aligned) -> bool:
+    """Whether everything that both sides' operation reads and gives has a counterpart."""
+    if one.groups is not None:
+        return False
+    ours, theirs = found.left.operations[one.left or 0], found.right.operations[one.right or 0]
+    return len(one.reads) == len(ours.reads) == len(theirs.reads)
+
+
+def _bytes(found: Difference, every: Sequence[Aligned]) -> list[int]:
+    """Bytes that each operation adds to what is held: the right side's operands, and what must
+    agree with the left's values. What one gives is read by the next, and is held once."""
+    met, operands = set[int](), set[int]()
+    sizes = []
+    for one in every:
+        held = 0
+        for pair in (*one.reads, *one.gives):
+            value = found.right.values[pair.right]
+            held += itemsize(value) * pair.compared * (id(pair) not in met)
+            met.add(id(pair))
+        for pair in one.reads:
+            value = found.right.values[pair.right]
+            size = itemsize(value) * int(np.prod(value.shape, dtype=int))
+            held += size * (pair.right not in operands)
+            operands.add(pair.right)
+        sizes.append(held)
+    return sizes
+
+
+def _own(
+    found: Difference,
+    one: Aligned,
+    again: Callable[[list[np.ndarray]], list[np.ndarray]],
+    mine: Mapping[int, np.ndarray | None],
+    other: Mapping[int, np.ndarray],
+) -> int | None:
+    """Outputs that differ where the inputs are made to agree; None where it can't be run.
+
+    ``mine``: what must agree of the left's values, by the pairs' ids; ``other``: the right's.
+    """
+    try:
+        outputs = again([_healed(pair, mine[id(pair)], other[pair.right]) for pair in one.reads])
+    except Exception:  # left out of a recording, or whatever a library raises at other operands
+        return None
+    if len(outputs) < len(one.gives):
+        return None
+    count = 0
+    for pair, output in zip(one.gives, outputs, strict=False):
+        dtype = found.left.values[pair.left].dtype
+        if not pair.compared or "float" not in dtype:
+            continue
+        ours = mine[id(pair)]
+        if ours is None:
+            return None
+        count += int(ulp.apart(ours, pair.selection.taken(output, 1), dtype).sum())
+    return count
+
+
+def _healed(pair: Pair, mine: np.ndarray | None, other: np.ndarray) -> np.ndarray:
+    """The right side's operand with the left's bits, ``mine``, wherever both must agree."""
+    if pair.selection.empty or pair.equal:
+        return other
+    if mine is None:
+        raise LookupError(pair.left)
+    return pair.selection.put(other, mine, 1)

@@ -19,11 +19,11 @@ import numpy as np
 from probe import backends, target
 from probe.errors import InputError, Nondeterministic, ProbeError, TargetError
 from probe.launch import Arrays, Session
+from probe.recording.alone import computed
 from probe.recording.contract import Event
 from probe.recording.folder import MOST, Stored, write
 from probe.recording.recording import Live
 from probe.recording.subject import is_function, library_of, opened, runs
-from probe.recording.written import computed
 from probe.runtimes.runtime import Missing
 from probe.target import Target
 from probe.worker import child

@@ -282,9 +282,9 @@ class Live:
             plain = Live(recorder).recording
         except Exception:  # what runs compiled alone: the operation stays unknown
             return
-        inlined = import_module("probe.recording.inlined")
+        composed = import_module("probe.recording.composed")
         for one in some:
-            one.meaning = inlined.meaning(one, found, plain)
+            one.meaning = composed.meaning(one, found, plain)
 
     def _rerun(
         self,

@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe.errors import InputError
-from probe.recording import general, meaning
-from probe.recording.general import Holds
-from probe.recording.meaning import Meaning, Moves, Step, Steps, Unknown
+from probe.recording import meaning
+from probe.recording.meaning import Holds, Meaning, Moves, Step, Steps, Unknown
 
 
 class Files(Protocol):
@@ -41,8 +40,7 @@ Shapes = Sequence[tuple[int, ...]]
 KIND = re.compile(r"[<>|][biuf][1248]")
 VOCABULARY: dict[str, type[Meaning]] = {
     name: each
-    for module in (meaning, general)
-    for name, each in vars(module).items()
+    for name, each in vars(meaning).items()
     if isinstance(each, type) and issubclass(each, Meaning) and each not in (Meaning, meaning.Exact)
 }
 """Meanings that a folder has by name."""

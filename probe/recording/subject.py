@@ -55,6 +55,13 @@ def is_function(text: object) -> bool:
     return isinstance(text, str) and bool(_FUNCTION.fullmatch(text)) and not Path(text).exists()
 
 
+def name_of(model: Any) -> str:
+    """Returns what a model is called: its file, ``module:function``, or its class."""
+    if is_function(model):
+        return str(model)
+    return Path(model).name if isinstance(model, str | Path) else type(model).__name__
+
+
 def opened(
     model: Any,
     trust: bool = False,

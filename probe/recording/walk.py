@@ -18,8 +18,8 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
-from probe.progress import span
-from probe.recording import own
+from probe.progress import Say, silent, span
+from probe.recording import alone
 from probe.recording.contract import INPUT, WEIGHT, Recorder
 from probe.recording.difference import (
     Aligned,
@@ -91,7 +91,7 @@ def walk(
     left: Recorder,
     right: Recorder,
     explain: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Say = silent,
     seconds: float = SECONDS,
 ) -> Walk:
     """Watches two runs and compares them.
@@ -200,7 +200,7 @@ def compared(
     left: Side,
     right: Side,
     explain: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Say = silent,
     seconds: float = SECONDS,
     notes: Sequence[str] = (),
 ) -> Walk:
@@ -215,7 +215,7 @@ def compared(
     _suspect(found)
     if explain:
         tell("looking for differences behind the first")
-        own.find(found.difference, left, right, seconds / 2)
+        alone.find(found.difference, left, right, seconds / 2)
     _set_aside(found)
     if explain:
         _explain(found, tell, seconds)
@@ -328,7 +328,7 @@ def _explain(found: Walk, tell: Callable[[str], None], seconds: float) -> None:
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
         right, source = found.right, one
         if one.own:
-            right, source = own.alone(one, found.left, found.right)
+            right, source = alone.as_source(one, found.left, found.right)
         found.causes[number] = explaining(found.left, right, source, known=known)
         one.cause = found.causes[number].kind
         done += 1

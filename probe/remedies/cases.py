@@ -15,13 +15,13 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from probe import campaign, floats, ulp
-from probe.campaign import Tell, silent
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.invariant import LIBRARIES
 from probe.launch import AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
 from probe.network.running import Changed
+from probe.progress import Tell, silent
 from probe.remedies import invariants
 from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy, candidates, unavailable
 from probe.target import Target

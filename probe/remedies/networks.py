@@ -3,13 +3,19 @@
 A remedy is exact where, at the least padded length that has all activations that read content,
 every layer adds each of them as in the full run (:mod:`probe.network.safe`), with the remedy on
 both sides. ``pad`` is the default at the lengths for which that holds: a little longer.
-``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.layerwise`).
+``layerwise`` is the default with every layer padded by itself (:mod:`probe.network.between`).
 What is found exact is run on operands as well.
+
+Of a model of any graph (``judged``) ``default`` pads each content to the least size that has its
+outputs, ``pad`` to the least that changes no bit, ``fixed`` always to the fixed size, which is the
+same call for every content. ``invariant`` runs the least size in the invariant mode: see
+``invariants``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -17,15 +23,17 @@ from typing import Any
 import numpy as np
 
 from probe import floats, ulp
-from probe.campaign import Tell
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession
+from probe.network.between import Layerwise
 from probe.network.chain import Network
 from probe.network.comparison import as_float64
-from probe.network.layerwise import Layerwise
+from probe.network.graph import Graph, Serves, Sized
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
+from probe.progress import Tell
 from probe.remedies.cases import Sessions, Timers, Work, few
+from probe.remedies.invariants import DOC, NAME, Invariant, call
 from probe.remedies.remedy import CHUNKS, Found, Measured, Remedy
 from probe.target import Target
 
@@ -225,3 +233,113 @@ def exact_output(network: Network, x: np.ndarray) -> np.ndarray:
     """Returns the network's outputs for ``x`` with float64 weights, sums and activations."""
     with InlineSession(Target.parse("reference")) as session:
         return Runner(session, as_float64(network)).output(floats.widen(x, network.dtype))
+
+
+TURNS = 7
+"""Runs of each way, in turns, whose median is told."""
+
+DOCS = {
+    "default": "inputs padded to the least size that has all outputs",
+    "pad": "inputs padded to the least size that changes no bit",
+    "fixed": "inputs always padded to the full size",
+}
+
+
+def judged(
+    graph: Graph, sizes: Sequence[Sized], at: int, invariant: Invariant | None = None
+) -> list[dict[str, Any]]:
+    """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
+
+    Each has ``name``, ``doc``, ``verdict`` (``exact``, ``differs``, ``not known``), ``certified``,
+    ``refusal`` (what is in the way, or differs), ``sizes``, ``of_fixed``: its time over that of
+    the fixed size, ``ratio``: over that of the least size; both None where it can't run. ``keeps``:
+    whether the fixed size has the unchanged model's bits.
+    """
+    ways: dict[str, tuple[list[int], list[Serves]]] = {
+        "default": ([one.least for one in sizes], [one.at_least for one in sizes]),
+        "pad": ([one.safe for one in sizes], [one.at_safe for one in sizes]),
+        "fixed": ([graph.fixed] * len(sizes), []),
+    }
+    place = [one.content for one in sizes].index(at)
+    calls: dict[Any, Callable[[], Any]] = {
+        size: graph.call(at, size) for size in dict.fromkeys(p[place] for p, _ in ways.values())
+    }
+    least = sizes[place].least
+    if invariant is not None and invariant.report is not None:
+        calls[NAME] = call(invariant, graph, at, least)
+    took = _timed(calls)
+    found = [_way(name, *way) for name, way in ways.items()]
+    if invariant is not None:
+        found.append(_of_mode(invariant, sizes))
+    for one in found:
+        mine = took.get(NAME if one["name"] == NAME else one["sizes"][place])
+        one["of_fixed"] = None if mine is None else mine / took[graph.fixed]
+        one["ratio"] = None if mine is None else mine / took[least]
+    return found
+
+
+def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
+    """A way of padding, by what is known of its sizes."""
+    doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
+    words = {_verdict(one) for one in told}
+    return {
+        "name": name,
+        "doc": DOCS[name],
+        "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
+        "certified": all(one.certified for one in told),
+        "refusal": doubts[0] if doubts else None,
+        "sizes": padded,
+        "keeps": True,
+    }
+
+
+def _of_mode(found: Invariant, sizes: Sequence[Sized]) -> dict[str, Any]:
+    """The invariant mode as a way."""
+    why = found.refusal
+    if found.differing:
+        why = f"{found.differing:,} kept outputs have different bits"
+    return {
+        "name": NAME,
+        "doc": DOC,
+        "verdict": found.verdict,
+        "certified": found.certified,
+        "refusal": why or None,
+        "sizes": [one.least for one in sizes],
+        "keeps": found.keeps,
+    }
+
+
+def recommended(ways: Sequence[dict[str, Any]]) -> str:
+    """Returns the cheapest way that is exact.
+
+    Of two paddings that with the smaller sizes, of equal ones the simpler; the invariant mode where
+    it took less time than that.
+    """
+    exact = [one for one in ways if one["verdict"] == "exact"]
+    padded = [one for one in exact if one["name"] != NAME]
+    best: dict[str, Any] = min(padded, key=lambda one: (sum(one["sizes"]), ways.index(one)))
+    for one in exact:
+        if one["name"] == NAME and best["name"] != "default" and one["of_fixed"] < best["of_fixed"]:
+            best = one
+    return str(best["name"])
+
+
+def _verdict(one: Serves) -> str:
+    if one.lacking:  # no shorter size has the outputs, so it is the fixed one
+        return "exact"
+    if not one.serves:
+        return "differs" if one.by_order == "differs" else "not known"
+    return "exact" if one.by_order == "same" else "not known"
+
+
+def _timed(calls: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Medians of seconds by name, run in turns."""
+    took: dict[Any, list[float]] = {name: [] for name in calls}
+    for run in calls.values():
+        run()  # the first one may compile
+    for _ in range(TURNS):
+        for name, run in calls.items():
+            begun = time.perf_counter()
+            run()
+            took[name].append(time.perf_counter() - begun)
+    return {name: float(np.median(times)) for name, times in took.items()}

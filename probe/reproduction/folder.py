@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Nondeterministic, ProbeError
 from probe.explain.evidence import Evidence, example, without_zeros
 from probe.launch import library_variables
+from probe.printing import plain
+from probe.progress import Say, silent
 from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.content import Elsewhere, Reproduction, facts_of
 from probe.reproduction.failing import (
@@ -36,8 +36,6 @@ FORMAT = 1
 WRITTEN = 4
 """Summands up to which a report shows those that are 0 too."""
 
-Tell = Callable[[str], None]
-
 
 def reproduce(
     finding: Finding,
@@ -46,7 +44,7 @@ def reproduce(
     *,
     also: Sequence[Target] = (),
     avoid: bool = True,
-    tell: Tell | None = None,
+    tell: Say | None = None,
     **options: Any,
 ) -> Reproduction:
     """Shrinks a finding, explains it, writes its script, and proves the script.
@@ -60,15 +58,11 @@ def reproduce(
         if avoid and left == (right or left) and "reach" not in made.explanation.causes:
             made.avoids = by_values(failed, made.finding)
     if avoid and left == (right or left):
-        made.avoids += by_switches(made.finding, finding, left, tell or _silent)
-    made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or _silent)]
-    (tell or _silent)("writing its shortest script")
+        made.avoids += by_switches(made.finding, finding, left, tell or silent)
+    made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or silent)]
+    (tell or silent)("writing its shortest script")
     made.short = shortest(made.finding, made.targets, made.versions, made.evidence)
     return made
-
-
-def _silent(text: str) -> None:
-    """Drops progress: the default where no callback is given."""
 
 
 def proved(
@@ -81,7 +75,7 @@ def proved(
     most: int = BUDGET,
     times: int = 3,
     elsewhere: Sequence[Elsewhere] = (),
-    tell: Tell | None = None,
+    tell: Say | None = None,
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
 
@@ -90,7 +84,7 @@ def proved(
     must say the same. InputError: both sides agree, or no script is written for it.
     Nondeterministic. NotReproduced: the script does not say what was measured.
     """
-    tell = tell or _silent
+    tell = tell or silent
     tell("shrinking")
     shrunk = None
     kept = Kept(failed, finding, any_cause)
@@ -211,7 +205,7 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
     return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
 
 
-def _asked(finding: Finding, targets: Sequence[Target], tell: Tell) -> list[Elsewhere]:
+def _asked(finding: Finding, targets: Sequence[Target], tell: Say) -> list[Elsewhere]:
     """Returns whether the smallest case differs on other targets too."""
     found = []
     for target in targets:
@@ -275,7 +269,7 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
         made.files.append("emulated.py")
     told = report.report(made, chosen)
     emulate.write(told, out / "report.md")
-    text = json.dumps(about(made), indent=2, default=_plain) + "\n"
+    text = json.dumps(about(made), indent=2, default=plain) + "\n"
     emulate.write(text, out / "machine.json")
     texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
     texts |= {"emulated.py": made.emulated} if made.emulated else {}
@@ -300,9 +294,3 @@ def about(made: Reproduction) -> dict[str, Any]:
         "bits": made.ran.bits,
         "machine": made.facts,
     }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -23,10 +23,9 @@ from probe.network.chain import Layer
 from probe.network.comparison import Comparer, PaddedComparison
 from probe.network.geometry import Shared
 from probe.network.running import Axes, content
-from probe.reproduction import folder, layout, program, proof
-from probe.reproduction import lines as written
+from probe.reproduction import code, folder, program, proof
+from probe.reproduction.code import Library
 from probe.reproduction.content import Reproduction, facts_of
-from probe.reproduction.lines import Library
 from probe.target import Target
 
 
@@ -204,10 +203,10 @@ def _program(finding: Padded, target: Target, version: str, blocks: Blocks) -> s
     calls = [work.side(length) for length in (finding.at, finding.against)]
     used = work.whole
     axes, dtype = finding.axes, finding.case.dtype
-    operands = layout.assignments("content", layout.exact(axes.activations(finding.x), dtype))
+    operands = code.assignments("content", code.exact(axes.activations(finding.x), dtype))
     for number, layer in enumerate(axes.layers):
         for name, array in layer.arrays.items():
-            operands += layout.assignments(f"{name}_{number}", layout.exact(array, dtype))
+            operands += code.assignments(f"{name}_{number}", code.exact(array, dtype))
     one, two = (_shape(axes, length) for length in (finding.at, finding.against))
     return program.rendered(
         title=f"{used.name} {version}: a network gives different bits with other padding.",
@@ -265,7 +264,7 @@ class _Layers:
 
     def _layer(self, number: int, layer: Layer, sizes: tuple[int, ...], word: str) -> list[str]:
         """Returns lines that replace x by what comes out of a layer."""
-        if layer.op == "activation" and layer.activation not in written.EXACT:
+        if layer.op == "activation" and layer.activation not in code.EXACT:
             return [f"x = {self._activation(number, layer, sizes, word)}(x)"]
         if layer.op == "normalisation" and (lines := self._normalisation(number, sizes, word)):
             return lines
@@ -279,7 +278,7 @@ class _Layers:
         ]
         own = layer.operands(self.dtype)
         x = np.zeros(case.input_shape(), self.finding.x.dtype)
-        found = written.of_case(
+        found = code.of_case(
             self.target, self.version, case, (x, own["w"].reshape(case.weight_shape), own.get("b"))
         )
         self.libraries.append(found)
@@ -295,10 +294,10 @@ class _Layers:
         """Returns lines that replace x by the library's own scaling; none where NumPy's will do."""
         layer = self.finding.axes.layers[number]
         shape, operands = (1, *sizes, layer.in_channels), layer.operands(self.finding.network.dtype)
-        lines = written.normalisation(self.target, self.version, shape, operands, self.dtype)
+        lines = code.normalisation(self.target, self.version, shape, operands, self.dtype)
         if not lines:
             return []
-        self.standard |= set(written.standard(lines))
+        self.standard |= set(code.standard(lines))
         about = "Scale and shift, as the library has them."
         name = self._add("normalisation", f"_{number}{word}", "x, scale, shift", about, list(lines))
         return [f"x = {name}(x, scale_{number}, shift_{number})"]
@@ -307,14 +306,14 @@ class _Layers:
         """Returns the name of a function that is the library's own."""
         alpha, shape = layer.parameters.get("alpha", 1.0), (1, *sizes, layer.in_channels)
         given = self.target, self.version, layer.activation, alpha, shape, self.dtype
-        lines = written.activation(*given)
-        self.standard |= set(written.standard(lines))
+        lines = code.activation(*given)
+        self.standard |= set(code.standard(lines))
         about = f"{layer.activation}, as the library has it."
         return self._add(layer.activation, f"_{number}{word}", "x", about, list(lines))
 
     def _add(self, name: str, word: str, parameters: str, about: str, lines: list[str]) -> str:
         """Returns the name of a function with these lines: an earlier one's, or a new one's."""
-        body = tuple(layout.block(lines))
+        body = tuple(code.block(lines))
         for one in self.functions:
             if one.lines == body and one.about == about and one.parameters == parameters:
                 return one.name
@@ -328,7 +327,7 @@ def _padding(finding: Padded) -> program.Function:
     around[along] = f"(0, length - x.shape[{along}])"
     pairs = f"[{', '.join(around)}]"
     line = f'return np.pad(x, {pairs}, "constant", constant_values={finding.value})'
-    body = tuple(layout.block([line]))
+    body = tuple(code.block([line]))
     return program.Function("padded", "x, length", "Content with padding behind it.", body)
 
 

@@ -16,8 +16,8 @@ from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.launch import library_variables
-from probe.reproduction import layout
-from probe.reproduction.lines import Library, of_case
+from probe.reproduction import code
+from probe.reproduction.code import Library, of_case
 from probe.runtimes.packages import recipe
 from probe.target import Target
 
@@ -52,7 +52,7 @@ def environment() -> Environment:
 def quoted(words: Mapping[str, str], name: str) -> str:
     """Returns one entry of a dict of dicts, as Python's formatters write it."""
     inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
-    return "\n".join(layout.wrapped(f'"{name}": {{{inner}}},', 4))
+    return "\n".join(code.wrapped(f'"{name}": {{{inner}}},', 4))
 
 
 def program(
@@ -105,7 +105,7 @@ def rendered(
     """
     isolated = targets[0] != targets[1]
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
-    used = [name for name in layout.READERS if f" = {name}(" in "\n".join(operands)]
+    used = [name for name in code.READERS if f" = {name}(" in "\n".join(operands)]
     variables = [library_variables(target) for target in targets]
     text = (
         environment()
@@ -129,16 +129,16 @@ def rendered(
             left=left,
             right=right,
             versions=[one.version for one in libraries],
-            own_imports=[layout.block(_version_imports(one)) for one in libraries],
+            own_imports=[code.block(_version_imports(one)) for one in libraries],
             library=libraries[0].name,
             said=said,
-            dtype=layout.numpy_dtype(dtype),
+            dtype=code.numpy_dtype(dtype),
             size=size,
             width=4 if dtype == "bfloat16" else size // 8,
             narrow=dtype == "bfloat16",
         )
     )
-    return layout.spaced(text)
+    return code.spaced(text)
 
 
 def wrapped(*texts: str) -> list[str]:
@@ -152,7 +152,7 @@ def said_of(finding: Any) -> list[str]:
 
 
 def _imports(lines: Sequence[str]) -> list[str]:
-    return layout.imports(["import numpy as np", *lines])
+    return code.imports(["import numpy as np", *lines])
 
 
 def _version_imports(library: Library) -> list[str]:
@@ -306,9 +306,9 @@ class _Work:
         )
         lines = found.body
         if self.isolated:
-            for before in (found.setup, layout.imports(found.imports)):
+            for before in (found.setup, code.imports(found.imports)):
                 lines = (*before, *[""] * bool(before), *lines)
-        made = Function("", parameters, "The outputs, channels last.", tuple(layout.block(lines)))
+        made = Function("", parameters, "The outputs, channels last.", tuple(code.block(lines)))
         for one in self.functions:
             if replace(one, name="") == made:
                 return one.name
@@ -325,14 +325,14 @@ def _operands(finding: Finding) -> list[str]:
     if finding.b is not None:
         found["b"] = finding.b
     dtype = finding.case.dtype
-    written = {name: layout.exact(array, dtype) for name, array in found.items()}
-    return [line for name, array in written.items() for line in layout.assignments(name, array)]
+    written = {name: code.exact(array, dtype) for name, array in found.items()}
+    return [line for name, array in written.items() for line in code.assignments(name, array)]
 
 
 def _readers(used: list[str], dtype: str) -> list[str]:
     little = {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
-    kind = layout.numpy_dtype(dtype)
-    return [layout.READERS[name].format(dtype=kind, little=little).strip() for name in used]
+    kind = code.numpy_dtype(dtype)
+    return [code.READERS[name].format(dtype=kind, little=little).strip() for name in used]
 
 
 def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
@@ -363,4 +363,4 @@ def _standard(
     found |= {"os"} if variables else set()
     found |= {"base64", "zlib"} if "unpacked" in used else set()
     found |= {name for one in libraries for name in one.standard}
-    return layout.imports(one if one.startswith("from") else f"import {one}" for one in found)
+    return code.imports(one if one.startswith("from") else f"import {one}" for one in found)

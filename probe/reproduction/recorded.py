@@ -21,13 +21,14 @@ import numpy as np
 from probe import floats, machine, ulp
 from probe.errors import InputError, NotReproduced
 from probe.explain.evidence import example
+from probe.printing import plain
 from probe.recording.alone import Alone
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
 from probe.recording.folder import Stored
 from probe.recording.recording import Side
 from probe.recording.source import Cause, explain
-from probe.reproduction import because, emulate, proof
+from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh
 
@@ -207,7 +208,7 @@ def _finish(
     made.files += ["report.md", "machine.json"]
     report = _report(made, sides, aligned, cause, drawn)
     (work / "report.md").write_text(report, encoding="utf-8")
-    about = json.dumps(_machine(made, sides, aligned, cause), indent=2, default=_plain)
+    about = json.dumps(_machine(made, sides, aligned, cause), indent=2, default=plain)
     (work / "machine.json").write_text(about + "\n", encoding="utf-8")
 
 
@@ -286,7 +287,7 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
     )
     if cause.comparison is not None and cause.replayed:
         evidence = example(cause.comparison)
-        found += ["", because.told(cause.comparison, evidence, drawn)]
+        found += ["", content.told(cause.comparison, evidence, drawn)]
     return found
 
 
@@ -312,9 +313,3 @@ def _machine(
         "machine": {name: facts[name] for name in names}
         | {"python": platform.python_version(), "numpy": np.__version__},
     }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -21,7 +21,7 @@ from probe.launch import library_variables
 from probe.recording.alone import Alone
 from probe.recording.contract import Event
 from probe.recording.difference import Aligned
-from probe.reproduction import layout, program
+from probe.reproduction import code, program
 from probe.reproduction.program import Function
 from probe.target import Target
 
@@ -128,10 +128,10 @@ def script(
         .render(
             title=title(sides, aligned),
             about=_about(sides, aligned),
-            standard=layout.imports(standard),
+            standard=code.imports(standard),
             variables=variables,
             apart=apart,
-            imports=layout.imports(["import numpy as np", *sorted(imports)]),
+            imports=code.imports(["import numpy as np", *sorted(imports)]),
             stored=OPERANDS if stored else "",
             readers=[READER] if " = numbers(" in text else [],
             operands=written,
@@ -146,7 +146,7 @@ def script(
         )
     )
     ast.parse(rendered)
-    return layout.spaced(rendered)
+    return code.spaced(rendered)
 
 
 READER = '''def numbers(text, dtype, *shape):
@@ -164,7 +164,7 @@ def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
         if array.dtype.kind == "c":
             return None
         if array.dtype.kind == "f":
-            text = " ".join(map(layout.hexadecimal, map(float, array.reshape(-1).tolist())))
+            text = " ".join(map(code.hexadecimal, map(float, array.reshape(-1).tolist())))
             shape = "".join(f", {size}" for size in array.shape)
             line = f'{name} = numbers("{text}", "{array.dtype.name}"{shape})'
         else:
@@ -176,8 +176,8 @@ def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
 
 def _broken(line: str) -> list[str]:
     """A line that holds a long text, broken into several."""
-    if len(line) <= layout.WIDTH or '"' not in line:
-        return layout.wrapped(line)
+    if len(line) <= code.WIDTH or '"' not in line:
+        return code.wrapped(line)
     head, text, tail = line.split('"', 2)
     words, rows, row = text.split(" "), [], ""
     for word in words:
@@ -214,7 +214,7 @@ def _functions(
             lines.append(f"{name} = {_given(name, dtype, ways)}")
         lines = [line for line in lines if line.partition(" = ")[0] != line.partition(" = ")[2]]
         lines += [*event.lines(numbers, "y"), *_result(one, ways)]
-        body = tuple(layout.block(lines))
+        body = tuple(code.block(lines))
         about = f"{shown(one.operation.op)}, as it was recorded."
         made = Function("", ", ".join(numbers), about, body)
         known = [one for one in functions if replace(one, name="") == made]

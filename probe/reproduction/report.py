@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from probe import floats
 from probe.errors import InputError, one_of
-from probe.reproduction import because, program
+from probe.reproduction import content, program
 from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import Effect, Kernels
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
@@ -75,7 +75,7 @@ def _filled(made: Reproduction, form: str) -> dict[str, str]:
         "script_and_output": both,
         "description_with_script": f"{both}\n\n{described}",
         "actual_and_cause": "\n\n".join(
-            t for t in (_finding(made), because.cause(made), because.kernels(made)) if t
+            t for t in (_finding(made), content.cause(made), content.kernels(made)) if t
         ),
         "expected": f"{question(made)} {_expected(made)}".rstrip(),
         "version": _version(made),
@@ -100,8 +100,8 @@ def _described(made: Reproduction, form: str) -> str:
         ("Question", question(made)),
         ("The finding it came from", _finding(made)),
         ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
-        ("Why", because.cause(made)),
-        ("Kernels", because.kernels(made)),
+        ("Why", content.cause(made)),
+        ("Kernels", content.kernels(made)),
         ("Elsewhere", _elsewhere(made)),
         ("What the documentation says", _promise(made, form)),
         ("Attached", _attached(made)),

@@ -21,8 +21,8 @@ from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.explain.evidence import Evidence, value_of
-from probe.reproduction import layout, proof
-from probe.reproduction.lines import Library, of_case
+from probe.reproduction import code, proof
+from probe.reproduction.code import Library, of_case
 from probe.target import Target
 
 LITERAL = 40
@@ -319,13 +319,13 @@ def _general(
             continue
         wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
         whole = max(wide, key=np.size)
-        lines += _array(name, whole, layout.numpy_dtype(dtype), "np.array")[0]
+        lines += _array(name, whole, code.numpy_dtype(dtype), "np.array")[0]
         for call, part in zip(calls, wide, strict=True):
             cut = _cut(name, part, whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
     one = libraries[0]
     names = [name for name in "xwb" if any(line.startswith(f"{name} = ") for line in lines)]
-    body = layout.block(one.body)
+    body = code.block(one.body)
     printed = [
         f"f({', '.join(call)})[{', '.join(map(str, place))}]"
         for call, place in zip(calls, places, strict=True)

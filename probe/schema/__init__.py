@@ -5,8 +5,7 @@ The store, ``results/README.md`` and the notebooks are derived from or checked a
 what was made of them, and all in one format. Importing it costs nothing.
 """
 
-from probe.schema.measurements import NULL_INT, TYPES, Column
-from probe.schema.tables import (
+from probe.schema.format import (
     ABOUT,
     HISTORY,
     RUN_IDENTITY,
@@ -19,6 +18,7 @@ from probe.schema.tables import (
     readme,
     run_id,
 )
+from probe.schema.measurements import NULL_INT, TYPES, Column
 
 __all__ = ["ABOUT", "HISTORY", "NULL_INT", "RUN_IDENTITY", "TABLES", "TYPES", "VERSION"]
 __all__ += ["Column", "arrow_schema", "described", "keys", "names", "readme", "run_id"]

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probe import machine, schema, window
-from probe.campaign import Campaign, Part, Row, Stopped, Tell, case_row, run_row
+from probe.campaign import Campaign, Part, Row, Stopped, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
+from probe.progress import Tell
 from probe.store import Store, parquet
 from probe.store.manifest import Recalled
 from probe.sweep.plan import (

@@ -18,7 +18,7 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import to_bits
 from probe.launch import AnySession, open_session
-from probe.progress import VOICE
+from probe.progress import VOICE, Say, silent
 from probe.runtimes import environments
 from probe.runtimes.environments import number
 from probe.runtimes.packages import RELEASED
@@ -29,8 +29,6 @@ from probe.thresholds import by_order
 
 WHAT = ("bits", "order", "stability")
 ASSUMPTION = "only one change happened between the two releases"
-
-Tell = Callable[[str], None]
 
 
 @dataclass
@@ -144,7 +142,7 @@ class Question:
     what: str
     store: Store | None = None
     keep: bool = True
-    tell: Tell = field(default=lambda text: None)
+    tell: Say = field(default=silent)
     about: int = 0
     asked: int = 0
 
@@ -237,7 +235,7 @@ def bisect(
     store: Store | None = None,
     releases: Sequence[str] = (),
     keep: bool = True,
-    tell: Tell = lambda text: None,
+    tell: Say = silent,
 ) -> Found:
     """The first release after ``left`` that shows something else than it; see :class:`Question`.
 

@@ -1,10 +1,15 @@
-"""Operands that repeat along the length, so that calls of any length hold few distinct windows.
+"""Makes operands that repeat along the length or the batch, so that calls hold few windows.
 
 What a summation gives on the distinct windows is what it gives at every length, apart from the
 windows that meet padding. The operands are of the kind ``cancel``: others give different bits.
 Windows that meet padding have sets of their own, made for the leaves that they read: half a pair
 that cancels shows nothing. ``wide`` sets are made for accumulators of more digits than the dtype
 has, which lose nothing of the others.
+
+Along the batch (``Repeated``) the same *sample* stands at every place: a row of a dense layer. In
+each the values differ by channel alone, so that all windows that read the same leaves are one
+window. What a summation gives on it is what every output must give that adds so, in a batch of any
+size and wherever its sample stands.
 """
 
 from __future__ import annotations
@@ -155,6 +160,43 @@ class Periodic:
         """A summation's outputs on any windows, container (windows, filters), set by set."""
         for weights in sets:
             yield _replayed(self.case, summation, columns, weights)
+
+
+class Repeated(Periodic):
+    """The same sample at every place of a batch, and summations replayed on its windows."""
+
+    def _block(self) -> np.ndarray:
+        """One sample, (1, *spatial, in_channels): container."""
+        length = self.case.length or self.case.shortest_length
+        found = operands.generate(self._drawn(length, 0).with_(batch=1))[0]
+        first = found[(slice(1), *(slice(1) for _ in range(self.case.spatial_rank)))]
+        return np.broadcast_to(first, found.shape) if self.case.spatial_rank else found
+
+    def _windows(self) -> Columns:
+        """Of each group the one window that meets no padding: (leaves, 1)."""
+        case = self.case
+        values = self.block.reshape(-1, case.in_channels)[0].reshape(case.groups, -1)
+        return [np.tile(each, case.summands // len(each))[:, None] for each in values]
+
+    def input(self, size: int) -> np.ndarray:
+        """The input of ``size`` samples, container."""
+        return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
+
+    def ones(self, size: int) -> np.ndarray:
+        """As of ``Periodic``."""
+        shape = self.case.input_shape(batch=size)
+        found: np.ndarray = floats.round_to(np.ones(shape), self.case.dtype)
+        return found
+
+    def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
+        """What a summation gives on the window that reads these leaves: container (1, filters)."""
+        if (summation, read) not in self.tables:
+            columns = [np.zeros_like(each) for each in self.windows]
+            for column, each in zip(columns, self.windows, strict=True):
+                column[list(read)] = each[list(read)]
+            found = list(self.replayed(summation, columns, self.sets_for(read)))
+            self.tables[summation, read] = found
+        return self.tables[summation, read]
 
 
 def _replayed(case: Case, summation: Summation, columns: Columns, weights: Weights) -> np.ndarray:

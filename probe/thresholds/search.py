@@ -18,18 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from probe import backends
+from probe import backends, window
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession
-from probe.thresholds import samples
-from probe.thresholds.recognition import ALL, BUDGET, Pattern, Recogniser
+from probe.thresholds.periodic import Repeated
+from probe.thresholds.recognition import (
+    ALL,
+    BUDGET,
+    NOTHING,
+    Alike,
+    Call,
+    Pattern,
+    Recogniser,
+    some,
+)
 from probe.thresholds.switches import PLURAL, Switch, Thresholds
 from probe.window import axis_of
 
 MEMORY = 6 << 30
 """Bytes that input and output may take in both processes together."""
 
+ENDS = 16  # samples at either end, in the middle and scattered, where a call has more outputs
 SCANNED = 64  # short lengths that are all run
 CHECKS = 2  # random lengths in every interval of the grid
 LONGEST_PERIOD = 16  # of tails
@@ -127,8 +137,8 @@ class _Search:
         self.session, self.vary, self.progress = session, vary, progress
         self.begun, self.limit = time.monotonic(), seconds
         if vary == "batch":
-            self.case = samples.check(case).with_(batch=1)
-            self.known: Recogniser = samples.OfSamples(session, self.case)
+            self.case = _checked(case).with_(batch=1)
+            self.known: Recogniser = OfSamples(session, self.case)
         else:
             self.case = case.with_(length=None)
             self.known = Recogniser(session, self.case)
@@ -331,3 +341,62 @@ def _period(signs: list[Any]) -> int | None:
         if all(one == two for one, two in zip(half, half[period:], strict=False)):
             return period
     return None
+
+
+class OfSamples(Recogniser):
+    """A recogniser whose sizes are those of the batch; the case's length is set.
+
+    A kind is how one sample adds: the summation of each of its outputs, flat in C order.
+    """
+
+    ends = ENDS
+
+    def _operands(self) -> Repeated:
+        return Repeated(self.case)
+
+    def _call(self, size: int) -> Call:
+        return _Batch(self, self.case.with_(batch=size), size)
+
+
+class _Batch(Call):
+    """One batch."""
+
+    def _classify(self) -> None:
+        """Rows by the leaves that they read: at one place of a sample always the same."""
+        classes, leaves = window.read_classes(self.case)
+        ranked = sorted(range(len(leaves)), key=lambda number: len(leaves[number]))
+        place = np.argsort(ranked)  # the last one reads something: its call is repeated
+        self.kind_of = place[classes[self.rows % self.geometry.positions]]
+        self.classes, none = [], np.zeros(0, int)
+        for number, read in enumerate(leaves[one] for one in ranked):
+            rows = np.flatnonzero(self.kind_of == number)
+            one = Alike(tuple(read.tolist()), rows, rows, none, np.zeros(len(rows), int))
+            self.classes.append(one)
+            if not len(read):
+                self.index[rows] = NOTHING
+        sizes = np.array([len(one.read) for one in self.classes])
+        self.full = (sizes == self.case.summands)[self.kind_of]
+
+    def _some(self) -> np.ndarray:
+        """All rows of some samples."""
+        each = self.geometry.positions
+        chosen = some(self.case.batch, ENDS) if self.case.batch > 4 * ENDS else range(self.size)
+        return (np.array(chosen)[:, None] * each + np.arange(each)).ravel()
+
+    def pattern(self) -> Pattern:
+        """What was found, by samples."""
+        index = self.index.reshape(-1, self.geometry.positions * self.filters)
+        return self._pattern(index, np.ones(len(index), bool))
+
+
+def _checked(case: Case) -> Case:
+    """The case itself. InputError: its batch can't be searched."""
+    if not case.weighted:
+        why = "its sums have no weights to ask with"
+        raise InputError("op", case.op, why, "take a product or a convolution")
+    if case.spatial_rank and case.length is None:
+        why = "where the batch is varied, the length is fixed"
+        raise InputError("length", None, why, "give --length N")
+    if not case.operation.batched:
+        raise InputError("op", case.op, "it takes one input", "take matmul or dense")
+    return case

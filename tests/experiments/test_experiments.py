@@ -13,7 +13,7 @@ import pytest
 
 from probe import load, machine
 from probe.experiments import notebook
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))

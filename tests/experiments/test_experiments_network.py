@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "padded_network.py"
 

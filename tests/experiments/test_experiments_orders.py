@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import probe
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from probe.experiments.trials import attempt, draw
 from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))

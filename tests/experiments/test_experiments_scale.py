@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 scale = import_module("scale")

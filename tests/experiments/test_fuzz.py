@@ -15,7 +15,7 @@ from probe.experiments import fuzzing, referee
 from probe.experiments.fuzzing import Drawing, Trial, tried
 from probe.launch import open_session
 from probe.store import Store
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 fuzz = import_module("fuzz")

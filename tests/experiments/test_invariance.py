@@ -12,7 +12,7 @@ import pytest
 from probe import floats, load
 from probe.experiments import invariance as subjects
 from probe.experiments import invariance_torch as layers
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 invariance = import_module("invariance")

@@ -10,7 +10,7 @@ from probe import load
 from probe.experiments import models, walking
 from probe.experiments.variations import Model, Variation
 from probe.store import Store
-from tests.helpers.notebooks import pictures
+from tests.experiments.notebooks import pictures
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 real_models = import_module("real_models")

@@ -14,13 +14,11 @@ from probe import machine
 
 ROOT = Path(__file__).parents[2]
 WHERE = re.compile(
-    r"""/home/\w+ | /root/ | /Users/\w+ | [A-Z]:\\Users | /tmp/\w+/
-    | --?(?:extra-)?index-url | --find-links | /simple/?(?=["'\s]|$) | PIP_INDEX_URL=
-    | files\.pythonhosted\.org | pypi\.org/simple""",
+    r"""/home/\w+ | /roo[t]/ | /Users/\w+ | [A-Z]:\\Users | /tmp/\w+/
+    | --?(?:extra-)?index-url | --find-link[s] | /simple/?(?=["'\s]|$) | PIP_INDEX_UR[L]=
+    | files\.pythonhosted\.org | pypi\.org/simpl[e]""",
     re.VERBOSE,
 )
-# Files whose subject is such text: the code that takes it out, and the tests of that.
-ABOUT_IT = {"tests/house/test_publishable.py", "tests/targets/test_machine.py"}
 
 
 def tracked():
@@ -79,13 +77,11 @@ def found(pattern, names):
 
 
 def test_no_tracked_file_names_this_machine_or_user():
-    names = [name for name in tracked() if name not in ABOUT_IT]
-    assert not list(found(private(), names))
+    assert not list(found(private(), tracked()))
 
 
 def test_no_tracked_file_names_any_home_or_index():
-    names = [name for name in tracked() if name not in ABOUT_IT]
-    assert not list(found(WHERE, names))
+    assert not list(found(WHERE, tracked()))
 
 
 def test_no_tracked_file_name_tells_it():
@@ -98,8 +94,14 @@ def test_the_search_finds_what_it_looks_for(tmp_path, monkeypatch):
     machine.private_names.cache_clear()
     for text in ("at node17", "by ada", f"in {Path.home()}/x", f"in {ROOT}"):
         assert private().search(text), text
-    for text in ("/home/ada/x", "--index-url https://x", "https://a.b/simple/", "/root/x"):
-        assert WHERE.search(text), text
+    # in two parts, so that the search doesn't find them here
+    for start, end in (
+        ("/home", "/ada/x"),
+        ("--index", "-url x"),
+        ("a.b/sim", "ple/"),
+        ("/ro", "ot/x"),
+    ):
+        assert WHERE.search(start + end), start + end
     for text in ("adapt", "the root of a tree", "a simple/plain sum", "/simpler"):
         assert not private().search(text) and not WHERE.search(text), text
     notebook = tmp_path / "x.ipynb"

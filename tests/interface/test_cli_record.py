@@ -12,11 +12,11 @@ from probe.cli import record as commands
 from probe.cli import shell
 from probe.errors import InputError
 from probe.recording.meaning import Unknown
-from tests.helpers import causes
-from tests.helpers.recorders import Taped, apart, network, normal
+from tests.recording import causes
+from tests.recording.taped import Taped, apart, network, normal
 
 TAPES = """
-from tests.helpers.recorders import Taped, apart, network, normal
+from tests.recording.taped import Taped, apart, network, normal
 X = normal(6, 32)
 left, right = apart(X)
 part, other, noisy = network(X[:2]), network(X, seed=3), Taped(lambda tape: tape.noise(X))

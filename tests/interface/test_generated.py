@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import probe
 from probe import launch
 from probe.cli import shell
-from tests.helpers.commands import Within, kept_to, lines, text
+from tests.interface.commands import Within, kept_to, lines, text
 
 SOME = settings(
     deadline=None,

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from probe.plots import walks
 from probe.recording import walk
-from tests.helpers.recorders import Taped, apart, network, normal
+from tests.recording.taped import Taped, apart, network, normal
 
 X = normal(6, 32)
 

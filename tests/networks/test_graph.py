@@ -11,7 +11,7 @@ from probe.errors import InputError
 from probe.network.graph import Graph
 from probe.recorders.ndarray import Recorder, operation
 from probe.recording.meaning import Contracts, Each, Reduces, Scans, Unknown, Windows
-from probe.remedies import graphs
+from probe.remedies import networks
 
 FIXED, CHANNELS = 24, 3
 X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
@@ -270,10 +270,10 @@ def test_ways_of_padding_are_judged_and_timed():
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
     one = Graph(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
-    ways = {each["name"]: each for each in graphs.judged(one, [one.sized(4)], 4)}
+    ways = {each["name"]: each for each in networks.judged(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
-    assert graphs.recommended(list(ways.values())) == "pad"
+    assert networks.recommended(list(ways.values())) == "pad"
     assert ways["fixed"]["of_fixed"] == 1
 
 

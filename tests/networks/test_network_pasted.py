@@ -116,7 +116,7 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(
         made = plan.make(SafeLengths(session, network.geometry(FIXED)), CONTENTS)
     assert made.failed == []
     made.save(tmp_path)
-    program = Path(__file__).parents[1] / "helpers" / "pasted_plan.py"
+    program = Path(__file__).parents[1] / "networks" / "pasted_plan.py"
     command = [sys.executable, program, library, path, tmp_path, *map(str, CONTENTS)]
     variables = {**os.environ, **library_variables(target)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)

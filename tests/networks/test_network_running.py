@@ -13,9 +13,9 @@ from probe.errors import InputError, TargetError
 from probe.experiments.padding import Request, measure
 from probe.launch import InlineSession, Session
 from probe.network import Network, comparison, plan
+from probe.network.between import CUT, Layerwise
 from probe.network.comparison import Comparer
 from probe.network.description import from_json, nine_layers
-from probe.network.layerwise import CUT, Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.target import unavailable

@@ -9,9 +9,9 @@ from probe import Target, ulp
 from probe.errors import InputError
 from probe.launch import InlineSession, Session, open_session
 from probe.network import Network, plan
+from probe.network.between import Layerwise
 from probe.network.comparison import Comparer
 from probe.network.description import from_json
-from probe.network.layerwise import Layerwise
 from probe.network.running import Runner, content, padded
 from probe.network.safe import SafeLengths
 from probe.remedies import cases, measure_network

@@ -19,7 +19,7 @@ from probe.remedies.cases import ROUNDS, Sessions, exact_sums
 from probe.remedies.remedy import report, rows
 from probe.target import unavailable
 from probe.ulp import equal
-from tests.helpers.convolutions import cases
+from tests.networks.convolutions import cases
 
 UNSTABLE = "reference,algorithm=pairwise,length_switch=9"
 """Outputs shorter than 9 are added in sequence, longer ones in pairs."""

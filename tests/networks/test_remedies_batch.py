@@ -10,13 +10,13 @@ import pytest
 import probe
 from probe import Case, Target
 from probe.answers.network import remedies
-from probe.backends import invariant as in_mode
+from probe.backends import torch as in_mode
 from probe.cli import shell
-from probe.cli.show.padded import padded as shown
+from probe.cli.show.networks import padded as shown
 from probe.errors import InputError
 from probe.launch import InlineSession
 from probe.printing import Output
-from probe.remedies import Remedied, advise, graphs, measure
+from probe.remedies import Remedied, advise, measure, networks
 from probe.remedies import cases as of_cases
 from probe.remedies.cases import Sessions
 from probe.remedies.remedy import report, rows
@@ -126,7 +126,7 @@ def test_an_interpreter_that_is_too_old_is_refused(monkeypatch):
 
     monkeypatch.setattr(in_mode, "import_module", none)
     with pytest.raises(in_mode.Unsupported, match="probe.stable.invariant: no such module"):
-        in_mode.operator(None, torch.nn.Module, [1])
+        in_mode.in_invariant_mode(None, torch.nn.Module, [1])
 
 
 # models
@@ -197,7 +197,7 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
     assert (mode["verdict"], mode["keeps"]) == (verdict, keeps)
     assert bool(mode["refusal"]) == (verdict != "exact")
     if verdict != "exact":
-        assert graphs.recommended(found.remedies) != "invariant"
+        assert networks.recommended(found.remedies) != "invariant"
 
 
 def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
@@ -208,7 +208,7 @@ def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
     mode = ways(made)["invariant"]
     if made.invariant.report is None:  # no mode for plain NumPy so far
         assert mode["verdict"] == "not known" and mode["of_fixed"] is None and mode["refusal"]
-        assert graphs.recommended(made.remedies) != "invariant"
+        assert networks.recommended(made.remedies) != "invariant"
 
 
 def test_the_cheapest_exact_way_is_recommended():
@@ -218,14 +218,14 @@ def test_the_cheapest_exact_way_is_recommended():
     fixed = way("fixed", "exact", [9], 1.0)
     default, pad = way("default", "differs", [1], 0.1), way("pad", "exact", [4], 0.5)
     quick, slow = way("invariant", "exact", [1], 0.3), way("invariant", "exact", [1], 0.7)
-    assert graphs.recommended([default, pad, fixed, quick]) == "invariant"
-    assert graphs.recommended([default, pad, fixed, slow]) == "pad"
+    assert networks.recommended([default, pad, fixed, quick]) == "invariant"
+    assert networks.recommended([default, pad, fixed, slow]) == "pad"
     assert (
-        graphs.recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
+        networks.recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
     )
     unsure = way("invariant", "not known", [1], 0.1)
-    assert graphs.recommended([default, pad, fixed, unsure]) == "pad"
-    assert graphs.recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
+    assert networks.recommended([default, pad, fixed, unsure]) == "pad"
+    assert networks.recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from probe.store import Store
 from probe.sweep import sweep
 from probe.target import Target
 from probe.thresholds import by_order
-from tests.helpers import conforming
+from tests.targets import conforming
 
 REFERENCE = Target.parse("reference")
 CASE = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")

@@ -14,11 +14,11 @@ from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
 from probe.explain import explain
-from probe.reproduction import layout
-from probe.reproduction.lines import of_case
+from probe.reproduction import code
+from probe.reproduction.code import of_case
 from probe.target import Target
 from probe.ulp import equal
-from tests.helpers import conforming
+from tests.targets import conforming
 
 LAYERS = [
     Case("dense", in_channels=65, filters=8, batch=rows, bias="normal") for rows in (1, 2, 9)
@@ -112,7 +112,7 @@ def test_a_script_gives_the_targets_bits(started, name):
         x, w, b = case.operands()
         found = of_case(Target.parse(name), "2.21", case, (x, w, b))
         lines = ["import numpy as np", *found.imports, *found.setup, "def script(x, w, b):"]
-        lines += [f"    {line}" for line in layout.block(list(found.body))]
+        lines += [f"    {line}" for line in code.block(list(found.body))]
         names: dict = {}
         exec("\n".join(lines), names)
         mine = conforming.run(started(name), case.spec(), x, w, b)

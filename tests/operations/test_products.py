@@ -12,11 +12,11 @@ from probe.order.masks import SessionOperator
 from probe.order.orders import reveal
 from probe.order.tree import Tree
 from probe.order.windows import reveal_windows
-from probe.reproduction import layout
-from probe.reproduction.lines import of_case
+from probe.reproduction import code
+from probe.reproduction.code import of_case
 from probe.target import Target
 from probe.worker import compare
-from tests.helpers import conforming
+from tests.targets import conforming
 
 SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
 LIBRARIES = (
@@ -91,7 +91,7 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
     x, w, b = case.operands()
     found = of_case(target, "", case, (x, w, b))
     lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
-    lines += [f"    {line}" for line in layout.block(list(found.body))]
+    lines += [f"    {line}" for line in code.block(list(found.body))]
     names = {}
     exec("\n".join(lines), names)
     y = conforming.run(started(text), case.spec(), x, w, b)

@@ -12,7 +12,7 @@ from probe.order.masks import Masks
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from tests.helpers.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
+from tests.orders.synthetic import KINDS, Kernel, changed, random_tree, trees, with_style
 
 PLACES = 3, 4  # positions, filters
 STYLES = ("none", "all", "some")

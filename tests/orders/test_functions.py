@@ -10,7 +10,7 @@ import pytest
 
 import probe
 from probe.errors import InputError, TargetError
-from tests.helpers.exact import rounded
+from tests.numbers.exact import rounded
 
 
 def halves(x):

@@ -170,8 +170,9 @@ def test_window_says_it_in_words():
     told = text(window(SHAPES["groups"], NEIGHBOUR))
     assert "outputs multiply inputs outside of their window by 0: an infinity there" in told
     assert "out[0, 0, 0], filter 2 is reached by x[0, 2, 2, 2..3]" in told
-    plain = text(window(SHAPES["sum"], PLAIN))
-    assert "infinities and NaN outside of its window reach no output" in plain
+    assert "infinities and NaN outside of its window reach no output" in text(
+        window(SHAPES["sum"], PLAIN)
+    )
     pool = Case("max_pool1d", 2, 2, length=6)
     assert "this holds for finite operands" in text(window(pool, PLAIN))
 

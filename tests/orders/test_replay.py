@@ -14,7 +14,7 @@ from probe.errors import InputError
 from probe.order.replay import partial_sums, replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
-from tests.helpers.exact import awkward, rounded
+from tests.numbers.exact import awkward, rounded
 from tests.orders.test_tree import trees
 
 

@@ -16,7 +16,7 @@ from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.reproduction import evaluator
 from probe.target import Target
-from tests.helpers.exact import rounded
+from tests.numbers.exact import rounded
 from tests.orders.test_reveal import Known, everywhere, revealed
 from tests.reproductions.test_emulate import evaluated
 

@@ -14,7 +14,7 @@ from probe.errors import InputError, Nondeterministic
 from probe.recording import folder, spelling, walk
 from probe.recording.folder import FILE, Stored
 from probe.recording.meaning import Meaning, Moves
-from tests.helpers.recorders import Tape, Taped, apart, network, normal
+from tests.recording.taped import Tape, Taped, apart, network, normal
 
 X = normal(6, 32)
 

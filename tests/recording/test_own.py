@@ -6,7 +6,7 @@ import pytest
 import probe
 from probe.errors import InputError
 from probe.recorders.ndarray import Recorder, operation
-from probe.recording import own
+from probe.recording import alone
 from probe.recording.difference import compare
 from probe.recording.meaning import Contracts, Each
 from probe.recording.recording import Live
@@ -38,7 +38,7 @@ def test_a_second_difference_is_found_behind_the_first(wrong, expected):
     left, right = Live(Recorder(planted(), x)), Live(Recorder(planted(*wrong), x))
     found = compare(left, right)
     assert found.first.name == f"step{wrong[0]}"
-    asked, able = own.find(found, left, right)
+    asked, able = alone.find(found, left, right)
     assert asked == able == 3 - wrong[0]
     assert [one.name for one in found.operations if one.own] == expected
     for one in found.operations:
@@ -49,9 +49,9 @@ def test_as_a_source_it_has_the_differences_of_its_own_alone():
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     left, right = Live(Recorder(planted(), x)), Live(Recorder(planted(0, 3), x))
     found = compare(left, right)
-    own.find(found, left, right)
+    alone.find(found, left, right)
     last = found.operations[-1]
-    side, source = own.alone(last, left, right)
+    side, source = alone.as_source(last, left, right)
     assert source.verdict == "source" and source.differing == last.own == x.size
     assert source.max_ulp == 1 and last.verdict == "carried"
     (read,) = source.reads

@@ -11,7 +11,7 @@ from probe.recording import source
 from probe.recording.difference import compare
 from probe.recording.meaning import Each, Meaning, Normalises
 from probe.recording.recording import Live
-from tests.helpers.doubles import Doubles, Step
+from tests.recording.doubles import Doubles, Step
 
 RANDOM = np.random.default_rng(1)
 WIDTH = 8

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probe.recorders.ndarray import Recorder
-from probe.recording import difference, own
+from probe.recording import alone, difference
 from probe.recording.difference import compare, judge
 from probe.recording.recording import Live, digest
 from probe.recording.walk import walk
@@ -54,7 +54,7 @@ def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     def told():
         left, right = Live(Recorder(planted(), X[:rows])), Live(Recorder(planted(0, 3), X))
         found = compare(left, right)
-        own.find(found, left, right)
+        alone.find(found, left, right)
         return [one.to_json() for one in found.operations]
 
     enough = told()

@@ -13,7 +13,7 @@ from probe.recording import source
 from probe.recording.difference import Difference, compare
 from probe.recording.meaning import Contracts, Each, Meaning, Normalises, Reduces, Unknown, Windows
 from probe.recording.recording import Live
-from tests.helpers.doubles import Doubles, Step, added
+from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(0)
 

@@ -28,7 +28,7 @@ from probe.recording.meaning import (
     Whole,
     Windows,
 )
-from tests.helpers.recorders import normal
+from tests.recording.taped import normal
 
 
 class Folder:

@@ -9,7 +9,7 @@ import pytest
 
 from probe.errors import InputError, TargetError
 from probe.recording import RECORDERS, subject
-from tests.helpers.recorders import network, normal
+from tests.recording.taped import network, normal
 
 X = normal(2, 8)
 

@@ -9,8 +9,8 @@ from probe.errors import InputError, Nondeterministic
 from probe.recording import walk
 from probe.recording.meaning import Moves, Reshapes
 from probe.recording.recording import Live
-from tests.helpers import causes
-from tests.helpers.recorders import Tape, Taped, apart, network, normal
+from tests.recording import causes
+from tests.recording.taped import Tape, Taped, apart, network, normal
 
 X = normal(6, 32)
 

@@ -22,7 +22,7 @@ from probe.order.summation import Rounding, Summation
 from probe.order.tree import BIAS, Tree
 from probe.reproduction import emulate, evaluator
 from probe.target import Target
-from tests.helpers.exact import awkward
+from tests.numbers.exact import awkward
 from tests.orders.test_replay import roundings
 from tests.orders.test_tree import trees
 

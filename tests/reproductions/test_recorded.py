@@ -18,7 +18,7 @@ from probe.recording.difference import Aligned, compare
 from probe.recording.meaning import Contracts, Each, Unknown
 from probe.recording.recording import Live
 from probe.reproduction import recorded
-from tests.helpers.doubles import Doubles, Step, added
+from tests.recording.doubles import Doubles, Step, added
 
 RANDOM = np.random.default_rng(2)
 

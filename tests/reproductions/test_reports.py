@@ -176,6 +176,6 @@ def test_tf32_keeps_ten_fraction_bits_ties_to_even():
 
 @pytest.mark.slow
 def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
-    from tests.helpers.notebooks import pictures
+    from tests.experiments.notebooks import pictures
 
     assert pictures("public_reports", quick, tmp_path) > 0

@@ -17,15 +17,7 @@ from probe import launch, machine
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError, Nondeterministic, NotReproduced, StoreError
-from probe.reproduction import (
-    content,
-    folder,
-    forms,
-    layout,
-    program,
-    proof,
-    report,
-)
+from probe.reproduction import code, content, folder, forms, program, proof, report
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.store import Store
@@ -403,10 +395,10 @@ def test_operands_are_exact_however_they_are_written():
             np.zeros((2, 2), dtype),
             np.array([np.finfo(dtype).tiny / 4, -0.0, np.finfo(dtype).max], dtype),
         ):
-            text = "\n".join(layout.assignments("x", array))
+            text = "\n".join(code.assignments("x", array))
             little = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}[dtype]
             names: dict[str, object] = {"np": np}
-            readers = "".join(layout.READERS.values()).format(dtype=dtype, little=little)
+            readers = "".join(code.READERS.values()).format(dtype=dtype, little=little)
             exec(f"import base64, zlib\n{readers}\n{text}", names)
             got = names["x"]
             assert isinstance(got, np.ndarray) and got.dtype == array.dtype
@@ -415,10 +407,10 @@ def test_operands_are_exact_however_they_are_written():
 
 def test_long_lines_are_broken_at_their_brackets():
     line = f"y = f({', '.join(f'argument_number_{n}' for n in range(9))})"
-    for broken in (layout.wrapped(line), layout.wrapped(line, 8)):
+    for broken in (code.wrapped(line), code.wrapped(line, 8)):
         assert all(len(one) <= 100 for one in broken) and len(broken) > 1
-    assert layout.wrapped("y = 1") == ["y = 1"]
-    assert layout.literal(["a", 1]) == '["a", 1]'
+    assert code.wrapped("y = 1") == ["y = 1"]
+    assert code.literal(["a", 1]) == '["a", 1]'
 
 
 def test_findings_come_from_a_store(tmp_path):

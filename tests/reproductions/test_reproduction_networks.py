@@ -10,8 +10,7 @@ import pytest
 from probe.activations import ACTIVATIONS
 from probe.errors import InputError
 from probe.network import Network
-from probe.reproduction import folder, networks, proof
-from probe.reproduction import lines as scripts
+from probe.reproduction import code, folder, networks, proof
 from probe.target import Target, unavailable
 from tests.reproductions.test_reproduction import clean
 
@@ -144,7 +143,7 @@ def test_what_does_not_differ_or_has_no_script_is_refused():
         networks.reproduce(network, 6, SWITCHES)
 
 
-@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - set(scripts.EXACT)))
+@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - set(code.EXACT)))
 def test_a_librarys_own_activation_stands_in_the_script(name, tmp_path):
     layers = [*DESCRIPTION["layers"]]
     layers[1] = {"op": "activation", "activation": name}
@@ -163,8 +162,8 @@ def test_every_library_with_layers_has_every_activation(library):
     for version in ("1.15.0", "2.21.0"):
         for switches in ("", ",xla=1", ",mode=graph") if library == "tensorflow" else ("",):
             target = Target.parse(library + switches)
-            for name in set(ACTIVATIONS) - set(scripts.EXACT):
-                lines = scripts.activation(target, version, name, 0.5, (1, 9, 3))
+            for name in set(ACTIVATIONS) - set(code.EXACT):
+                lines = code.activation(target, version, name, 0.5, (1, 9, 3))
                 compile("def f(x):\n" + "\n".join(f"    {one}" for one in lines), name, "exec")
     with pytest.raises(InputError, match="activation=none"):
-        scripts.activation(Target.parse(library), "2.0", "none", 1.0, (1, 9, 3))
+        code.activation(Target.parse(library), "2.0", "none", 1.0, (1, 9, 3))

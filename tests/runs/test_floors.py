@@ -19,7 +19,7 @@ from probe.printing import Output
 from probe.target import Target
 from probe.thresholds import floors, search
 from probe.thresholds.recognition import UNKNOWN, Pattern
-from probe.thresholds.samples import OfSamples
+from probe.thresholds.search import OfSamples
 
 DENSE = Case(op="dense", in_channels=33, filters=2)
 

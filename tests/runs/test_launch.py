@@ -19,7 +19,7 @@ from probe.case import Case
 from probe.errors import TargetError
 from probe.target import Target
 
-WORKER = Path(__file__).parents[1] / "helpers" / "faulty_worker.py"
+WORKER = Path(__file__).parents[1] / "runs" / "faulty_worker.py"
 REFERENCE = Target("reference")
 CASE = Case(op="conv1d", kernel=3, length=9)
 

@@ -23,7 +23,7 @@ from probe.sweep import sweep
 from probe.sweep.bits import PATIENCE
 from probe.target import Target
 
-WORKER = Path(__file__).parents[1] / "helpers" / "faulty_worker.py"
+WORKER = Path(__file__).parents[1] / "runs" / "faulty_worker.py"
 REFERENCE = Target("reference")
 SWITCHING = Target.parse("reference,length_switch=8")
 CASE = Case(op="conv1d", kernel=5, in_channels=16, filters=3, operands="cancel")

@@ -14,7 +14,7 @@ from probe import target
 from probe.launch import library_variables
 from probe.target import Target
 
-SCRIPT = Path(__file__).parents[1] / "helpers" / "as_printed.py"
+SCRIPT = Path(__file__).parents[1] / "targets" / "as_printed.py"
 QUICK = ("numpy", "torch", "torch,mkldnn=0", "onnxruntime")
 SLOW = (
     *("tensorflow", "tensorflow,mode=graph", "tensorflow,xla=1", "tensorflow,weights=constant"),

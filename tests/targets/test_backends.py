@@ -11,7 +11,7 @@ import pytest
 
 from probe import backends, floats, launch, target
 from probe import program as programs
-from probe.backends import conformance, rewritten, tensorflow
+from probe.backends import conformance, rewritten, tensorflow_process
 from probe.backends.contract import Backend, Key, Unsupported
 from probe.backends.source import Shapes
 from probe.backends.tensorflow import TensorFlow
@@ -183,7 +183,7 @@ def test_a_refusal_is_one_line_that_says_why(ask):
     ],
 )
 def test_one_line_of_a_librarys_error(message, line):
-    assert tensorflow.said(ValueError(message)) == line
+    assert tensorflow_process.said(ValueError(message)) == line
 
 
 def test_facts_say_version_device_threads_and_whether_onednn_is_on(ask):

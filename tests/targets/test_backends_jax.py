@@ -11,7 +11,7 @@ from probe.backends.jax import Jax, operations
 from probe.errors import TargetError
 from probe.launch import Session
 from probe.target import Target
-from tests.helpers import conforming
+from tests.targets import conforming
 
 
 @pytest.mark.parametrize(

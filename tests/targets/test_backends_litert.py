@@ -11,7 +11,7 @@ from probe.backends.contract import Unsupported
 from probe.backends.litert import LiteRT, runners, weights
 from probe.backends.source import Shapes
 from probe.errors import TargetError
-from tests.helpers import conforming
+from tests.targets import conforming
 
 
 def test_integers_are_exact(started):

@@ -10,7 +10,7 @@ from probe.backends import conformance
 from probe.backends.onnxruntime import OnnxRuntime
 from probe.backends.source import Shapes
 from probe.errors import TargetError
-from tests.helpers import conforming
+from tests.targets import conforming
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from probe.order.masks import SessionOperator
 from probe.order.orders import reveal
 from probe.order.windows import reveal_windows
 from probe.window import Geometry
-from tests.helpers import conforming
+from tests.targets import conforming
 
 WIDE = Case("conv2d", 3, in_channels=8, filters=8, height=12, length=12)
 """The smallest image that OpenCV convolves by Winograd's algorithm."""

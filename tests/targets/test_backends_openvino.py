@@ -10,7 +10,7 @@ from probe import Case, target
 from probe.backends import conformance
 from probe.errors import TargetError
 from probe.target import Target
-from tests.helpers import conforming
+from tests.targets import conforming
 
 PLAIN = "openvino,precision=f32"
 TEXTS = ("openvino", PLAIN, "openvino,precision=f32,threads=1", "openvino,weights=argument")

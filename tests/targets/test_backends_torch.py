@@ -13,7 +13,7 @@ from probe.errors import InputError, TargetError
 from probe.launch import Session
 from probe.order.orders import reveal
 from probe.target import Target
-from tests.helpers import conforming
+from tests.targets import conforming
 
 WIDE = conformance.spec("conv1d", [5], in_channels=64, filters=64)
 

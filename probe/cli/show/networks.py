@@ -1,4 +1,4 @@
-"""Whole networks by content, layer by layer, and how far to pad; remedies and their costs."""
+"""Shows networks by valid length, layer by layer, how far to pad and what prevents it; remedies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from probe import backends
+from probe.answers.padded import Padded
 from probe.case import Case
 from probe.cli.show import explanation as explained
+from probe.cli.show.walks import walked
 from probe.floats import rounded_text
 from probe.network.comparison import AtLayer, PaddedComparison
+from probe.network.graph import Serves, Sized
+from probe.network.graph_plan import GraphPlan
+from probe.network.kept import Box
 from probe.network.plan import Plan
 from probe.network.report import Report
 from probe.order import certificate
 from probe.printing import counted, ranges, table, up_to
 from probe.remedies import Measured, advise
+from probe.remedies.invariants import Invariant
 
 WHOLE = (
     "for all of its operations leave out --target, or give --vary length with a target of its own "
@@ -266,3 +272,151 @@ def _remedies(measured: Measured) -> RenderableType:
             one.remedy.doc,
         )
     return rows
+
+
+def padded(found: Padded) -> RenderableType:
+    """Returns everything that is said of a padded graph."""
+    told = found.report()
+    head = f"{found.model}: {counted(told['operations_total'], 'operation')} of a graph, "
+    unknown = told["operations_total"] - told["examined"]
+    head += f"{counted(unknown, 'operation')} not supported, " * bool(unknown)
+    axes = ", ".join(f"{name} along axis {axis}" for name, axis in found.graph.along.items())
+    head += f"padded against {found.vary} {found.graph.fixed:,} ({axes})"
+    colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    parts: list[RenderableType] = [
+        Text(head),
+        Text(f"verdict: {found.verdict}", f"bold {colour}"),
+        Text(found.advice()),
+        *(Text(f"note: {one}", "yellow") for one in found.notes),
+        "",
+        _graph_contents(found.found),
+        Text(MEANS, "dim"),
+    ]
+    if found.remedies:
+        parts += [
+            "",
+            _graph_remedies(found.remedies),
+            Text(TIMES, "dim"),
+            Text(f"recommended: {told['recommended']}", "bold"),
+            *([] if found.invariant is None else _mode(found.invariant)),
+        ]
+    if found.plan is not None:
+        parts += ["", *_graph_plan(found.plan)]
+    if found.walked is not None:
+        parts += ["", Text("The run that differs, operation by operation:", "bold")]
+        parts.append(walked(found.walked))
+    if found.written:
+        parts += ["", Text(f"written: {', '.join(found.written)}")]
+    return Group(*parts)
+
+
+TIMES = "of full, x least: time over that of the full size, and of the least size as it is"
+MEANS = (
+    "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
+    "which all operations compute them as at the full size; proof: holds for all finite inputs"
+)
+
+
+def _graph_contents(sizes: list[Sized]) -> RenderableType:
+    right = ("valid size", "least", "safe")
+    rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
+    for one in sizes[:MOST]:
+        least = one.at_least
+        word, colour = _word(one)
+        rows.add_row(
+            f"{one.content:,}",
+            f"{one.least:,}",
+            f"{one.safe:,}{' or less' * bool(one.over)}",
+            Text(word, colour),
+            f"{least.name}: {least.why}" if least.name and not least.serves else "",
+            "; ".join(_box(box) for box in one.at_safe.boxes),
+            _proof(one.at_safe),
+        )
+    if len(sizes) <= MOST:
+        return rows
+    return Group(rows, Text(f"and {len(sizes) - MOST} more valid sizes; --json has all", "dim"))
+
+
+def _graph_remedies(ways: list[dict[str, Any]]) -> RenderableType:
+    costs = ("of full", "x least")
+    rows = table(
+        "remedy",
+        "verdict",
+        *costs,
+        "bits at full size",
+        "prevented by",
+        "what it does",
+        right=costs,
+    )
+    for one in ways:
+        verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
+        rows.add_row(
+            one["name"],
+            verdict,
+            *(rounded_text(one[cost]) for cost in ("of_fixed", "ratio")),
+            {True: "same", False: "different", None: ""}[one["keeps"]],
+            one["refusal"] or "",
+            one["doc"],
+        )
+    return rows
+
+
+def _mode(found: Invariant) -> list[RenderableType]:
+    """Each operation of the invariant mode, with its class of sizes."""
+    told = found.to_json()
+    if told is None:
+        return []
+    right = ("threads", "checked", "in the class", "from")
+    rows = table("operation in the invariant mode", *right, "certified", right=right)
+    for one in told["operations"][:MOST]:
+        rows.add_row(
+            one["operation"],
+            *(str(one.get(name, "")) for name in ("threads", "sizes", "usable", "smallest")),
+            one.get("certified") or "not asked",
+        )
+    more = len(told["operations"]) - MOST
+    return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
+
+
+def _word(one: Sized) -> tuple[str, str]:
+    if one.at_least.serves:
+        return "equal", "green"
+    if one.at_least.lacking:
+        return "no shorter size has all outputs", "yellow"
+    return one.at_least.by_order, "red"
+
+
+def _proof(one: Serves) -> str:
+    if one.by_order == "same" and one.why:
+        return one.why
+    if one.by_order == "same":
+        return "every addition tested" if one.certified else "by order, not certified"
+    return f"unproved: {one.name} ({one.why})" if one.name else one.why or one.by_order
+
+
+def _box(box: Box | None) -> str:
+    if box is None:
+        return "constant"
+    if not box:
+        return "all"
+    return ", ".join(
+        f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}"
+        + f" at {part.start + part.offset:,}" * bool(part.offset)
+        for part in box
+    )
+
+
+def _graph_plan(plan: GraphPlan) -> list[RenderableType]:
+    longest = plan.stretches[-1].last
+    text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
+    text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
+    text += f", failed at {', '.join(map(str, plan.failed))}" if plan.failed else ", none failed"
+    parts: list[RenderableType] = [Text(text, "red" if plan.failed else "default")]
+    if plan.over:
+        parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
+    parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
+    for one in plan.between:
+        behind = ", ".join(f"{each.operation} from {each.start:,} on" for each in one.splices)
+        said = f"valid size {one.content:,} also keeps the bits when padded only to {one.size:,}, "
+        parts.append(Text(f"{said}if constants are inserted after {behind}"))
+    return parts

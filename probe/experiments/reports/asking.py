@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from probe.campaign import Campaign, Part, Row, Sessions, Tally, Tell, case_row
+from probe.campaign import Campaign, Part, Row, Sessions, Tally, case_row
 from probe.errors import InputError, NotASum, TargetError
 from probe.experiments.reports.answers import (
     Answer,
@@ -17,6 +17,7 @@ from probe.experiments.reports.answers import (
     smallest,
 )
 from probe.launch import AnySession, open_session
+from probe.progress import Tell
 from probe.store import Store
 from probe.store.results import load
 from probe.target import Target

@@ -8,8 +8,8 @@ outputs must agree where all that it reads does, and of others it is said that t
 ``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
 of the outputs, ``what`` a label of the operation's name and numbers.
 
-A file for each kind: what is computed ``elementwise``, what is only ``moving``, ``sums``,
-normalised ``groups``, sliding ``windows``, what reads ``whole`` axes; ``contract``: all of them.
+A file for each kind: what is computed ``elementwise``, what is only ``moving``, ``sums``
+and scans, normalised ``groups``, sliding ``windows``; ``contract``: what all of them say.
 """
 
 from probe.recording.meaning.contract import (
@@ -29,35 +29,61 @@ from probe.recording.meaning.elementwise import (
     TRUE,
     Chooses,
     Each,
+    Holds,
     Made,
+    Vanishes,
     of_number,
 )
-from probe.recording.meaning.groups import Attends, Encodes, Normalises, exact_zeros
-from probe.recording.meaning.moving import Joins, Moves, Pads, Picks, Reshapes, Same, Splits, Turns
-from probe.recording.meaning.sums import Blends, Contracts, Reduces
-from probe.recording.meaning.whole import Scans, Whole
-from probe.recording.meaning.windows import Windows
+from probe.recording.meaning.groups import Attends, Encodes, Normalises
+from probe.recording.meaning.moving import (
+    Broadcasts,
+    Joins,
+    Moves,
+    Pads,
+    Passes,
+    Picks,
+    Reshapes,
+    Same,
+    Splits,
+    Turns,
+)
+from probe.recording.meaning.sums import (
+    Accumulates,
+    Blends,
+    Contracts,
+    Maximum,
+    Reduces,
+    Scans,
+    Whole,
+)
+from probe.recording.meaning.windows import Convolution, Windows
 
 __all__ = [
     "ALIKE",
     "COMMUTE",
     "ROUNDED_ONCE",
     "TRUE",
+    "Accumulates",
     "Attends",
     "Blends",
+    "Broadcasts",
     "Chooses",
     "Compiled",
     "Contracts",
+    "Convolution",
     "Each",
     "Encodes",
     "Exact",
+    "Holds",
     "Joins",
     "Made",
+    "Maximum",
     "Meaning",
     "Moves",
     "Normalises",
     "Numbers",
     "Pads",
+    "Passes",
     "Picks",
     "Reduces",
     "Reshapes",
@@ -69,8 +95,8 @@ __all__ = [
     "Steps",
     "Turns",
     "Unknown",
+    "Vanishes",
     "Whole",
     "Windows",
-    "exact_zeros",
     "of_number",
 ]

@@ -51,6 +51,14 @@ class Meaning:
         return None
 
 
+class LeavesZeros(Meaning):
+    """What leaves out the elements of its first result that are exactly zero, where it notices."""
+
+    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
+        zeros: np.ndarray = gives[0]() == 0
+        return zeros if zeros.any() else None
+
+
 class Exact(Meaning):
     """What computes nothing that is rounded in more than one way."""
 

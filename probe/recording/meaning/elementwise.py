@@ -1,4 +1,4 @@
-"""What is computed element by element: functions, arithmetic, choices and numbers."""
+"""What is computed element by element: functions, arithmetic, choices; and known numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from probe.recording import mixing
 from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
-from probe.recording.meaning.contract import Exact, Meaning, Shapes
+from probe.recording.meaning.contract import Exact, LeavesZeros, Meaning, Shapes
 
 ROUNDED_ONCE = {
     *(
@@ -159,3 +159,32 @@ class Chooses(Exact):
         either = joined(tag("where"), mask, mixing.visible(yes), mixing.visible(no))
         found = np.where(mask == TRUE, yes, np.where(mask == ZERO, no, either))
         return [fitted(Labels(shape, found, mixing.known(every), names), shapes[0], 0)]
+
+
+@dataclass(frozen=True)
+class Vanishes(Each, LeavesZeros):
+    """A function whose exact zeros add nothing later: the exponential of what a mask hides."""
+
+    notices: bool = True
+
+    def labels(
+        self,
+        reads: Sequence[Labels],
+        shapes: Shapes,
+        what: np.uint64,
+        zeros: np.ndarray | None = None,
+    ) -> list[Labels]:
+        found = super().labels(reads, shapes, what)
+        if zeros is None:
+            return found
+        return [one._replace(array=np.where(zeros, ZERO, one.full())) for one in found]
+
+
+@dataclass(frozen=True)
+class Holds(Meaning):
+    """A value that is known by its content, whatever it was computed from: a mask, positions."""
+
+    content: np.ndarray
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return [of_content(self.content)]

@@ -10,19 +10,13 @@ import numpy as np
 
 from probe.recording import mixing
 from probe.recording.labels import ZERO, Labels, extended, joined, of_content, tag
-from probe.recording.meaning.contract import Meaning, Numbers, Shapes
+from probe.recording.meaning.contract import LeavesZeros, Meaning, Shapes
 from probe.recording.meaning.elementwise import TRUE, fitted
 from probe.recording.meaning.sums import numbered
 
 
-def exact_zeros(gives: Sequence[Numbers]) -> np.ndarray | None:
-    """Where the first result is exactly 0, as a mask of its shape; None where it nowhere is."""
-    zeros: np.ndarray = gives[0]() == 0
-    return zeros if zeros.any() else None
-
-
 @dataclass(frozen=True)
-class Normalises(Meaning):
+class Normalises(LeavesZeros):
     """Every output reads all elements along ``axes``, and is at the place of one: softmax,
     LayerNorm.
 
@@ -45,9 +39,6 @@ class Normalises(Meaning):
     def notices(self) -> bool:  # type: ignore[override]
         """Whether exact zeros are looked for."""
         return self.vanishes
-
-    def noticed(self, reads: Sequence[Numbers], gives: Sequence[Numbers]) -> np.ndarray | None:
-        return exact_zeros(gives)
 
     def labels(
         self,

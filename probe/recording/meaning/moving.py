@@ -1,4 +1,4 @@
-"""What moves and copies elements and computes none."""
+"""What moves, repeats and copies elements and computes none."""
 
 from __future__ import annotations
 
@@ -197,3 +197,31 @@ class Reshapes(Exact):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         return [mixing.reshaped(reads[0], shapes[0])]
+
+
+@dataclass(frozen=True)
+class Broadcasts(Exact):
+    """Input axis k becomes output axis ``axes[k]``; along all others it is repeated."""
+
+    axes: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        one, shape = reads[0], shapes[0]
+        lengths, wide = [1] * len(shape), list(shape)
+        names: list[Name] = list(range(len(shape)))
+        for axis, to in enumerate(self.axes):
+            lengths[to] = one.array.shape[axis]
+            if one.implicit(axis):
+                wide[to], names[to] = 1, one.name(axis)
+        array = np.broadcast_to(one.array.reshape(lengths), wide)
+        return [Labels(shape, array, one.known, tuple(names))]
+
+
+@dataclass(frozen=True)
+class Passes(Exact):
+    """Output n is input ``numbers[n]``."""
+
+    numbers: tuple[int, ...]
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return [reads[n] for n in self.numbers]

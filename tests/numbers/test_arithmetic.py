@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from probe import floats, ulp
-from probe.order import fma
+from probe.order import arithmetic
 from probe.order.replay import replay
 from probe.order.summation import Rounding, Summation
 from probe.order.tree import Tree
-from tests.helpers.exact import awkward, rounded
+from tests.numbers.exact import awkward, rounded
 
 
 def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str) -> np.ndarray:
@@ -128,7 +128,7 @@ def test_exact_total_of_many_terms_is_rounded_once() -> None:
     rng = np.random.default_rng(8)
     terms = list(rng.standard_normal((6, 500)) * 2.0 ** rng.integers(-60, 60, (6, 500)))
     terms += [-terms[0] * (1 + 2.0**-52), terms[1] * 2.0**-70]
-    total, error = fma.exact_total(terms)
+    total, error = arithmetic.exact_total(terms)
     for i in range(500):
         true = sum((Fraction(float(term[i])) for term in terms), Fraction(0))
         assert total[i] == rounded(true, "float64")
@@ -138,4 +138,4 @@ def test_exact_total_of_many_terms_is_rounded_once() -> None:
 def test_exact_total_follows_infinities_and_overflow_on_the_way() -> None:
     big = np.finfo(float).max
     terms = [np.array([np.inf, np.inf, big]), np.array([1, -np.inf, big]), np.array([1, 1, -big])]
-    np.testing.assert_array_equal(fma.exact_total(terms)[0], [np.inf, np.nan, big])
+    np.testing.assert_array_equal(arithmetic.exact_total(terms)[0], [np.inf, np.nan, big])

@@ -1,4 +1,10 @@
-"""Operands that no other order of additions survives: a certificate's questions about a tree.
+"""Makes operands that show whether a tree adds as claimed: the questions of a certificate.
+
+``separation`` asks whether every node of the true tree is a node of the claimed one, ``Keeping``
+whether each node of the claimed one is one of the true tree and in which format it is kept,
+``flushed`` whether every subnormal sum becomes zero.
+
+What ``separation`` asks no other order of additions survives.
 
 The tree T that is claimed is binary; T' is the true one, of any shape: its nodes may add more than
 two at once, exactly, and keep their sums in any of the formats up to ``WIDEST``. All questions are
@@ -24,14 +30,14 @@ Together: a node C of T' whose smallest node of T is N = A + B holds leaves of b
 of A by the first question and all of B by the second: C is N. All nodes of T' are nodes of T.
 Branches are paths in turn. Paths beside each other lie in different nodes, which other leaves meet
 whole, so that they are asked at once. Which nodes of T are nodes of T', and in which format, is
-asked in ``keeping``.
+asked in ``Keeping``.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -99,7 +105,9 @@ class _Layout:
         return cls(width, span, stages, drop, lowest, most)
 
 
-def questions(tree: Tree, size: int, dtype: str, budget: int) -> Iterator[tuple[np.ndarray, float]]:
+def separation(
+    tree: Tree, size: int, dtype: str, budget: int
+) -> Iterator[tuple[np.ndarray, float]]:
     """The weights (size,) of each call that separates what this tree adds apart, and its answer.
 
     ``size``: leaves of a filter; those of the tree are numbered as masks number them.
@@ -242,3 +250,189 @@ def _branch_jobs(items: list[np.ndarray]) -> Iterator[_Job]:
     if job.parts:
         job.unit(items[0])
         yield job
+
+
+STEP = 3  # binades from one node to the next above it, where nothing should come out
+TOP = {"float64": 512, "float32": 100, "float16": 14, "bfloat16": 100}  # exponent of the first s
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Nodes of one call: ``leaves`` (nodes, 3) are their p, q, r; ``rank``: above how many."""
+
+    nodes: np.ndarray
+    leaves: np.ndarray
+    rank: np.ndarray
+
+
+class Keeping:
+    """In which format each partial sum of a binary tree but its root is kept, many in a call.
+
+    A node A that is added to B is asked by three leaves: p and q, which meet in A, and r of B,
+    which takes p away again: s + little - s. Nothing comes out where the sum in A lost the little,
+    which is so exactly if A is a sum by itself and its format ends before it. The leaves are next
+    to their nodes, so that what waits for its r is in few partial sums: other nodes are asked in
+    the same call whose own sums wait elsewhere. What came out of nodes below must not drown in
+    those above. Where nothing should come out (``lost``), s falls by three binades from node to
+    node upwards; where all should (``kept``, ``rounded``), everything has one scale, and the sum
+    counts the nodes.
+
+    In ``lost`` the little is a quarter of an ulp. In ``kept`` it is so little that all of a call
+    together are lost by a node of the dtype. In ``rounded`` it is three quarters of an ulp, which a
+    node that rounds to nearest makes a whole one, and one that truncates loses.
+
+    ``size``: leaves of a filter; the tree's are numbered as masks number them.
+    """
+
+    def __init__(self, tree: Tree, size: int, dtype: str) -> None:
+        self.tree, self.size, self.dtype = tree, size, dtype
+        self.nearest: list[int] = []  # how many nodes lie between each and the leaf next to it
+        for children in tree.nodes:
+            self.nearest.append(1 + min(map(self._distance, children)))
+
+    def lost(self, precision: int, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and 0: these nodes lose what is beyond ``precision`` digits."""
+        top, lowest = TOP[self.dtype], EXPONENTS[self.dtype][1]
+        ranks = (top - precision - 1 - lowest) // STEP
+        for each in self._batches(nodes, ranks, self.size):
+            scale = 2.0 ** (top - STEP * each.rank)
+            yield self._weights(each, scale, scale * 2.0 ** -(precision + 1)), 0.0
+
+    def kept(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and what comes out: these nodes keep more digits than the dtype."""
+        form = floats.FORMATS[self.dtype]
+        most = {"float16": 2**6, "bfloat16": 2**7}.get(self.dtype, 2**16)
+        for each in self._batches(nodes, self.size, most):
+            scale, little = 1.0, 2.0 ** -(form.precision + 1) / most
+            yield self._weights(each, scale, little), len(each.nodes) * little
+
+    def rounded(self, nodes: Iterable[int]) -> Iterator[tuple[np.ndarray, float]]:
+        """Weights of calls, and what comes out: these nodes round to the dtype's nearest."""
+        eps = floats.eps(self.dtype)
+        most = 2 ** (floats.FORMATS[self.dtype].precision - 2)
+        for each in self._batches(nodes, self.size, most):
+            yield self._weights(each, 1.0, 0.75 * eps), len(each.nodes) * eps
+
+    def alone(self, node: int, little: float) -> np.ndarray:
+        """Weights of a call that asks one node whether it keeps this much beside 1."""
+        (each,) = self._batches([node], 1, 1)
+        return self._weights(each, 1.0, little)
+
+    def _weights(
+        self, asked: Ask, scale: np.ndarray | float, little: np.ndarray | float
+    ) -> np.ndarray:
+        row = np.zeros(self.size)
+        p, q, r = asked.leaves.T
+        row[p], row[q], row[r] = scale, little, -np.asarray(scale)
+        return row
+
+    def _batches(self, nodes: Iterable[int], ranks: int, most: int) -> Iterator[Ask]:
+        """The nodes in sets of at most ``most``, none above ``ranks`` others that are asked."""
+        waiting = set(nodes)
+        while waiting:
+            rows: list[tuple[int, ...]] = []
+            used: set[int] = set()  # leaves, and nodes (~n) in which something waits for its r
+            ranked = [0] * len(self.tree.nodes)  # how many asked nodes follow each other below
+            for above, children in enumerate(self.tree.nodes):
+                rank = max((ranked[~child] for child in children if child < 0), default=0)
+                for child in children:
+                    if ~child not in waiting or rank >= ranks or len(rows) == most:
+                        continue
+                    if (paths := self._paths(child, children, used)) is not None:
+                        used.update((child, *itertools.chain(*paths)))
+                        rows.append((~child, *(path[-1] for path in paths), rank))
+                        rank += 1
+                ranked[above] = rank
+            waiting.difference_update(row[0] for row in rows)
+            found = np.array(rows)
+            yield Ask(found[:, 0], found[:, 1:4], found[:, 4])
+
+    def _paths(
+        self, child: int, siblings: tuple[int, ...], used: set[int]
+    ) -> list[list[int]] | None:
+        """From a node's two children, and its sibling, down to leaves; None where others wait."""
+        if child in used:
+            return None
+        (other,) = (one for one in siblings if one != child)
+        paths = [self._path(start, used) for start in (*self.tree.nodes[~child], other)]
+        return None if None in paths else paths  # type: ignore[return-value]
+
+    def _distance(self, child: int) -> int:
+        return 0 if child >= 0 else self.nearest[~child]
+
+    def _path(self, start: int, used: set[int]) -> list[int] | None:
+        path = [start]
+        while path[-1] not in used:
+            if path[-1] >= 0:
+                return path
+            free = [one for one in self.tree.nodes[~path[-1]] if one not in used]
+            if not free:
+                break
+            path.append(min(free, key=self._distance))
+        return None
+
+
+PLUS, MINUS = 1.5, -1.0
+
+
+def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
+    """Weights of calls with an input of ones, and what comes out where every node flushes.
+
+    Leaves hold 1.5 or -1 times the smallest normal number m, or nothing. A node is *asked* by a
+    child that gives 1.5 m and one that gives -m: their subnormal sum has to become zero. Other
+    nodes *carry* one of the two: one child gives it, and the other one, which is asked in turn,
+    gives zero. So the output is zero where the root is asked, and 1.5 m where it carries.
+
+    An asked node that keeps its sum gives m / 2 too much. Beside it stands what its parent carries,
+    so that the parent gives too much as well: 2 m, or zero for -m. From there on every sum above is
+    larger than it should be by no less than m / 2, and none that is asked is subnormal any more. So
+    the output is right exactly if all that were asked became zero.
+
+    ``size``: leaves of a filter; the tree's are numbered as masks number them.
+    """
+    least = 2.0 ** floats.FORMATS[dtype].emin
+    waiting, root, first = set(range(len(tree.nodes))), len(tree.nodes) - 1, True
+    fruitless = 0
+    while waiting and fruitless < 2:
+        wanted = 0.0 if first else PLUS
+        row, asked = _pattern(tree, size, wanted, waiting)
+        fruitless = 0 if waiting & asked else fruitless + 1
+        if waiting & asked:
+            waiting -= asked
+            yield row * least, wanted * least
+        first = not first
+    for node in sorted(waiting - {root}):  # its parent carries by a leaf of the other child
+        row = np.zeros(size)
+        p, q = (_leaf(tree, child) for child in tree.nodes[node])
+        parent = tree.nodes[tree.parents[~node]]
+        (other,) = (child for child in parent if child != ~node)
+        row[[p, q, _leaf(tree, other)]] = PLUS, MINUS, PLUS
+        yield row * least, PLUS * least
+
+
+def _leaf(tree: Tree, child: int) -> int:
+    """A leaf below a child, or the child itself."""
+    while child < 0:
+        child = max(tree.nodes[~child])
+    return child
+
+
+def _pattern(
+    tree: Tree, size: int, wanted: float, waiting: set[int]
+) -> tuple[np.ndarray, set[int]]:
+    """Weights, in units of m, and the nodes that they ask; ``wanted``: what the root gives."""
+    row, asked = np.zeros(size), set[int]()
+    stack = [(~(len(tree.nodes) - 1), wanted)]
+    while stack:
+        child, value = stack.pop()
+        if child >= 0:
+            row[child] = value
+            continue
+        one, other = tree.nodes[~child]
+        if not value:
+            asked.add(~child)
+            stack += [(one, MINUS), (other, PLUS)]
+        else:  # the child that waits is asked, and the other one carries
+            one, other = sorted((one, other), key=lambda each: ~each in waiting)
+            stack += [(one, value), (other, 0.0)]
+    return row, asked

@@ -1,1 +1,0 @@
-"""What several tests share; none of these files is a test."""
