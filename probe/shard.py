@@ -63,20 +63,20 @@ _CURRENT: ContextVar[Shard] = ContextVar("shard", default=ALL)
 
 
 def each(questions: Iterable[Question]) -> Iterator[Question]:
-    """Yields the questions that are asked here, and meanwhile campaigns ask all of theirs."""
+    """Yields the questions of this part; campaigns within the loop run all of their own."""
     mine = current().part(list(questions))
     with asking(ALL):
         yield from mine
 
 
 def current() -> Shard:
-    """The part that is asked now; ``ALL`` where nobody said."""
+    """Returns the part that is run now; ``ALL`` if none was chosen."""
     return _CURRENT.get()
 
 
 @contextmanager
 def asking(shard: Shard) -> Iterator[Shard]:
-    """Within this context every campaign asks this part alone."""
+    """Within this context every campaign runs this part alone."""
     token = _CURRENT.set(shard)
     try:
         yield shard

@@ -435,7 +435,7 @@ def axis_value(name: str, text: str | None, vary: str | None) -> int | str | Non
 def finding_of(
     words: Mapping[str, str], target: str, sides: Sides
 ) -> tuple[Finding, tuple[Target, Target]]:
-    """Returns the two runs that ought to agree, and both sides' targets. Raises InputError."""
+    """Returns the two runs that are to be compared, and both sides' targets. Raises InputError."""
     from probe.comparison import Finding
 
     at, against, given = runs_of(words, target, sides)

@@ -52,7 +52,7 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     """
     rows = tables.get("runs", pa.table({})).to_pylist()
     if len(rows) != 1 or rows[0]["target"] != target:
-        raise ValueError(f"it was asked about {target} and answered with different runs")
+        raise ValueError(f"the question was about {target}, and the answer has different runs")
     (row,) = rows
     plain = {name: _parsed(name, value) for name, value in row.items()}
     known = [name for name in schema.RUN_IDENTITY if name != "environment"]
@@ -85,7 +85,7 @@ def judged_rows(tables: Tables, asked: Mapping[str, Any], case_id: str) -> None:
         if set(rows[name].to_pylist()) - {value}:
             raise ValueError(f"it answered about a different {name}")
     if set(rows["at"].to_pylist()) - set(asked["values"]):
-        raise ValueError(f"it answered about different values of {asked['vary']} than it was asked")
+        raise ValueError(f"the answer has values of {asked['vary']} that the question has not")
 
 
 def cut(tables: Tables, values: Collection[int]) -> Tables:

@@ -196,7 +196,7 @@ class _Fuzzing(Campaign[Trial]):
             row |= self.sides[question.target].judged(question)
         except ProbeError as error:
             row |= {"reason": machine.publishable(str(error))}
-        except Exception as error:  # which nobody wants to see, and the next trials go on
+        except Exception as error:  # recorded as a mistake of probe, so that the next trials run
             said = f"{MISTAKE}{type(error).__name__}: {error}"
             row |= {"reason": machine.publishable(said.splitlines()[0])}
         else:

@@ -1,6 +1,7 @@
-"""What sets two runs of a model apart: another batch, length, padding, number of threads or mode.
+"""Variations: two runs of a model differ in batch, length, padding, number of threads or mode.
 
-A model gives, for a variation, two functions of no arguments (or recorders) that ought to agree.
+For a variation, a model gives two functions without arguments (or recorders) whose results should
+agree.
 """
 
 from __future__ import annotations

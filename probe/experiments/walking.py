@@ -134,7 +134,7 @@ def _walks(
     for one in todo:
         try:
             found.append(walked(sides(one), one, model.target))
-        except Exception as error:  # nobody wants to see it; the others go on
+        except Exception as error:  # recorded as refused, so that the others run
             found.append((_refused(one, _said(error)), []))
     return found
 

@@ -93,15 +93,15 @@ class Program:
             return self._found(args, kwargs)
         axes = list(given) if isinstance(given, tuple | list) else [given] * len(args)
         if len(axes) != len(args):
-            why = f"it speaks of {len(axes)} arguments, {len(args)} are given"
+            why = f"it has {len(axes)} entries for {len(args)} arguments"
             raise InputError("batched", given, why, HOW)
         return axes, dict.fromkeys(kwargs)
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-        """Of one argument it is axis 0; of several nobody knows."""
+        """Returns axis 0 for a single argument; raises InputError for several."""
         if len(args) != 1 or kwargs:
             count = len(args) + len(kwargs)
-            why = f"it has {count} arguments, and which of them carry samples is not said"
+            why = f"there are {count} arguments, and it is unknown which carry samples"
             raise InputError("batched", None, why, HOW)
         return [0], {}
 

@@ -113,7 +113,7 @@ class Table:
             number, before = told["format"], dict(told["environment"])
             found.recipes = dict(told.get("samples", {}))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            why = f"this is no table of classes ({type(error).__name__})"
+            why = f"it is not a table of classes ({type(error).__name__})"
             raise InputError("table", path.name, why, "write one with report.save") from error
         except (OSError, RecursionError) as error:
             why = getattr(error, "strerror", None) or "it is nested too deeply"
@@ -123,12 +123,12 @@ class Table:
         now = found.environment
         if (its := before.get("library")) != now["library"]:
             why = f"it is of {its}, not of {now['library']}"
-            raise InputError("table", path.name, why, "give another table")
+            raise InputError("table", path.name, why, "give a different table")
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         if names:
             found.trusted = False
             found.notes.append(
-                f"the table was made with another {', '.join(names)}: all sizes are checked anew"
+                f"the table was made with a different {', '.join(names)}: sizes are checked again"
             )
         return found
 
@@ -201,7 +201,7 @@ def _entry(told: dict[str, Any]) -> Entry:
 
 
 def _hearsay(told: str) -> str:
-    """What a table says of certificates: nobody asked here."""
+    """Returns a certificate that a table has, marked as not tested here."""
     return told if told.startswith(HEARSAY) else HEARSAY + told
 
 

@@ -22,7 +22,7 @@ SECONDS = 240.0
 """After which no further place is asked about."""
 
 UNWATCHED = (
-    "operations of a compiled program, a session or a net can't be asked one by one; where there "
+    "operations of a compiled program, a session or a net can't be tested one by one; where there "
     "is a model file, give that"
 )
 
@@ -45,7 +45,7 @@ def certified(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) ->
         return f"not certified: {UNWATCHED}"
     largest = sizes[-1]
     if operation.program.fixed is not None or largest == 1:
-        return f"not certified: places of one size are not asked ({largest} samples a call)"
+        return f"not certified: places of one size are not tested ({largest} samples a call)"
     try:
         return _asked(operation, list(sizes), seconds)
     except ProbeError as error:
@@ -75,10 +75,10 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
         if told.by_order == "differs":
             return f"not certified: {where}: {told.name}: {told.why}"
         if not told.certified:
-            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not asked whole"
+            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not tested whole"
             return f"not certified: {where}: {why}"
     said = ", ".join(map(str, sizes))
-    return f"certified: all outputs of sizes {said} were asked for every addition at every place"
+    return f"certified: all outputs of sizes {said} were tested for every addition at every place"
 
 
 def _graph(operation: Any, largest: int, place: int) -> Any:

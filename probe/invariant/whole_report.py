@@ -11,7 +11,7 @@ from probe.order import certificate
 
 HOW = (
     "each sample held at every place of each size, beside other samples: not refuted, which is no "
-    "proof for other samples; certify() asks the operations"
+    "proof for other samples; certify() tests the operations"
 )
 BLIND = "no number of its answers changes where all inputs change in their last place"
 

@@ -84,7 +84,7 @@ def observe(
         try:
             answer = SOURCES[name].observe(question)
         except TargetError as error:
-            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was asked")
+            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was queried")
         found += [answer] if isinstance(answer, Kernel) else answer
     return found
 
@@ -157,5 +157,5 @@ class Naming:
             found = [sources.logged(session)] if self._logs else []
             return found + (_answers(session) if self._offers else [])
         except TargetError as error:
-            why = f"the target failed ({error.kind}) when it was asked"
+            why = f"the target failed ({error.kind}) when it was queried"
             return [Kernel(sources.ONEDNN if self._logs else ASKED, None, why)]

@@ -170,7 +170,7 @@ class _Questions:
         given, default = summation.rounding.facts(), Rounding().facts()
         set_ = {one[0] for one, other in zip(given, default, strict=True) if one[2] != other[2]}
         if unknown := set_ - ASKED:
-            raise Uncertifiable(f"nothing is asked about {', '.join(sorted(unknown))}")
+            raise Uncertifiable(f"no test is known for {', '.join(sorted(unknown))}")
         if any(len(children) > 2 for children in summation.tree.nodes):
             raise Uncertifiable("some node adds three or more summands at once")
         self.flushes = bool(set_ & FLUSHING)

@@ -374,7 +374,7 @@ ROWS: dict[str, Callable[[Equation], Meaning]] = {
     "bitcast_convert_type": lambda one: (
         Each("bits", "", (one.gives[0][1],))
         if one.reads[0][0] == one.gives[0][0]
-        else Unknown("bits of another size")
+        else Unknown("bits of a different size")
     ),
     "integer_pow": _integer_power,
     "convert_element_type": _cast,

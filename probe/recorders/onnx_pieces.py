@@ -205,7 +205,7 @@ def inputs_of(graph: Any) -> tuple[Input, ...]:
 def _declared(one: Any) -> Input:
     kind = one.type.tensor_type
     if one.type.WhichOneof("value") != "tensor_type":
-        why = f"its input {one.name} is no array but a {one.type.WhichOneof('value')}"
+        why = f"its input {one.name} is not an array but a {one.type.WhichOneof('value')}"
         raise InputError("network", one.name, why, "export the model with arrays as inputs")
     shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
     bfloat16 = kind.elem_type == onnx.TensorProto.BFLOAT16

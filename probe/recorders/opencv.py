@@ -258,7 +258,7 @@ class Recorder:
         return found
 
     def _copy(self) -> None:
-        """Makes a net of the same layers. InputError: it has other bits."""
+        """Makes a net of the same layers. InputError: it gives different bits."""
         layers, wanted = self._layers(), self.plain()
         self.blobs = [blob for one in layers for blob in one.blobs]
         outer = [*self._given()]
@@ -267,7 +267,7 @@ class Recorder:
             found = self._outputs(self.read.outputs, self._fresh())
             if [one.tobytes() for one in found] == [one.tobytes() for one in wanted]:
                 return
-        why = "a net of its layers has other bits, and a net in memory can't be watched itself"
+        why = "a copy of its layers gives different bits, and a net in memory can't be recorded"
         raise InputError("model", "Net", why, "give the file that it was read from")
 
     def _called(self, call: Callable[[], Any]) -> Any:
@@ -278,7 +278,7 @@ class Recorder:
             shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in self.inputs.items())
             why = f"OpenCV refuses them: {' '.join(str(error.err or error).split())[:200]}"
             raise InputError(
-                "inputs", shapes, why, "give the model's own shapes, or run it with another library"
+                "inputs", shapes, why, "give the model's own shapes, or use a different library"
             ) from None
 
     def _given(self) -> dict[str, np.ndarray]:

@@ -129,7 +129,7 @@ def recurrent(call: Call) -> Meaning:
     batch = call.shape[1] if call.rank == 3 else 0
     places = [[a for a, n in enumerate(shape) if n == batch] for shape in call.gives]
     if any(len(some) != 1 for some in places) or len(call.reads) > 1:
-        return Unknown(f"{call.layer.kind} whose batch can't be told from its other axes")
+        return Unknown(f"{call.layer.kind} whose batch has the size of a different axis too")
     words = tuple(sorted(map(str, call.layer.words.items())))
     steps = []
     lines = Moves(lambda x: np.moveaxis(x, 1, 0))

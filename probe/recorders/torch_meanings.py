@@ -53,7 +53,7 @@ ZERO_STAYS = {
 
 
 def meaning(call: Call) -> Meaning:
-    """Returns what a call computes; Unknown where nobody said."""
+    """Returns what a call computes; Unknown if it is not described."""
     if call.random:
         return Unknown("it draws random numbers")
     found = MEANINGS.get(call.name)
@@ -137,7 +137,7 @@ def _reshapes(call: Call) -> Meaning:
         one = call["self"].shape[axis] == 1 if call["self"].shape else False
         return Picks(axis=axis, index=np.asarray(0)) if one else Same()
     if "dtype" in call.bound() and call["dtype"] is not None:
-        return Unknown("the bits are read as another type")
+        return Unknown("the bits are read as a different type")
     return Reshapes()
 
 

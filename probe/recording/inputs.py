@@ -39,7 +39,7 @@ def read(path: Path) -> Arrays:
             arrays = {name: found[name] for name in found.files}
         others = [name for name, one in arrays.items() if not isinstance(one, np.ndarray)]
         if others:
-            raise ValueError(f"{others[0]} is another file")
+            raise ValueError(f"{others[0]} is a different file")
         return arrays
     except OSError as error:
         why = error.strerror or str(error)[:100]

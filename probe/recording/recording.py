@@ -23,7 +23,7 @@ from probe.recording.labels import Selection
 from probe.recording.meaning import Compiled, Meaning
 
 OTHER_OPERATIONS = (
-    "it runs other operations from one run to the next: let it run a few times first, where a "
+    "it runs different operations from one run to the next: let it run a few times first, where a "
     "library optimises what it runs often, and keep no state between runs"
 )
 

@@ -29,8 +29,9 @@ class Invariant:
     """What became of it. ``refusal``: why there is none, or why its verdict is not known.
 
     ``report``: the mode's own, None where it could not be made. ``differing``: kept outputs with
-    other bits than in the fixed run, over all contents and sets of inputs; ``keeps``: whether the
-    fixed run has the bits of the unchanged model. ``of_arrays``: the model takes NumPy's arrays.
+    bits that differ from the full run's, over all valid lengths and sets of inputs; ``keeps``:
+    whether the full run has the bits of the unchanged model. ``of_arrays``: the model takes NumPy's
+    arrays.
     """
 
     refusal: str = ""

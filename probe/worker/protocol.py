@@ -63,11 +63,11 @@ def receive(stream):
     if got == 0:
         raise Closed("the stream has ended")
     if not head.startswith(MAGIC[:got]):
-        raise ProtocolError(f"{bytes(head[:got])!r} is no frame")
+        raise ProtocolError(f"{bytes(head[:got])!r} is not the start of a frame")
     _complete(got, len(head), "head")
     length = struct.unpack("<I", bytes(head[len(MAGIC) :]))[0]
     if length > LARGEST_ENVELOPE:
-        raise ProtocolError(f"an envelope of {length} bytes is no frame of ours")
+        raise ProtocolError(f"an envelope of {length} bytes is not a frame of probe's")
     envelope = bytearray(length)
     _complete(_fill(stream, envelope), length, "envelope")
     header, names = _envelope(bytes(envelope))
