@@ -75,7 +75,7 @@ def _asked(operation: Any, sizes: list[int], seconds: float) -> str:
         if told.by_order == "differs":
             return f"not certified: {where}: {told.name}: {told.why}"
         if not told.certified:
-            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not tested whole"
+            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not tested"
             return f"not certified: {where}: {why}"
     said = ", ".join(map(str, sizes))
     return f"certified: all outputs of sizes {said} were tested for every addition at every place"

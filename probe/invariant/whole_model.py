@@ -86,7 +86,7 @@ class Same:
                 continue
             name = leaf.name or f"input {number}"
             if not self.program.holds(leaf.value):
-                raise InputError("batched", type(leaf.value).__name__, f"{name} isn't an array", HOW)
+                raise InputError("batched", type(leaf.value).__name__, f"{name}: not an array", HOW)
             shape, dtype = self.program.form(leaf.value)
             if not -len(shape) <= leaf.axis < len(shape):
                 raise InputError("batched", leaf.axis, f"{name} has shape {list(shape)}", HOW)

@@ -207,7 +207,7 @@ def test_a_file_that_is_no_table_is_one_line(tmp_path, text):
         ((drawn(2, 33),), {"batched": (3,)}, "has shape"),
         ((drawn(2, 33),), {"batched": (None,)}, "one number of samples"),
         ((drawn(0, 33),), {}, "at least 1"),
-        ((3,), {}, "isn.t an array"),
+        ((3,), {}, ": not an array"),
         ((drawn(2, 33),), {"sizes": {"length": [3]}}, "padded along batches"),
         ((drawn(2, 33),), {"threads": 2}, "has those of its library"),
         ((drawn(2, 33) + 1j,), {}, "has this format"),
